@@ -1,0 +1,136 @@
+"""The Pulumi engine: found, downloaded, or built from its Go module.
+
+Its folder in the cache is whole when the CLI is there: everything that stands beside the CLI is put
+in place first, and the CLI arrives by a rename. So an interrupted set-up starts this step again.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from millrace.errors import OperatorError
+from millrace.paths import CACHE, REPO
+from millrace.setup.processes import run
+from millrace.setup.versions import load_versions
+
+Report = Callable[[str], None]
+
+MODULE = REPO / "tools" / "pulumi-engine"
+CLI_PACKAGE = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
+SDK_MODULE = "github.com/pulumi/pulumi/sdk/v3"
+# What the Python SDK brings to stand beside the CLI: the runner of programs, and of the dynamic
+# resources that the local hosts are.
+SDK_FILES = (
+    "python/cmd/pulumi-language-python-exec",
+    "python/dist/pulumi-resource-pulumi-python",
+)
+DOWNLOAD_SECONDS = 300
+REPORT_EVERY_SECONDS = 15
+
+
+def ensure_engine(report: Report) -> Path:
+    """The path of a ``pulumi`` that works; the slowest way to get one takes some minutes."""
+    if on_path := shutil.which("pulumi"):
+        return Path(on_path)
+    version = load_versions().pulumi
+    root = CACHE / f"pulumi-{version}"
+    engine = root / "bin" / "pulumi"
+    if not engine.exists():
+        report(f"downloading the Pulumi engine {version}")
+        if not _download(root, version):
+            report("the official release can't be downloaded; building the engine from source")
+            build(engine.parent, version, report)
+    return engine
+
+
+def _download(root: Path, version: str) -> bool:
+    """The official release; False when it can't be had in a bounded time."""
+    # Built aside and renamed: a download cut short must not pass for an engine.
+    partial = root.with_name(f"{root.name}.partial")
+    script = (
+        "import sys; from semver import VersionInfo; from pulumi.automation import PulumiCommand;"
+        "PulumiCommand.install(root=sys.argv[1], version=VersionInfo.parse(sys.argv[2]))"
+    )
+    # A process of its own, because neither the SDK nor the installer it starts knows a time-out.
+    installer = subprocess.Popen(
+        [sys.executable, "-c", script, str(partial), version],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        installed = installer.wait(DOWNLOAD_SECONDS) == 0
+    except subprocess.TimeoutExpired:
+        installed = False
+    finally:
+        _end(installer)
+    if installed:
+        shutil.rmtree(root, ignore_errors=True)
+        partial.rename(root)
+    shutil.rmtree(partial, ignore_errors=True)
+    return installed
+
+
+def _end(process: subprocess.Popen) -> None:
+    """Ends a process and everything it started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
+def build(folder: Path, version: str, report: Report) -> None:
+    """The CLI from its Go module, with the language host and the SDK's two programs beside it."""
+    if not shutil.which("go"):
+        raise OperatorError(
+            "the Pulumi engine is missing: its release can't be downloaded and there is no Go "
+            "to build it with",
+            "install Pulumi (https://www.pulumi.com/docs/install/) or Go 1.25 or newer",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / "pulumi.partial"
+    _compile(partial, version, report)
+    sdk = Path(
+        run(
+            ["go", "list", "-m", "-f", "{{.Dir}}", SDK_MODULE], what="locating the SDK", cwd=MODULE
+        ).strip()
+    )
+    for source in (MODULE / "pulumi-language-python", *(sdk / file for file in SDK_FILES)):
+        _install(source, folder / source.name)
+    partial.rename(folder / "pulumi")
+
+
+def _compile(target: Path, version: str, report: Report) -> None:
+    linking = f"-s -w -X {SDK_MODULE}/go/common/version.Version=v{version}"
+    command = ["go", "build", "-v", "-trimpath", "-ldflags", linking, "-o", str(target)]
+    compiler = subprocess.Popen(
+        [*command, CLI_PACKAGE], cwd=MODULE, stderr=subprocess.PIPE, text=True
+    )
+    said = _follow(compiler, report)
+    if compiler.wait():
+        raise OperatorError(
+            "\n".join(["building the Pulumi engine failed:", *said[-10:]]),
+            "a Go module proxy must be reachable (see `go env GOPROXY`)",
+        )
+
+
+def _follow(compiler: subprocess.Popen, report: Report) -> list[str]:
+    """Reads what the compiler says (a line for each package) and reports on it now and then."""
+    lines: list[str] = []
+    reported = time.monotonic()
+    for line in compiler.stderr or ():
+        lines.append(line.rstrip())
+        if time.monotonic() - reported > REPORT_EVERY_SECONDS:
+            report(f"building the Pulumi engine: {len(lines)} packages so far")
+            reported = time.monotonic()
+    return lines
+
+
+def _install(source: Path, target: Path) -> None:
+    # The module cache is read-only; a plain copy would keep that and refuse the next copy.
+    shutil.copyfile(source, target)
+    target.chmod(0o755)
