@@ -1,0 +1,1 @@
+"""Everything a fresh machine lacks before ``pulumi up``: engines, image, distributions."""

@@ -1,0 +1,53 @@
+"""The tarballs that hosts install, and the manifest that tells the plan about them."""
+
+import json
+import os
+import threading
+from dataclasses import asdict, dataclass
+
+from millrace.errors import OperatorError
+from millrace.paths import ARTIFACTS
+
+MANIFEST = ARTIFACTS / "manifest.json"
+_writing = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """``version`` names one build: two tarballs that differ never share it."""
+
+    version: str
+    file: str
+    sha256: str
+
+
+def read_manifest() -> dict[str, dict[str, str]]:
+    """``{name: {version, file, sha256}}`` of every tarball that is there."""
+    try:
+        return json.loads(MANIFEST.read_text())
+    except FileNotFoundError:
+        raise OperatorError(
+            f"no distributions have been built: {MANIFEST} does not exist", "run `millrace setup`"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise OperatorError(
+            f"{MANIFEST}: not valid JSON: {error}", "delete it and run `millrace setup`"
+        ) from None
+
+
+def record(name: str, artifact: Artifact) -> None:
+    """Put a finished tarball into the manifest; steps that end together take turns."""
+    with _writing:
+        manifest = read_manifest() if MANIFEST.exists() else {}
+        manifest[name] = asdict(artifact)
+        partial = MANIFEST.with_name(f".{MANIFEST.name}.partial")
+        partial.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+        os.replace(partial, MANIFEST)
+
+
+def is_current(name: str, version: str) -> bool:
+    """True when this very build is in the manifest and its tarball is still there."""
+    if not MANIFEST.exists():
+        return False
+    entry = read_manifest().get(name)
+    return bool(entry and entry["version"] == version and (ARTIFACTS / entry["file"]).exists())

@@ -1,0 +1,132 @@
+"""Distributions: pinned jars and Python packages, plus our launchers, packed for the hosts.
+
+A tarball holds, with no folder around it: ``bin/`` (launchers), ``lib/`` (jars), ``share/``
+(defaults on the class path behind the host's own configuration), ``site-packages/`` (Python).
+"""
+
+import hashlib
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from millrace.errors import OperatorError
+from millrace.paths import ARTIFACTS
+from millrace.setup import artifacts, python_env
+from millrace.setup.archive import write_tar
+from millrace.setup.locks import Jar, lock_path, read_lock, sha256_of, verify
+from millrace.setup.maven import fetch
+from millrace.setup.versions import Distribution, Unpack
+
+LAUNCHERS = Path(__file__).with_name("launchers")
+COMMANDS = "commands"
+COMMAND = """\
+#!/bin/sh
+exec "$(dirname "$(readlink -f "$0")")/run" {main_class} "$@"
+"""
+Report = Callable[[str], None]
+
+
+def ensure(name: str, distribution: Distribution, report: Report) -> None:
+    """Build the tarball of a distribution unless this very build is there already."""
+    jars = read_lock(lock_path(name)) if distribution.jars else []
+    version = build_version(name, distribution)
+    if artifacts.is_current(name, version):
+        report(f"{version}, already built")
+        return
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    tarball = ARTIFACTS / f"{name}-{version}.tar"
+    # Beside its destination: the same file system, and room for it has to be there anyway.
+    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=ARTIFACTS) as scratch:
+        root = Path(scratch)
+        _assemble(root, name, distribution, jars, report)
+        report("packing")
+        write_tar(root, tarball)
+    artifact = artifacts.Artifact(version, tarball.name, sha256_of(tarball))
+    artifacts.record(name, artifact)
+    _remove_older(name, tarball)
+    report(version)
+
+
+def build_version(name: str, distribution: Distribution) -> str:
+    """The version and a digest of all that goes in, so that any change makes a new build."""
+    digest = hashlib.sha256(distribution.model_dump_json().encode())
+    folders = launcher_folders(name, distribution)
+    inputs = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    if distribution.jars:
+        inputs.append(lock_path(name))
+    if distribution.python:
+        inputs.append(python_env.requirements(distribution.python))
+    for path in inputs:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return f"{distribution.version}-{digest.hexdigest()[:8]}"
+
+
+def launcher_folders(name: str, distribution: Distribution) -> list[Path]:
+    """Python environments have their own launchers only; a Java one can also run any class."""
+    folders = [LAUNCHERS / name]
+    return folders if distribution.python else [LAUNCHERS / "common", *folders]
+
+
+def _assemble(
+    root: Path, name: str, distribution: Distribution, jars: list[Jar], report: Report
+) -> None:
+    library = root / "lib"
+    if distribution.python:
+        report("installing Python packages")
+        python_env.install(distribution.python, root / "site-packages")
+        # Spark finds its own jars by folder, so its connectors have to be in the same one.
+        library = root / "site-packages" / "pyspark" / "jars"
+    if jars:
+        report(f"downloading {len(jars)} jars")
+        _install_jars(jars, library, root / "share", distribution.unpack)
+    _install_launchers(name, distribution, root)
+
+
+def _install_launchers(name: str, distribution: Distribution, root: Path) -> None:
+    for folder in launcher_folders(name, distribution):
+        shutil.copytree(folder, root, dirs_exist_ok=True, ignore=lambda *_: {COMMANDS})
+        if (folder / COMMANDS).exists():
+            _write_commands(folder / COMMANDS, root / "bin")
+    for launcher in (root / "bin").iterdir():
+        launcher.chmod(0o755 if launcher.read_bytes().startswith(b"#!") else 0o644)
+
+
+def _write_commands(table: Path, folder: Path) -> None:
+    """A launcher per line of a ``commands`` table: name, main class."""
+    for line in table.read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, main_class = line.split()
+            (folder / name).write_text(COMMAND.format(main_class=main_class))
+
+
+def _install_jars(jars: list[Jar], library: Path, share: Path, unpack: list[Unpack]) -> None:
+    """Download, verify every jar, then unpack or install it."""
+    with tempfile.TemporaryDirectory(dir=share.parent.parent) as scratch:
+        folder = Path(scratch)
+        fetch(jars, folder)
+        library.mkdir(parents=True, exist_ok=True)
+        for jar in jars:
+            verify(jar, folder / jar.filename)
+            rule = next((rule for rule in unpack if rule.jar == jar.coordinates), None)
+            if rule:
+                extract(folder / jar.filename, rule.path, share)
+            else:
+                shutil.move(folder / jar.filename, library)
+
+
+def extract(jar: Path, path: str, share: Path) -> None:
+    """Unpack one folder of a jar."""
+    with zipfile.ZipFile(jar) as archive:
+        members = [name for name in archive.namelist() if name.startswith(f"{path}/")]
+        if not members:
+            raise OperatorError(f"{jar.name} holds no {path}/", "check `unpack` in versions.yaml")
+        archive.extractall(share, members)
+
+
+def _remove_older(name: str, current: Path) -> None:
+    """Builds that were replaced; an environment without its own tarball name never matches."""
+    for path in ARTIFACTS.glob(f"{name}-[0-9]*.tar"):
+        if path != current:
+            path.unlink()

@@ -1,0 +1,42 @@
+"""Debian packages that set-up itself needs on the operator's machine."""
+
+import shutil
+import threading
+from collections.abc import Sequence
+
+from millrace.errors import OperatorError
+from millrace.setup.processes import as_root, run
+
+# apt runs once at a time on a machine, and its lists need fetching once per set-up.
+_apt = threading.Lock()
+_updated = threading.Event()
+
+
+def ensure_command(command: str, packages: Sequence[str]) -> str:
+    """The path of a command; its Debian packages are installed when it's missing."""
+    with _apt:
+        if not _find(command):
+            _install(command, packages)
+        if path := _find(command):
+            return path
+    raise OperatorError(f"`{command}` is still missing after installing {' '.join(packages)}")
+
+
+def _install(command: str, packages: Sequence[str]) -> None:
+    if not shutil.which("apt-get"):
+        raise OperatorError(
+            f"`{command}` is missing and this machine has no apt-get to install it with",
+            f"install {' '.join(packages)} with this system's package manager",
+        )
+    hint = "check the network and sudo rights, or install it by hand"
+    if not _updated.is_set():
+        run(as_root(["apt-get", "update", "-q"]), what="apt-get update", hint=hint)
+        _updated.set()
+    install = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-qy"]
+    install += ["--no-install-recommends", *packages]
+    run(as_root(install), what=f"installing {' '.join(packages)}", hint=hint)
+
+
+def _find(command: str) -> str | None:
+    # dockerd and debootstrap live in sbin, which an ordinary user's PATH lacks.
+    return shutil.which(command) or shutil.which(command, path="/usr/sbin:/sbin")

@@ -1,0 +1,38 @@
+"""``configs/versions.yaml``: what is pinned, and at which version."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from millrace.config import Model, read_yaml, validate
+from millrace.paths import CONFIGS
+
+VERSIONS = CONFIGS / "versions.yaml"
+Coordinates = Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+:[^:\s]+(:[^:\s]+)?$")]
+
+
+class Unpack(Model):
+    """A folder taken out of a jar into the distribution's ``share/``."""
+
+    jar: Coordinates
+    path: str
+
+
+class Distribution(Model):
+    """What is built into one tarball: jars, a Python environment, or both."""
+
+    version: str
+    jars: list[Coordinates] = []
+    transitive: bool = True
+    exclude: list[str] = []
+    unpack: list[Unpack] = []
+    python: str | None = None
+
+
+class Versions(Model):
+    pulumi: str
+    distributions: dict[str, Distribution]
+
+
+def load_versions() -> Versions:
+    return validate(Versions, read_yaml(VERSIONS), VERSIONS)
