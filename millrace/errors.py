@@ -1,0 +1,13 @@
+"""The one exception that reaches the operator."""
+
+
+class OperatorError(Exception):
+    """Something the operator can act on: what is wrong and where, and what to do next.
+
+    The CLI prints it without a traceback and exits 1; every other exception is our bug.
+    """
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint

@@ -1,0 +1,27 @@
+"""Where things are on the operator's machine."""
+
+import os
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+CONFIGS = REPO / "configs"
+ANSIBLE = REPO / "ansible"
+
+# What belongs to this checkout: Pulumi's state, its passphrase, generated keys. Never in git.
+STATE = REPO / ".millrace"
+
+# What any checkout may share and anyone may delete: downloads, built images, tarballs.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "millrace"
+ARTIFACTS = CACHE / "artifacts"
+
+
+def stack_state(stack: str) -> Path:
+    """The folder of one stack's keys, name table and reports; made on first use."""
+    folder = STATE / stack
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def stack_name() -> str:
+    """The stack that commands act on: ``MILLRACE_STACK``, or ``local``."""
+    return os.environ.get("MILLRACE_STACK") or "local"

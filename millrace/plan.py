@@ -1,0 +1,433 @@
+"""The planner: configuration in, a plan out. Pure: it reads no clock, no network, no cluster.
+
+The plan says what runs where: hosts, zones, addresses, ports, memory, tuned settings. Pulumi makes
+its hosts, Ansible makes its services; none of them decides anything again.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from millrace.config import (
+    Component,
+    Environment,
+    Events,
+    Memory,
+    Profile,
+    Replication,
+    component_names,
+    load_component,
+    load_environment,
+    load_events,
+)
+from millrace.errors import OperatorError
+
+# Services that decide by majority: an even count tolerates no more than the odd one below it.
+QUORUM_SERVICES = ("zookeeper", "kafka_controller", "journalnode", "redis_sentinel")
+# Services with an active and a standby.
+PAIRED_SERVICES = ("namenode", "zkfc", "resourcemanager", "insight_api", "job_gateway")
+# Components that aren't a service on a host but configure one or more of them.
+SHARED_COMPONENTS = ("hadoop", "spark")
+
+DATA_ROOT = "/var/lib/millrace"
+# MiB of a host that systemd, journald, sshd and an operator's shell need.
+HOST_OVERHEAD = 64
+# Addresses: .1 is the gateway, .2 the artifact server, .11 the first host of the first group.
+ARTIFACTS_OFFSET = 2
+GROUP_STRIDE = 10
+# Node ids of KRaft controllers start here, so that they can't meet those of brokers.
+CONTROLLER_ID_BASE = 100
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Volume(Model):
+    """Data that outlives its host; ``path`` is where the service finds it."""
+
+    name: str
+    path: str
+
+
+class Host(Model):
+    """A machine. ``memory`` is MiB; ``index`` counts from 1 inside its group."""
+
+    name: str
+    group: str
+    zone: str
+    index: int
+    address: str
+    memory: int
+    services: list[str]
+    volumes: list[Volume]
+
+
+class Service(Model):
+    """A service and the hosts it runs on; what its role renders."""
+
+    hosts: list[str]
+    unit: str
+    user: str
+    data: bool
+    distribution: str | None
+    package: str | None
+    ports: dict[str, int]
+    memory: Memory
+    jvm: list[str]
+    settings: dict[str, dict[str, Any]]
+
+
+class TopicPlan(Model):
+    partitions: int
+    replication: int
+    config: dict[str, str]
+
+
+class NetworkPlan(Model):
+    subnet: str
+    gateway: str
+    artifacts: str
+
+
+class Plan(Model):
+    """Everything that later steps need to know about one environment."""
+
+    environment: str
+    cluster: str
+    provider: str
+    profile: Profile
+    drills: bool
+    zones: list[str]
+    network: NetworkPlan
+    hosts: list[Host]
+    services: dict[str, Service]
+    shared: dict[str, dict[str, Any]]
+    topics: dict[str, TopicPlan]
+    limits: dict[str, Any]
+    replication: Replication
+    applications: dict[str, list[str]]
+    endpoints: dict[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the whole plan: equal plans, equal digests."""
+        content = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def host(self, name: str) -> Host:
+        return next(host for host in self.hosts if host.name == name)
+
+    def hosts_of(self, service: str) -> list[Host]:
+        return [host for host in self.hosts if service in host.services]
+
+
+def load_plan(name: str) -> Plan:
+    """The plan of the environment ``configs/environments/<name>.yaml``.
+
+    Raises OperatorError when a file is wrong or the topology can't be highly available.
+    """
+    environment = load_environment(name)
+    services = {s for group in environment.groups.values() for s in group.services}
+    known = component_names()
+    components = {c: load_component(c) for c in sorted(services & known) + list(SHARED_COMPONENTS)}
+    return make_plan(name, environment, components, load_events())
+
+
+def make_plan(
+    name: str, environment: Environment, components: Mapping[str, Component], events: Events
+) -> Plan:
+    """The plan of an environment; refuses every topology that one dead host or zone would stop."""
+    hosts = list(_hosts(name, environment, components))
+    problems = list(_problems(environment, components, hosts))
+    if problems:
+        where = f"configs/environments/{name}.yaml: "
+        raise OperatorError(
+            "\n".join(where + problem for problem in problems), "nothing was created or changed"
+        )
+    return Plan(
+        environment=name,
+        cluster=_cluster(name),
+        provider=environment.provider,
+        profile=environment.profile,
+        drills=environment.drills,
+        zones=environment.zones,
+        network=_network(environment.network.subnet),
+        hosts=hosts,
+        services={
+            service: _service(service, components[service], hosts, environment.profile)
+            for service in sorted({s for host in hosts for s in host.services})
+        },
+        shared={
+            shared: {
+                "distribution": components[shared].distribution,
+                "jvm": _jvm(components[shared], environment.profile),
+                "settings": _settings(components[shared], environment.profile),
+            }
+            for shared in SHARED_COMPONENTS
+            if shared in components
+        },
+        topics=_topics(events, environment),
+        limits={key: limit.at(environment.profile) for key, limit in events.limits.items()},
+        replication=environment.replication,
+        applications=environment.applications,
+        endpoints=_endpoints(hosts, components),
+    )
+
+
+def _cluster(environment: str) -> str:
+    return f"millrace-{environment}"
+
+
+def _network(subnet: IPv4Network) -> NetworkPlan:
+    return NetworkPlan(
+        subnet=str(subnet),
+        gateway=str(subnet.network_address + 1),
+        artifacts=str(subnet.network_address + ARTIFACTS_OFFSET),
+    )
+
+
+def _hosts(
+    name: str, environment: Environment, components: Mapping[str, Component]
+) -> Iterator[Host]:
+    for number, (group_name, group) in enumerate(environment.groups.items(), start=1):
+        for index in range(1, group.hosts + 1):
+            host = f"{group_name}-{index}"
+            yield Host(
+                name=host,
+                group=group_name,
+                zone=environment.zones[(index - 1) % len(environment.zones)],
+                index=index,
+                address=str(_address(environment.network.subnet, number, index)),
+                memory=group.memory,
+                services=group.services,
+                volumes=[
+                    Volume(
+                        name=f"{_cluster(name)}-{host}-{_unit(service)}",
+                        path=f"{DATA_ROOT}/{_unit(service)}",
+                    )
+                    for service in group.services
+                    if service in components and components[service].data
+                ],
+            )
+
+
+def _address(subnet: IPv4Network, group: int, index: int) -> IPv4Address:
+    # A stride per group: a host added to one group moves no other host's address.
+    return subnet.network_address + group * GROUP_STRIDE + index
+
+
+def _unit(service: str) -> str:
+    return service.replace("_", "-")
+
+
+def _service(name: str, component: Component, hosts: list[Host], profile: Profile) -> Service:
+    return Service(
+        hosts=[host.name for host in hosts if name in host.services],
+        unit=_unit(name),
+        user=component.user or name,
+        data=component.data,
+        distribution=component.distribution,
+        package=component.package,
+        ports=component.ports,
+        memory=component.memory[profile],
+        jvm=_jvm(component, profile),
+        settings=_settings(component, profile),
+    )
+
+
+def _jvm(component: Component, profile: Profile) -> list[str]:
+    return [flag.value for flag in component.jvm if profile in flag.profiles]
+
+
+def _settings(component: Component, profile: Profile) -> dict[str, dict[str, Any]]:
+    return {
+        file: {key: setting.at(profile) for key, setting in settings.items()}
+        for file, settings in component.settings.items()
+    }
+
+
+def _topics(events: Events, environment: Environment) -> dict[str, TopicPlan]:
+    kafka = environment.replication.kafka
+    return {
+        name: TopicPlan(
+            partitions=topic.partitions[environment.profile],
+            replication=kafka.factor,
+            config={"min.insync.replicas": str(kafka.min_insync)}
+            | {key: _property(s.at(environment.profile)) for key, s in topic.config.items()},
+        )
+        for name, topic in events.topics.items()
+    }
+
+
+def _property(value: Any) -> str:
+    """A value as Kafka writes it: ``true``, not ``True``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _endpoints(hosts: list[Host], components: Mapping[str, Component]) -> dict[str, Any]:
+    def each(service: str, port: str) -> list[str]:
+        if service not in components:
+            return []
+        number = components[service].ports[port]
+        return [f"{host.name}:{number}" for host in hosts if service in host.services]
+
+    return {
+        "zookeeper": ",".join(each("zookeeper", "client")),
+        "kafka": ",".join(each("kafka_broker", "client")),
+        "kafka_controllers": ",".join(each("kafka_controller", "controller")),
+        "cassandra": [host.name for host in hosts if "cassandra" in host.services],
+        "cassandra_port": components["cassandra"].ports["native"],
+        "sentinels": each("redis_sentinel", "client"),
+        "resourcemanagers": each("resourcemanager", "http"),
+        "namenodes": each("namenode", "http"),
+        "insight_api": [f"http://{address}" for address in each("insight_api", "http")],
+    }
+
+
+# --- what can't be highly available ---------------------------------------------------------------
+
+
+def _problems(
+    environment: Environment, components: Mapping[str, Component], hosts: list[Host]
+) -> Iterator[str]:
+    yield from _network_problems(environment)
+    yield from _placement_problems(environment, components)
+    yield from _quorum_problems(environment, hosts)
+    yield from _pair_problems(hosts)
+    yield from _replication_problems(environment, hosts)
+    for group, settings in environment.groups.items():
+        yield from _group_problems(group, settings, components, environment.profile)
+
+
+def _network_problems(environment: Environment) -> Iterator[str]:
+    subnet = environment.network.subnet
+    needed = (len(environment.groups) + 1) * GROUP_STRIDE
+    if subnet.num_addresses <= needed:
+        yield f"network.subnet: {subnet} is too small; {needed} addresses are needed"
+    for name, group in environment.groups.items():
+        if group.hosts >= GROUP_STRIDE:
+            yield f"groups.{name}.hosts: {group.hosts} is over {GROUP_STRIDE - 1}, the addresses of a group"
+
+
+def _placement_problems(
+    environment: Environment, components: Mapping[str, Component]
+) -> Iterator[str]:
+    seen: dict[str, str] = {}
+    for name, group in environment.groups.items():
+        for service in group.services:
+            if service not in components:
+                yield f"groups.{name}.services: no component '{service}' in configs/components"
+            if service in seen:
+                yield f"groups.{name}.services: {service} already runs on group {seen[service]}"
+            seen[service] = name
+
+
+def _placed(hosts: list[Host], service: str) -> Counter[str]:
+    """Zone → how many hosts of the service stand in it."""
+    return Counter(host.zone for host in hosts if service in host.services)
+
+
+def _quorum_problems(environment: Environment, hosts: list[Host]) -> Iterator[str]:
+    for service in QUORUM_SERVICES:
+        zones = _placed(hosts, service)
+        members = zones.total()
+        if not members:
+            continue
+        if members < 3 or members % 2 == 0:
+            yield f"{service}: {members} members; a quorum needs an odd number, 3 or more"
+        elif members - max(zones.values()) <= members // 2:
+            yield (
+                f"{service}: zone {zones.most_common(1)[0][0]} holds {max(zones.values())} of "
+                f"{members} members; losing it loses the majority"
+            )
+    yield from _sentinel_problems(environment, hosts)
+
+
+def _sentinel_problems(environment: Environment, hosts: list[Host]) -> Iterator[str]:
+    sentinels = _placed(hosts, "redis_sentinel")
+    quorum = environment.replication.sentinel_quorum
+    if not sentinels:
+        return
+    if quorum > sentinels.total() - max(sentinels.values()):
+        yield (
+            f"replication.sentinel_quorum: {quorum} is out of reach when a zone is lost: only "
+            f"{sentinels.total() - max(sentinels.values())} of {sentinels.total()} sentinels stay"
+        )
+    if quorum <= sentinels.total() // 2:
+        yield (
+            f"replication.sentinel_quorum: {quorum} of {sentinels.total()} is no majority; a "
+            "minority could declare a healthy master dead"
+        )
+
+
+def _pair_problems(hosts: list[Host]) -> Iterator[str]:
+    for service in PAIRED_SERVICES:
+        zones = _placed(hosts, service)
+        if zones and zones.total() < 2:
+            yield f"{service}: 1 host; it needs a second one to fail over to"
+        elif zones and len(zones) < 2:
+            yield f"{service}: all hosts stand in zone {next(iter(zones))}"
+
+
+def _replication_problems(environment: Environment, hosts: list[Host]) -> Iterator[str]:
+    replication = environment.replication
+    kafka = replication.kafka
+    if kafka.min_insync >= kafka.factor:
+        yield (
+            f"replication.kafka.min_insync: {kafka.min_insync} with factor {kafka.factor} refuses "
+            "every write as soon as one broker is away; it must be smaller"
+        )
+    if kafka.min_insync < 2:
+        yield "replication.kafka.min_insync: 1 acknowledges events that a single disk holds"
+    yield from _spread_problems("replication.kafka.factor", kafka.factor, hosts, "kafka_broker")
+    yield from _spread_problems("replication.cassandra", replication.cassandra, hosts, "cassandra")
+    yield from _spread_problems("replication.hdfs", replication.hdfs, hosts, "datanode")
+    # min-replicas-to-write 1: a master that has lost its only replica stops taking writes.
+    yield from _spread_problems("redis", 3, hosts, "redis")
+    workers = _placed(hosts, "nodemanager")
+    if workers and len(workers) < 2:
+        yield f"nodemanager: all hosts stand in zone {next(iter(workers))}"
+
+
+def _spread_problems(key: str, factor: int, hosts: list[Host], service: str) -> Iterator[str]:
+    """A majority of every partition's replicas must outlive any zone."""
+    zones = _placed(hosts, service)
+    if not zones:
+        return
+    if factor < 3:
+        yield f"{key}: {factor} replicas; with fewer than 3 no majority outlives a lost host"
+    if factor > zones.total():
+        yield f"{key}: {factor} replicas can't stand on {zones.total()} {service} hosts"
+    elif factor > len(zones):
+        yield (
+            f"{key}: {factor} replicas in {len(zones)} zone(s) ({', '.join(sorted(zones))}); "
+            "each replica needs a zone of its own"
+        )
+
+
+def _group_problems(
+    name: str, group: Any, components: Mapping[str, Component], profile: Profile
+) -> Iterator[str]:
+    known = [service for service in group.services if service in components]
+    used: dict[int, str] = {}
+    needed = HOST_OVERHEAD
+    for service in known:
+        for port_name, port in components[service].ports.items():
+            if port in used:
+                yield f"groups.{name}: port {port} is {used[port]}'s and {service}.{port_name}'s"
+            used[port] = f"{service}.{port_name}"
+        memory = components[service].memory_at(profile)
+        if memory is None:
+            yield f"groups.{name}: {service} has no memory for profile '{profile}' in its component file"
+            continue
+        if memory.heap and memory.heap >= memory.total:
+            yield f"groups.{name}: {service}'s heap {memory.heap} MiB leaves nothing of {memory.total} MiB"
+        needed += memory.total
+    if needed > group.memory:
+        yield f"groups.{name}.memory: {group.memory} MiB; its services need {needed} MiB"
