@@ -16,7 +16,9 @@ from millrace.setup.versions import Distribution, load_versions
 
 def relock() -> list[Path]:
     """Write every lock and requirement file anew; returns what was written."""
-    written = [_lock_python(path) for path in sorted(REQUIREMENTS.glob("*.in"))]
+    # The tests' environment is constrained by the others, so it comes last.
+    inputs = sorted(REQUIREMENTS.glob("*.in"), key=lambda path: (path.stem == "tests", path))
+    written = [_lock_python(path) for path in inputs]
     for name, distribution in load_versions().distributions.items():
         if distribution.jars:
             written.append(lock_distribution(name, distribution))
