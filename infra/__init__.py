@@ -1,0 +1,1 @@
+"""The Pulumi program: what makes a plan's hosts."""

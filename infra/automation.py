@@ -1,0 +1,179 @@
+"""The engine, driven from the toolkit: the Automation API runs `program` in this process.
+
+Plain `pulumi` commands work on the same state in an environment of `engine_environment`.
+"""
+
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pulumi import automation as auto
+from pulumi.automation import OpType
+from pulumi.automation.errors import CommandError, ConcurrentUpdateError
+
+from infra.keys import ensure_passphrase
+from infra.leftovers import remove_containers, remove_networks_and_volumes
+from infra.program import program
+from infra.progress import EventLog, Report
+from millrace.errors import OperatorError
+from millrace.paths import REPO, STATE, stack_state
+from millrace.setup.engine import ensure_engine
+
+T = TypeVar("T")
+
+PROJECT = "millrace"  # as Pulumi.yaml has it
+LOCK = re.compile(r"created by \S+@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
+
+
+@dataclass(frozen=True)
+class UpResult:
+    changes: dict[str, int]  # operation -> resources; empty when nothing changed
+    outputs: dict[str, Any]
+
+
+def silent(_message: str) -> None:
+    """The report of those who don't want one."""
+
+
+def engine_environment(stack: str, report: Report = silent) -> dict[str, str]:
+    """What a `pulumi` needs to work on a stack, whoever starts it. A backend already chosen stays.
+
+    The engine finds programs and plugins by PATH, and the provider process must be able to import
+    what the program imported.
+    """
+    engine = ensure_engine(report)
+    path = [str(engine.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = {
+        "PATH": os.pathsep.join(path),
+        "PYTHONPATH": str(REPO),
+        "PULUMI_PYTHON_CMD": sys.executable,
+        "PULUMI_STACK": stack,
+        # Nothing here needs a plugin; without this each run may wait for the network first.
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+    }
+    if "PULUMI_BACKEND_URL" not in os.environ:
+        backend = STATE / "pulumi"
+        backend.mkdir(parents=True, exist_ok=True)
+        environment["PULUMI_BACKEND_URL"] = f"file://{backend}"
+    if not {"PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"} & os.environ.keys():
+        environment["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(ensure_passphrase())
+    return environment
+
+
+def stack(
+    name: str,
+    report: Report = silent,
+    *,
+    declare: Callable[[], None] | None = None,
+    work_dir: Path = REPO,
+) -> auto.Stack:
+    """A stack, made on first use."""
+    options = auto.LocalWorkspaceOptions(
+        work_dir=str(work_dir),  # where Pulumi.yaml is
+        env_vars=engine_environment(name, report),
+        pulumi_command=_command(report),
+    )
+    declare = declare or partial(program, name)
+    return auto.create_or_select_stack(name, PROJECT, declare, opts=options)
+
+
+def up(stack: auto.Stack, report: Report = silent) -> UpResult:
+    """Makes what the plan says true: what drifted or died is found first and put back."""
+    log = EventLog(report)
+    result = _run(stack, log, lambda: stack.up(refresh=True, on_event=log))
+    outputs = {key: output.value for key, output in result.outputs.items()}
+    return UpResult(_changes(result.summary.resource_changes), outputs)
+
+
+def preview(stack: auto.Stack, report: Report = silent) -> dict[str, int]:
+    """What `up` would do: operation -> resources."""
+    log = EventLog(report)
+    return _changes(
+        _run(stack, log, lambda: stack.preview(refresh=True, on_event=log)).change_summary
+    )
+
+
+def refresh(stack: auto.Stack, report: Report = silent) -> dict[str, int]:
+    """Reads what is really there into the state: operation -> resources."""
+    log = EventLog(report)
+    result = _run(stack, log, lambda: stack.refresh(on_event=log))
+    return _changes(result.summary.resource_changes)
+
+
+def destroy(stack: auto.Stack, *, purge: bool, report: Report = silent) -> None:
+    """Removes what `up` made. Data volumes stay for the next `up`, unless `purge` is asked for."""
+    log = EventLog(report)
+    if not purge:
+        _run(stack, log, lambda: stack.destroy(exclude_protected=True, on_event=log))
+        return
+    # Data goes anyway, so there is no point in waiting for 19 orderly shutdowns.
+    remove_containers(stack.name)
+    _run(stack, log, lambda: _pulumi(stack, "state", "unprotect", "--all", "--yes"))
+    _run(stack, log, lambda: stack.destroy(on_event=log))
+    remove_networks_and_volumes(stack.name)
+    stack.workspace.remove_stack(stack.name)
+    shutil.rmtree(stack_state(stack.name))
+
+
+def outputs(stack: auto.Stack) -> dict[str, Any]:
+    """What the last `up` exported; empty before the first one."""
+    return {key: output.value for key, output in stack.outputs().items()}
+
+
+def _command(report: Report) -> auto.PulumiCommand:
+    engine = ensure_engine(report)
+    if shutil.which("pulumi"):
+        return auto.PulumiCommand()
+    return auto.PulumiCommand(root=str(engine.parent.parent))
+
+
+def _pulumi(stack: auto.Stack, *args: str) -> None:
+    """A command that the Automation API has no method for."""
+    workspace = stack.workspace
+    workspace.pulumi_command.run(
+        [*args, "--stack", stack.name], workspace.work_dir, workspace.env_vars
+    )
+
+
+def _run(stack: auto.Stack, log: EventLog, operation: Callable[[], T]) -> T:
+    """Runs an engine operation; its failure is told in the engine's own error messages."""
+    try:
+        return _unlocked(stack, operation)
+    except CommandError as error:
+        raise OperatorError(
+            "\n".join(["the Pulumi engine failed:", *(log.errors or [str(error)])]),
+            "fix what it says and run the same command again: it goes on where it stopped",
+        ) from error
+
+
+def _unlocked(stack: auto.Stack, operation: Callable[[], T]) -> T:
+    """Tries again when the lock in the way belongs to a process that is gone."""
+    try:
+        return operation()
+    except ConcurrentUpdateError as error:
+        if not _holder_is_gone(str(error)):
+            raise OperatorError(
+                f"another Pulumi process is at work on stack {stack.name}",
+                "wait for it; if there is none, run `pulumi cancel`",
+            ) from error
+        stack.cancel()
+        return operation()
+
+
+def _holder_is_gone(message: str) -> bool:
+    holder = LOCK.search(message)
+    if not holder or holder["host"] != socket.gethostname():
+        return False
+    return not Path("/proc", holder["pid"]).exists()
+
+
+def _changes(summary: Mapping[str, int] | None) -> dict[str, int]:
+    return {OpType(op).value: count for op, count in (summary or {}).items() if op != OpType.SAME}

@@ -1,0 +1,60 @@
+"""What stands in the way of a plan on this machine's Docker engine."""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network, ip_network
+
+import docker
+from docker.errors import DockerException
+
+from infra.docker_provider import is_ours
+from infra.docker_resources import OwnerProps
+from millrace.errors import OperatorError
+from millrace.plan import Plan
+
+
+def refuse_conflicts(plan: Plan) -> None:
+    """Stops before the first resource is made when one of them couldn't be."""
+    try:
+        client = docker.from_env()
+        found = [*_foreign_names(client, plan), *_overlaps(client, plan)]
+    except DockerException as error:
+        raise OperatorError(
+            f"the Docker engine doesn't answer: {error}", "start it, or run `make up`"
+        ) from error
+    if found:
+        raise OperatorError(
+            "\n".join(found),
+            "remove or rename them, or give the environment another name or subnet in "
+            f"configs/environments/{plan.environment}.yaml",
+        )
+
+
+def _foreign_names(client: docker.DockerClient, plan: Plan) -> Iterator[str]:
+    """What has a name we need and isn't ours."""
+    containers = {f"{plan.cluster}-{name}" for name in ("artifacts", *(h.name for h in plan.hosts))}
+    wanted = {
+        "container": containers,
+        "network": {plan.cluster},
+        "volume": {volume.name for host in plan.hosts for volume in host.volumes},
+    }
+    existing = {
+        "container": [(c.name, c.labels) for c in client.containers.list(all=True)],
+        "network": [(n.name, n.attrs["Labels"]) for n in client.networks.list()],
+        "volume": [(v.name, v.attrs["Labels"]) for v in client.volumes.list()],
+    }
+    owner = OwnerProps(cluster=plan.cluster, stack=plan.environment)
+    for kind, things in existing.items():
+        for name, labels in things:
+            if name in wanted[kind] and not is_ours(labels, owner):
+                yield f"a {kind} named {name} exists already and isn't Millrace's"
+
+
+def _overlaps(client: docker.DockerClient, plan: Plan) -> Iterator[str]:
+    subnet = IPv4Network(plan.network.subnet)
+    for network in client.networks.list():
+        if network.name == plan.cluster:
+            continue
+        for pool in (network.attrs["IPAM"] or {}).get("Config") or []:
+            taken = ip_network(pool["Subnet"])
+            if taken.version == subnet.version and taken.overlaps(subnet):
+                yield f"subnet {subnet} overlaps {taken} of the Docker network {network.name}"

@@ -1,0 +1,38 @@
+"""The one Pulumi program: `millrace up` runs it inside the toolkit, `pulumi up` by __main__.py."""
+
+import pulumi
+from millrace.setup.image import image_tag
+
+from infra.conflicts import refuse_conflicts
+from infra.keys import ensure_ssh_key
+from infra.local import LocalCluster, LocalClusterArgs
+from millrace.errors import OperatorError
+from millrace.inventory import build_inventory
+from millrace.paths import ARTIFACTS, stack_state
+from millrace.plan import Plan, load_plan
+from millrace.setup.artifacts import read_manifest
+
+
+def program(environment: str) -> None:
+    """Plans an environment and declares its hosts."""
+    try:
+        declare(load_plan(environment), image_tag(), read_manifest())
+    except OperatorError as error:
+        # The engine shows a RunError as it is, anything else with a traceback.
+        raise pulumi.RunError("\n".join(filter(None, (error.message, error.hint)))) from error
+
+
+def declare(plan: Plan, image: str, manifest: dict[str, dict[str, str]]) -> None:
+    """Declares a plan's hosts and hands on what the next steps need to know of them."""
+    refuse_conflicts(plan)
+    args = LocalClusterArgs(
+        plan=plan,
+        image=image,
+        authorized_key=ensure_ssh_key(plan.environment),
+        hosts_file=stack_state(plan.environment) / "hosts",
+        artifacts=ARTIFACTS,
+    )
+    LocalCluster(plan.cluster, args)
+    pulumi.export("inventory", build_inventory(plan, manifest))
+    pulumi.export("endpoints", plan.endpoints)
+    pulumi.export("plan_digest", plan.digest)

@@ -1,0 +1,36 @@
+"""The engine's stream of events: one line per change for the operator, errors kept for later."""
+
+import re
+from collections.abc import Callable
+
+from pulumi.automation import EngineEvent
+
+Report = Callable[[str], None]
+
+VERBS = {
+    "create": "created",
+    "create-replacement": "created",
+    "delete": "removed",
+    "delete-replaced": "removed",
+    "update": "updated",
+}
+MARKUP = re.compile(r"<\{%.*?%\}>")
+
+
+class EventLog:
+    """Give it to an operation as `on_event`."""
+
+    def __init__(self, report: Report) -> None:
+        self.errors: list[str] = []
+        self._report = report
+
+    def __call__(self, event: EngineEvent) -> None:
+        if event.res_outputs_event:
+            self._finished(event.res_outputs_event.metadata)
+        if event.diagnostic_event and event.diagnostic_event.severity == "error":
+            self.errors.append(MARKUP.sub("", event.diagnostic_event.message).strip())
+
+    def _finished(self, step) -> None:
+        kind, name = step.type.rsplit(":", 1)[-1], step.urn.rsplit("::", 1)[-1]
+        if verb := VERBS.get(step.op):
+            self._report(f"{verb} {kind} {name}")

@@ -1,0 +1,59 @@
+"""A plan small enough to make, break and remove in seconds, on a subnet of its own."""
+
+from collections.abc import Callable
+
+import pytest
+from millrace.config import KafkaReplication, Replication
+from millrace.plan import Host, NetworkPlan, Plan, Volume
+
+ENVIRONMENT = "infra-test"
+CLUSTER = f"millrace-{ENVIRONMENT}"
+
+
+def make_host(index: int, memory: int = 128) -> Host:
+    name = f"store-{index}"
+    return Host(
+        name=name,
+        group="store",
+        zone="abc"[index - 1],
+        index=index,
+        address=f"198.18.30.{10 + index}",
+        memory=memory,
+        services=["store"],
+        volumes=[Volume(name=f"{CLUSTER}-{name}-store", path="/var/lib/millrace/store")],
+    )
+
+
+def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
+    return Plan(
+        environment=ENVIRONMENT,
+        cluster=CLUSTER,
+        provider="docker",
+        profile="small",
+        drills=True,
+        zones=["a", "b", "c"],
+        network=NetworkPlan(
+            subnet="198.18.30.0/24", gateway="198.18.30.1", artifacts="198.18.30.2"
+        ),
+        hosts=[make_host(index, memory) for index in range(1, hosts + 1)],
+        services={},
+        shared={},
+        topics={},
+        limits={},
+        replication=Replication(
+            kafka=KafkaReplication(factor=3, min_insync=2), cassandra=3, hdfs=3, sentinel_quorum=2
+        ),
+        applications={},
+        endpoints={"store": "store-1:1,store-2:1"},
+    )
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return make_plan()
+
+
+@pytest.fixture
+def planned() -> Callable[..., Plan]:
+    """Makes the plan with other sizes."""
+    return make_plan
