@@ -1,0 +1,1 @@
+"""Millrace's insights over HTTP."""

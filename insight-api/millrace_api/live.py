@@ -1,0 +1,72 @@
+"""The live feed: a Redis stream, found through Sentinel."""
+
+from typing import Protocol
+
+from redis.asyncio.sentinel import Sentinel
+from redis.exceptions import RedisError
+
+from millrace_api.settings import Settings, host_and_port
+
+BATCH = 200
+CONNECT_SECONDS = 0.5
+
+
+class FeedUnavailable(Exception):
+    """No Redis master answers. Nothing is lost: the store has everything."""
+
+
+class Feed(Protocol):
+    """What the API asks of a feed. Every method may raise ``FeedUnavailable``."""
+
+    async def latest(self) -> str:
+        """The id of the newest entry."""
+
+    async def read(self, after: str, wait_seconds: float) -> list[tuple[str, str]]:
+        """Ids and JSON of the entries after that id; empty when none came in time."""
+
+    async def replicas(self) -> int:
+        """How many replicas the master has."""
+
+
+class RedisFeed:
+    def __init__(self, settings: Settings) -> None:
+        self._stream = settings.stream
+        self._sentinel = Sentinel(
+            [host_and_port(sentinel) for sentinel in settings.sentinels],
+            sentinel_kwargs={
+                "socket_timeout": CONNECT_SECONDS,
+                "socket_connect_timeout": CONNECT_SECONDS,
+            },
+        )
+        self._master = self._sentinel.master_for(
+            settings.redis_master,
+            socket_connect_timeout=CONNECT_SECONDS,
+            decode_responses=True,
+        )
+
+    async def latest(self) -> str:
+        try:
+            newest = await self._master.xrevrange(self._stream, count=1)
+        except (RedisError, OSError) as error:
+            raise FeedUnavailable(str(error)) from error
+        return newest[0][0] if newest else "0-0"
+
+    async def read(self, after: str, wait_seconds: float) -> list[tuple[str, str]]:
+        try:
+            answer = await self._master.xread(
+                {self._stream: after}, count=BATCH, block=round(wait_seconds * 1000)
+            )
+        except (RedisError, OSError) as error:
+            raise FeedUnavailable(str(error)) from error
+        return [(entry, fields["json"]) for _, entries in answer for entry, fields in entries]
+
+    async def replicas(self) -> int:
+        try:
+            return int((await self._master.info("replication"))["connected_slaves"])
+        except (RedisError, OSError) as error:
+            raise FeedUnavailable(str(error)) from error
+
+    async def close(self) -> None:
+        await self._master.aclose()
+        for sentinel in self._sentinel.sentinels:
+            await sentinel.aclose()

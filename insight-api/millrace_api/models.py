@@ -1,0 +1,208 @@
+"""What the API answers. Field descriptions are the documentation at ``/docs``."""
+
+from datetime import date, datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from millrace_api.ranges import Span, Window
+from millrace_api.sketches import Estimate, merge
+from millrace_api.store import STATUS_CLASSES, DeadLetter, JobProgress, LateEvents, TrafficRow
+
+State = Literal["up", "degraded", "down"]
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(populate_by_name=True, from_attributes=True)
+
+
+class Range(Answer):
+    """A half-open range of event time: from ≤ time < to."""
+
+    start: datetime = Field(alias="from", examples=["2015-05-17T10:00:00Z"])
+    end: datetime = Field(alias="to", examples=["2015-05-18T10:00:00Z"])
+
+
+class UniqueVisitors(Answer):
+    """A HyperLogLog estimate; the true count lies within the bounds with 95 % confidence."""
+
+    estimate: int = Field(examples=[1753])
+    lower: int = Field(examples=[1712])
+    upper: int = Field(examples=[1795])
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> "UniqueVisitors":
+        return cls(estimate=estimate.count, lower=estimate.lower, upper=estimate.upper)
+
+
+class Counts(Answer):
+    """What was counted over a window, or over a range."""
+
+    requests: int = Field(description="All requests.", examples=[9999])
+    page_views: int = Field(
+        description="Successful GETs of something that is not a static asset.", examples=[2480]
+    )
+    bytes: int = Field(description="Bytes of the responses' bodies.", examples=[2747282505])
+    status: dict[str, int] = Field(
+        description="Requests by class of HTTP status.",
+        examples=[{"2xx": 9126, "3xx": 654, "4xx": 216, "5xx": 3, "other": 0}],
+    )
+    unique_visitors: UniqueVisitors
+    final: bool = Field(
+        description="True once no event can change it any more: the watermark has passed its end."
+    )
+    version: int = Field(
+        description="Grows with every change: the job's fencing epoch << 32 | its batch.",
+        examples=[12884901929],
+    )
+
+
+class TrafficWindow(Counts):
+    """One window. Windows in which nothing happened are absent."""
+
+    start: datetime
+    end: datetime
+
+    @classmethod
+    def of(cls, row: TrafficRow, watermark: datetime | None) -> "TrafficWindow":
+        return cls(
+            start=row.start,
+            end=row.end,
+            requests=row.requests,
+            page_views=row.page_views,
+            bytes=row.bytes,
+            status=row.status,
+            unique_visitors=UniqueVisitors.of(merge([row.visitors])),
+            final=is_final(row, watermark),
+            version=row.version,
+        )
+
+
+class Traffic(Range):
+    window: Window
+    windows: list[TrafficWindow]
+
+
+class TrafficTotal(Counts, Range):
+    """A range as one figure. It is final when every part of the range is."""
+
+    @classmethod
+    def of(
+        cls, span: Span, rows: list[TrafficRow], watermark: datetime | None
+    ) -> "TrafficTotal":
+        passed = watermark is not None and span.end <= watermark
+        return cls(
+            start=span.start,
+            end=span.end,
+            requests=sum(row.requests for row in rows),
+            page_views=sum(row.page_views for row in rows),
+            bytes=sum(row.bytes for row in rows),
+            status=_sum_by_class(rows),
+            unique_visitors=UniqueVisitors.of(merge(row.visitors for row in rows)),
+            final=passed,
+            version=max((row.version for row in rows), default=0),
+        )
+
+
+class Page(Answer):
+    url: str = Field(examples=["/projects/xdotool/"])
+    page_views: int = Field(examples=[223])
+
+
+class TopPages(Range):
+    distinct_pages: int = Field(description="Pages with at least one view in the range.")
+    pages: list[Page] = Field(description="Most viewed first; equal ones by URL.")
+
+
+class DeadLetterRecord(Answer):
+    """An event that could not be read. Its original bytes are in the topic ``dead-letter``."""
+
+    id: str = Field(description="Topic, partition and offset.", examples=["events-3-1042"])
+    reason: str = Field(examples=["not valid JSON"])
+    size: int = Field(description="Bytes of the original record.")
+    preview: str = Field(description="Its beginning, as text.")
+    received: datetime = Field(description="When Kafka received it.")
+
+    @classmethod
+    def of(cls, letter: DeadLetter) -> "DeadLetterRecord":
+        return cls.model_validate(letter)
+
+
+class DeadLetters(Range):
+    count: int = Field(description="All in the range, not only those listed.")
+    dead_letters: list[DeadLetterRecord] = Field(description="The latest ones, latest first.")
+
+
+class LateDay(Answer):
+    day: date
+    events: int = Field(description="Events that came after their window was final.")
+
+    @classmethod
+    def of(cls, late: LateEvents) -> "LateDay":
+        return cls.model_validate(late)
+
+
+class Late(Range):
+    total: int
+    days: list[LateDay]
+
+
+class Job(Answer):
+    """The last batch that a job committed."""
+
+    job: str = Field(examples=["traffic"])
+    version: str = Field(description="Version of the job's code.")
+    epoch: int = Field(description="Fencing epoch: grows with every driver that takes over.")
+    batch: int
+    watermark: datetime | None = Field(description="Events older than it are late.")
+    max_event_time: datetime | None
+    updated: datetime
+    age_seconds: float = Field(description="Seconds since the batch was committed.")
+    input_rows_per_second: float
+
+    @classmethod
+    def of(cls, progress: JobProgress, now: datetime) -> "Job":
+        age = max(0.0, (now - progress.updated).total_seconds())
+        return cls(**vars(progress), age_seconds=round(age, 1))
+
+
+class Progress(Answer):
+    jobs: list[Job]
+
+
+class Extent(Answer):
+    """Where there is data: from the first window to the end of the last, by size of window."""
+
+    minutes: Range | None = Field(alias="1m")
+    hours: Range | None = Field(alias="1h")
+
+
+class Plane(Answer):
+    name: Literal["ingest", "process", "store", "cache"]
+    system: str = Field(examples=["Cassandra"])
+    state: State
+    detail: str = Field(examples=["quorum, 3 of 3 nodes up"])
+
+
+class Status(Answer):
+    cluster: str
+    planes: list[Plane]
+
+
+class Problem(Answer):
+    """RFC 9457 problem details."""
+
+    type: str = "about:blank"
+    title: str = Field(examples=["Bad parameter"])
+    status: int = Field(examples=[422])
+    detail: str = Field(examples=["'2015-05-17' has no time zone; end it with Z for UTC"])
+    parameter: str | None = Field(default=None, examples=["from"])
+
+
+def is_final(row: TrafficRow, watermark: datetime | None) -> bool:
+    """The job marks a window final only when it writes it; the watermark may have passed since."""
+    return row.final or (watermark is not None and row.end <= watermark)
+
+
+def _sum_by_class(rows: list[TrafficRow]) -> dict[str, int]:
+    return {name: sum(row.status[name] for row in rows) for name in STATUS_CLASSES}

@@ -1,0 +1,114 @@
+"""Ranges of event time: checked, listed by partition, and taken apart into windows. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+
+
+class Window(StrEnum):
+    """The sizes of window that the job keeps."""
+
+    MINUTE = "1m"
+    HOUR = "1h"
+
+    @property
+    def length(self) -> timedelta:
+        return MINUTE if self is Window.MINUTE else HOUR
+
+
+@dataclass(frozen=True)
+class Span:
+    """A half-open range ``[start, end)`` of UTC time."""
+
+    start: datetime
+    end: datetime
+
+    @property
+    def length(self) -> timedelta:
+        return self.end - self.start
+
+    def days(self) -> Iterator[date]:
+        """Every UTC day that the span touches: Cassandra's partitions of windows."""
+        day = floor(self.start, DAY)
+        while day < self.end:
+            yield day.date()
+            day += DAY
+
+    def hours(self) -> Iterator[datetime]:
+        """The start of every hour that the span touches: Cassandra's partitions of pages."""
+        hour = floor(self.start, HOUR)
+        while hour < self.end:
+            yield hour
+            hour += HOUR
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a span that windows of one size cover exactly."""
+
+    window: Window
+    span: Span
+
+
+class BadRange(ValueError):
+    """A parameter that can't be answered; ``parameter`` names it."""
+
+    def __init__(self, parameter: str, message: str) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+def floor(moment: datetime, step: timedelta) -> datetime:
+    """The last multiple of ``step`` since 1970 that isn't after the moment."""
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return moment - (moment - epoch) % step
+
+
+def parse_moment(parameter: str, text: str) -> datetime:
+    """An ISO 8601 moment with a zone, in UTC."""
+    example = "for example 2015-05-17T10:00:00Z"
+    try:
+        # A '+' that the client forgot to escape arrives as a space.
+        moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
+    except ValueError:
+        raise BadRange(parameter, f"'{text}' is not an ISO 8601 time, {example}") from None
+    if moment.tzinfo is None:
+        raise BadRange(parameter, f"'{text}' has no time zone; end it with Z for UTC, {example}")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise BadRange(parameter, f"'{text}' is out of range, {example}") from None
+
+
+def parse_span(start: str, end: str, *, step: timedelta, longest: timedelta) -> Span:
+    """The span that the parameters ``from`` and ``to`` give, its ends multiples of ``step``."""
+    span = Span(parse_moment("from", start), parse_moment("to", end))
+    for parameter, moment in (("from", span.start), ("to", span.end)):
+        if floor(moment, step) != moment:
+            unit = "minute" if step == MINUTE else "hour"
+            near = floor(moment, step).strftime("%Y-%m-%dT%H:%M:%SZ")
+            raise BadRange(parameter, f"must be a whole {unit}, for example {near}")
+    if span.start >= span.end:
+        raise BadRange("to", "must be later than 'from' (the range is from ≤ time < to)")
+    if span.length > longest:
+        raise BadRange("to", f"the range may have {longest.days} days at most; ask in parts")
+    return span
+
+
+def decompose(span: Span) -> list[Piece]:
+    """The fewest pieces that cover the span exactly: whole hours, and minutes at its edges."""
+    first_hour = floor(span.start + HOUR - timedelta.resolution, HOUR)
+    last_hour = floor(span.end, HOUR)
+    if first_hour >= last_hour:
+        return [Piece(Window.MINUTE, span)]
+    pieces = [
+        Piece(Window.MINUTE, Span(span.start, first_hour)),
+        Piece(Window.HOUR, Span(first_hour, last_hour)),
+        Piece(Window.MINUTE, Span(last_hour, span.end)),
+    ]
+    return [piece for piece in pieces if piece.span.start < piece.span.end]

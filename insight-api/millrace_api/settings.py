@@ -1,0 +1,37 @@
+"""What the API must know of the cluster: one JSON file, rendered by Ansible."""
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+DEFAULT_FILE = "/etc/millrace/insight-api/config.json"
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cluster: str
+    cassandra: list[str]
+    cassandra_port: PositiveInt
+    datacenter: str
+    keyspace: str
+    sentinels: list[str]
+    redis_master: str
+    stream: str
+    kafka: list[str]
+    request_timeout_seconds: float
+    speculate_after_seconds: float
+    max_streams: PositiveInt
+
+
+def load_settings() -> Settings:
+    """The settings from the file that ``MILLRACE_API_CONFIG`` names."""
+    path = Path(os.environ.get("MILLRACE_API_CONFIG", DEFAULT_FILE))
+    return Settings.model_validate_json(path.read_bytes())
+
+
+def host_and_port(endpoint: str) -> tuple[str, int]:
+    """``("coord-1", 26379)`` for ``"coord-1:26379"``."""
+    host, _, port = endpoint.rpartition(":")
+    return host, int(port)

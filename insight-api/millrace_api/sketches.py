@@ -1,0 +1,32 @@
+"""Unique visitors: HyperLogLog sketches that Spark's ``hll_sketch_agg`` made, merged."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from datasketches import hll_sketch, hll_union
+
+LG_K = 12  # as the job's: the merge of coarser sketches would lose precision
+STANDARD_DEVIATIONS = 2  # about 95 % confidence
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A count, and the bounds that hold the true one with 95 % confidence."""
+
+    count: int
+    lower: int
+    upper: int
+
+
+def merge(sketches: Iterable[bytes | None]) -> Estimate:
+    """The distinct visitors that all sketches saw together; a window without one adds none."""
+    union = hll_union(LG_K)
+    for sketch in sketches:
+        if sketch:
+            union.update(hll_sketch.deserialize(sketch))
+    merged = union.get_result()
+    return Estimate(
+        count=round(merged.get_estimate()),
+        lower=int(merged.get_lower_bound(STANDARD_DEVIATIONS)),
+        upper=round(merged.get_upper_bound(STANDARD_DEVIATIONS)),
+    )

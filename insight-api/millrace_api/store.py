@@ -1,0 +1,336 @@
+"""The store of results: what the API asks of it, and the one that asks Cassandra."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Protocol
+
+from cassandra import ConsistencyLevel, DriverException, InvalidRequest, RequestExecutionException
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+    ResponseFuture,
+    Session,
+)
+from cassandra.policies import (
+    ConstantSpeculativeExecutionPolicy,
+    DCAwareRoundRobinPolicy,
+    ExponentialReconnectionPolicy,
+    TokenAwarePolicy,
+)
+from cassandra.query import PreparedStatement, named_tuple_factory
+
+from millrace_api.ranges import Span, Window
+from millrace_api.settings import Settings
+
+log = logging.getLogger(__name__)
+
+STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
+CONCURRENT_QUERIES = 32  # of all requests: a month of pages is 744 partitions
+CONNECT_AGAIN_SECONDS = 2.0
+
+
+class StoreUnavailable(Exception):
+    """No quorum answered in time. Asking again later is the right thing to do."""
+
+
+@dataclass(frozen=True)
+class TrafficRow:
+    """One window of traffic as the job last wrote it."""
+
+    window: Window
+    start: datetime
+    requests: int
+    page_views: int
+    bytes: int
+    status: dict[str, int]
+    visitors: bytes | None
+    final: bool
+    version: int
+
+    @property
+    def end(self) -> datetime:
+        return self.start + self.window.length
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """An event that could not be read, as the archive job judged it."""
+
+    id: str
+    reason: str
+    size: int
+    preview: str
+    received: datetime
+
+
+@dataclass(frozen=True)
+class LateEvents:
+    """Events that arrived after their window was final and were not counted in it."""
+
+    day: date
+    events: int
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """The last committed batch of a job."""
+
+    job: str
+    epoch: int
+    batch: int
+    watermark: datetime | None
+    max_event_time: datetime | None
+    updated: datetime
+    input_rows_per_second: float
+    version: str
+
+
+@dataclass(frozen=True)
+class StoreHealth:
+    """Nodes as the driver sees them."""
+
+    up: int
+    total: int
+
+
+class Store(Protocol):
+    """What the API asks of a store. Every method may raise ``StoreUnavailable``."""
+
+    async def traffic(self, window: Window, span: Span) -> list[TrafficRow]:
+        """The windows that start in the span, oldest first."""
+
+    async def extent(self, window: Window) -> Span | None:
+        """From the start of the first window to the end of the last, if there is any."""
+
+    async def page_views(self, hours: Iterable[datetime]) -> Counter[str]:
+        """Page views by URL, summed over the hours."""
+
+    async def dead_letters(self, span: Span) -> list[DeadLetter]:
+        """Dead letters received in the span, latest first."""
+
+    async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
+        """Late events of each day that has any, oldest first."""
+
+    async def progress(self) -> list[JobProgress]:
+        """Every job that has committed a batch, by name."""
+
+    async def health(self) -> StoreHealth:
+        """Reads with a quorum, then says how many nodes are up."""
+
+
+class CassandraStore:
+    """Reads with LOCAL_QUORUM, through any node that answers.
+
+    The driver calls back on threads of its own; ``_fetch`` carries results over to the event loop.
+    Statements are prepared when first used, because the API may start before the schema is there.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._session: Session | None = None
+        self._prepared: dict[str, PreparedStatement] = {}
+        self._preparing = asyncio.Lock()
+        self._slots = asyncio.Semaphore(CONCURRENT_QUERIES)
+
+    async def connect_forever(self) -> None:
+        """Try until one node answers. From then on the driver reconnects by itself."""
+        while self._session is None:
+            try:
+                self._session = await asyncio.to_thread(self._connect)
+            except (DriverException, NoHostAvailable, OSError) as error:
+                log.warning("Cassandra is away, trying again: %s", error)
+                await asyncio.sleep(CONNECT_AGAIN_SECONDS)
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.cluster.shutdown()
+
+    def _connect(self) -> Session:
+        settings = self._settings
+        profile = ExecutionProfile(
+            load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(settings.datacenter)),
+            consistency_level=ConsistencyLevel.LOCAL_QUORUM,
+            request_timeout=settings.request_timeout_seconds,
+            row_factory=named_tuple_factory,
+            # A paused coordinator keeps its connection open: ask another one before the time is up.
+            speculative_execution_policy=ConstantSpeculativeExecutionPolicy(
+                delay=settings.speculate_after_seconds, max_attempts=2
+            ),
+        )
+        cluster = Cluster(
+            settings.cassandra,
+            port=settings.cassandra_port,
+            execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+            reconnection_policy=ExponentialReconnectionPolicy(base_delay=0.5, max_delay=10),
+            connect_timeout=settings.request_timeout_seconds,
+            idle_heartbeat_interval=5,
+            idle_heartbeat_timeout=5,
+            protocol_version=5,
+        )
+        try:
+            return cluster.connect()
+        except BaseException:
+            cluster.shutdown()
+            raise
+
+    async def traffic(self, window: Window, span: Span) -> list[TrafficRow]:
+        query = (
+            "SELECT window_start, requests, page_views, bytes, status_2xx, status_3xx, status_4xx,"
+            " status_5xx, status_other, visitors, final, version FROM {keyspace}.traffic"
+            " WHERE window = ? AND bucket = ? AND window_start >= ? AND window_start < ?"
+        )
+        rows = await self._fetch_each(
+            query, [(window.value, day, span.start, span.end) for day in span.days()]
+        )
+        return [_traffic_row(window, row) for row in rows]
+
+    async def extent(self, window: Window) -> Span | None:
+        # Two partitions a day: listing them all stays cheap for years.
+        partitions = await self._fetch("SELECT DISTINCT window, bucket FROM {keyspace}.traffic")
+        days = sorted(row.bucket.date() for row in partitions if row.window == window)
+        if not days:
+            return None
+        query = (
+            "SELECT window_start FROM {keyspace}.traffic WHERE window = ? AND bucket = ?"
+            " ORDER BY window_start %s LIMIT 1"
+        )
+        first, last = await asyncio.gather(
+            self._fetch(query % "ASC", (window.value, days[0])),
+            self._fetch(query % "DESC", (window.value, days[-1])),
+        )
+        return Span(_utc(first[0].window_start), _utc(last[0].window_start) + window.length)
+
+    async def page_views(self, hours: Iterable[datetime]) -> Counter[str]:
+        rows = await self._fetch_each(
+            "SELECT url, page_views FROM {keyspace}.pages WHERE bucket = ?",
+            [(hour,) for hour in hours],
+        )
+        views: Counter[str] = Counter()
+        for row in rows:
+            views[row.url] += row.page_views
+        return views
+
+    async def dead_letters(self, span: Span) -> list[DeadLetter]:
+        rows = await self._fetch_each(
+            "SELECT id, reason, size, preview, kafka_timestamp FROM {keyspace}.dead_letters"
+            " WHERE bucket = ?",
+            [(day,) for day in span.days()],
+        )
+        letters = [
+            DeadLetter(row.id, row.reason, row.size, row.preview, _utc(row.kafka_timestamp))
+            for row in rows
+        ]
+        inside = [letter for letter in letters if span.start <= letter.received < span.end]
+        return sorted(inside, key=lambda letter: letter.received, reverse=True)
+
+    async def progress(self) -> list[JobProgress]:
+        rows = await self._fetch(
+            "SELECT job, epoch, batch, watermark, max_event_time, updated, input_rows_per_second,"
+            " version FROM {keyspace}.job_progress"
+        )
+        jobs = [
+            JobProgress(
+                row.job,
+                row.epoch,
+                row.batch,
+                row.watermark and _utc(row.watermark),
+                row.max_event_time and _utc(row.max_event_time),
+                _utc(row.updated),
+                row.input_rows_per_second or 0.0,
+                row.version or "",
+            )
+            for row in rows
+        ]
+        return sorted(jobs, key=lambda job: job.job)
+
+    async def health(self) -> StoreHealth:
+        # system_schema is local to each node; a quorum must be asked about replicated data.
+        await self._fetch("SELECT job FROM {keyspace}.job_progress")
+        hosts = self._connected().cluster.metadata.all_hosts()
+        return StoreHealth(up=sum(host.is_up is True for host in hosts), total=len(hosts))
+
+    async def _fetch_each(self, query: str, bindings: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The rows of the query for each binding, in the bindings' order."""
+        try:
+            async with asyncio.TaskGroup() as group:  # the first failure cancels the rest
+                tasks = [group.create_task(self._fetch(query, values)) for values in bindings]
+        except* StoreUnavailable as failures:
+            raise failures.exceptions[0] from None
+        return [row for task in tasks for row in task.result()]
+
+    async def _fetch(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of all pages."""
+        async with self._slots:
+            try:
+                statement = await self._prepare(query.format(keyspace=self._settings.keyspace))
+                return await _all_rows(self._connected().execute_async(statement, values))
+            except InvalidRequest as error:
+                raise StoreUnavailable(f"the schema is not there yet: {error}") from error
+            except (DriverException, RequestExecutionException, NoHostAvailable) as error:
+                raise StoreUnavailable(str(error)) from error
+
+    async def _prepare(self, query: str) -> PreparedStatement:
+        async with self._preparing:
+            if query not in self._prepared:
+                statement = await asyncio.to_thread(self._connected().prepare, query)
+                statement.is_idempotent = True  # a read: may be sent to a second node
+                self._prepared[query] = statement
+        return self._prepared[query]
+
+    def _connected(self) -> Session:
+        if self._session is None:
+            raise StoreUnavailable("not connected to Cassandra yet")
+        return self._session
+
+
+async def _all_rows(response: ResponseFuture) -> list[Any]:
+    """Wait for a driver's future on the event loop, page by page."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[list[Any]] = loop.create_future()
+    rows: list[Any] = []
+
+    def settle(error: BaseException | None) -> None:
+        if done.done():  # the request was cancelled meanwhile
+            return
+        if error is None:
+            done.set_result(rows)
+        else:
+            done.set_exception(error)
+
+    def on_page(page: list[Any] | None) -> None:
+        rows.extend(page or [])
+        if response.has_more_pages:
+            response.start_fetching_next_page()
+        else:
+            loop.call_soon_threadsafe(settle, None)
+
+    def on_error(error: BaseException) -> None:
+        loop.call_soon_threadsafe(settle, error)
+
+    response.add_callbacks(on_page, on_error)
+    return await done
+
+
+def _traffic_row(window: Window, row: Any) -> TrafficRow:
+    return TrafficRow(
+        window=window,
+        start=_utc(row.window_start),
+        requests=row.requests,
+        page_views=row.page_views,
+        bytes=row.bytes,
+        status={name: getattr(row, f"status_{name}") for name in STATUS_CLASSES},
+        visitors=row.visitors,
+        final=bool(row.final),
+        version=row.version,
+    )
+
+
+def _utc(moment: datetime) -> datetime:
+    """The driver gives naive times, which are UTC."""
+    return moment.replace(tzinfo=UTC)
