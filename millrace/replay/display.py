@@ -1,0 +1,69 @@
+"""What the operator sees of a replay: a live bar on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from millrace.replay.progress import Progress
+
+PLAIN_SECONDS = 5.0
+
+
+class Display:
+    """Position, share of the file, rate, event time and how far behind its pace the replay is."""
+
+    def __init__(
+        self,
+        console: Console,
+        before: Progress,
+        fraction: Callable[[], float | None],
+        behind: Callable[[], float],
+    ) -> None:
+        self._console = console
+        self._fraction = fraction
+        self._behind = behind
+        self._began = time.monotonic()
+        self._skipped = before.lines
+        self._printed = self._began
+        self._bar: Bar | None = None
+        if console.is_terminal:
+            columns = BarColumn(bar_width=30), TextColumn("{task.description}")
+            self._bar = Bar(*columns, console=console)
+            self._task = self._bar.add_task("connected", total=None)
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def update(self, progress: Progress, event_time: float) -> None:
+        """After each committed batch."""
+        text = self._line(progress, event_time)
+        if self._bar:
+            share = self._fraction()
+            total = None if share is None else 1.0
+            self._bar.update(self._task, description=text, total=total, completed=share or 0.0)
+        elif progress.done or time.monotonic() - self._printed >= PLAIN_SECONDS:
+            self._printed = time.monotonic()
+            self._console.print(text, highlight=False)
+
+    def _line(self, progress: Progress, event_time: float) -> str:
+        share = self._fraction()
+        rate = (progress.lines - self._skipped) / max(time.monotonic() - self._began, 0.001)
+        parts = [f"{progress.lines:,} lines", f"{rate:,.0f} events/s"]
+        if share is not None:
+            parts.insert(1, f"{share:.0%}")
+        if event_time > float("-inf"):
+            parts.append(f"{datetime.fromtimestamp(event_time, UTC):%Y-%m-%d %H:%M:%S} UTC")
+        if self._behind() >= 1:
+            parts.append(f"{self._behind():.0f} s behind")
+        return " · ".join(parts)

@@ -1,0 +1,67 @@
+"""What a replay has to know of the cluster: its brokers, its limits, and how far its jobs are."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+import httpx
+
+from millrace.errors import OperatorError
+from millrace.plan import Plan
+from millrace.replay.events import Limits
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Endpoints are addresses: the operator's machine doesn't resolve the cluster's host names."""
+
+    brokers: str
+    apis: list[str]
+    watermark: int  # seconds that an event may be late
+    limits: Limits
+
+    @classmethod
+    def of(cls, plan: Plan) -> "Pipeline":
+        earliest = datetime.fromisoformat(plan.limits["event_time_earliest"])
+        return cls(
+            brokers=",".join(_addresses(plan, "kafka_broker", "client")),
+            apis=[f"http://{address}" for address in _addresses(plan, "insight_api", "http")],
+            watermark=seconds(plan.shared["spark"]["settings"]["jobs"]["traffic.watermark"]),
+            limits=Limits(
+                earliest=int(earliest.timestamp()),
+                ahead=seconds(plan.limits["event_time_ahead"]),
+                line_bytes=plan.limits["line_bytes"],
+            ),
+        )
+
+    def traffic_watermark(self) -> datetime | None:
+        """Events before it are dropped as late; None when nothing was processed yet."""
+        reasons = []
+        for api in self.apis:
+            try:
+                answer = httpx.get(f"{api}/v1/progress", timeout=5).raise_for_status()
+            except httpx.HTTPError as error:
+                reasons.append(f"{api}: {error}")
+                continue
+            marks = [job["watermark"] for job in answer.json()["jobs"] if job["job"] == "traffic"]
+            return datetime.fromisoformat(marks[0]) if marks and marks[0] else None
+        raise OperatorError(
+            "no insight API says how far the jobs are: " + "; ".join(reasons),
+            "what is older than their watermark would be dropped, so nothing was sent; "
+            "`millrace status` shows what is down",
+        )
+
+
+def seconds(duration: str) -> int:
+    """``24h`` or ``24 hours`` as 86400."""
+    match = re.fullmatch(r"(\d+) ?([smhd])[a-z]*", duration)
+    if match is None:
+        raise OperatorError(f"'{duration}' is not a duration such as 90s, 15m, 24h or 7d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _addresses(plan: Plan, service: str, port: str) -> list[str]:
+    number = plan.services[service].ports[port]
+    return [f"{host.address}:{number}" for host in plan.hosts_of(service)]

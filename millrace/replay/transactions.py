@@ -1,0 +1,228 @@
+"""Appends batches to Kafka, each in one transaction with the position behind it."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from millrace.errors import OperatorError
+from millrace.replay.events import Message
+from millrace.replay.progress import Progress
+
+EVENTS = "events"
+PROGRESS = "replay-progress"
+
+CALL_SECONDS = 5.0  # of one call to Kafka: Ctrl-C is noticed between calls
+PATIENCE_SECONDS = 300.0  # without a single committed batch, after which the operator is asked
+TRANSACTION_SECONDS = 60  # an abandoned replay holds its readers back no longer than this
+
+
+class Stopped(Exception):
+    """The operator asked to stop while Kafka couldn't take the batch."""
+
+
+class TransactionalProducer(Protocol):
+    """What is used of `confluent_kafka.Producer`."""
+
+    def init_transactions(self, timeout: float) -> None: ...
+    def begin_transaction(self) -> None: ...
+    def produce(self, topic: str, value: bytes, key: bytes, *, headers: Any) -> None: ...
+    def poll(self, timeout: float) -> int: ...
+    def commit_transaction(self, timeout: float) -> None: ...
+    def abort_transaction(self, timeout: float) -> None: ...
+
+
+class EventLog:
+    """The ``events`` topic as one source sees it: append a batch, or don't; nothing in between."""
+
+    def __init__(
+        self,
+        producer: TransactionalProducer,
+        source_id: str,
+        stopping: Callable[[], bool],
+        notice: Callable[[str], None],
+    ) -> None:
+        self._producer = producer
+        self._key = source_id.encode()
+        self._stopping = stopping
+        self._notice = notice
+
+    def open(self) -> None:
+        """Fences whoever else replays this source, and aborts what a killed one left open."""
+        self._insist(self._producer.init_transactions)
+
+    def append(self, messages: Sequence[Message], progress: Progress) -> None:
+        """Returns when all of it is committed; after an error, all of it is sent again."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                self._transaction(messages, progress)
+                return
+            except KafkaException as failure:
+                self._give_up_if_fenced(failure)
+                if time.monotonic() > deadline:
+                    raise _no_answer(failure) from None
+                self._notice(f"Kafka: {_reason(failure)}; sending the batch again")
+            self._insist(self._producer.abort_transaction)
+
+    def _transaction(self, messages: Sequence[Message], progress: Progress) -> None:
+        self._producer.begin_transaction()
+        for message in messages:
+            self._produce(EVENTS, message.value, message.key, message.headers)
+        self._produce(PROGRESS, progress.to_json(), self._key, [])
+        self._insist(self._producer.commit_transaction)
+
+    def _produce(
+        self, topic: str, value: bytes, key: bytes, headers: list[tuple[str, bytes]]
+    ) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value=value, key=key, headers=headers)
+                return
+            except BufferError:  # the client's own queue is full: let it drain
+                self._stop_if_asked()
+                self._producer.poll(CALL_SECONDS)
+
+    def _insist(self, call: Callable[[float], None]) -> None:
+        """Repeats a call that Kafka says may be repeated, such as one that timed out."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                call(CALL_SECONDS)
+                return
+            except KafkaException as failure:
+                self._give_up_if_fenced(failure)
+                if not failure.args[0].retriable():
+                    raise
+                if time.monotonic() > deadline:
+                    raise _no_answer(failure) from None
+                self._notice(f"Kafka: {_reason(failure)}; trying again")
+            self._stop_if_asked()
+
+    def _stop_if_asked(self) -> None:
+        if self._stopping():
+            raise Stopped
+
+    @staticmethod
+    def _give_up_if_fenced(failure: KafkaException) -> None:
+        error = failure.args[0]
+        if error.code() == KafkaError._FENCED:
+            raise OperatorError(
+                "another replay of the same source has taken over, or Kafka was away for more than "
+                f"{TRANSACTION_SECONDS} s in the middle of a batch",
+                "nothing is lost: run the same command again, once, to go on",
+            ) from None
+        if error.fatal():
+            raise OperatorError(
+                f"Kafka refuses this replay: {_reason(failure)}",
+                "what was committed stays; the same command goes on behind it",
+            ) from None
+
+
+def connect(brokers: str, source_id: str) -> Producer:
+    """A producer whose transactions outlive it: the next one with this source id takes over."""
+    return Producer(
+        {
+            "bootstrap.servers": brokers,
+            "client.id": f"millrace-replay-{source_id[:8]}",
+            "transactional.id": f"replay-{source_id}",
+            "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
+            # Below the transaction's own time-out, so that a stuck batch is aborted by us and sent
+            # again, and not aborted by the broker, which would fence us.
+            "message.timeout.ms": TRANSACTION_SECONDS * 1000 // 2,
+            "message.max.bytes": 16 * 1024 * 1024,
+            "queue.buffering.max.kbytes": 64 * 1024,
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "partitioner": "murmur2_random",  # Java's, so that a key has one partition for all
+            "log_level": 2,  # librdkafka's own complaints; ours say what they mean to the operator
+        }
+    )
+
+
+def require_topics(producer: Producer, brokers: str) -> None:
+    """A clear word now instead of a delivery time-out later."""
+    try:
+        known = producer.list_topics(timeout=2 * CALL_SECONDS).topics
+    except KafkaException as failure:
+        raise OperatorError(
+            f"no Kafka broker answers at {brokers}: {_reason(failure)}",
+            "is the cluster up? `millrace status` shows it; `make up` brings it up",
+        ) from None
+    if missing := {EVENTS, PROGRESS} - known.keys():
+        raise OperatorError(
+            f"Kafka has no topic {' and '.join(sorted(missing))}", "`make deploy` creates them"
+        )
+
+
+def last_progress(brokers: str, source_id: str) -> Progress | None:
+    """The newest committed position of a source.
+
+    To be called after `EventLog.open`: from then on no transaction of this source is undecided.
+    One of another source may be, and hides what stands behind it until it ends: so this reads up
+    to the high watermark, past every such transaction, and not just to the last stable offset.
+    """
+    partition = TopicPartition(PROGRESS, 0, OFFSET_BEGINNING)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": brokers,
+            "group.id": f"replay-{source_id}",  # required; nothing is ever committed to it
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 2,
+        }
+    )
+    newest: Progress | None = None
+    try:
+        end = _high_watermark(brokers, partition)
+        consumer.assign([partition])
+        deadline = time.monotonic() + 2 * TRANSACTION_SECONDS
+        while time.monotonic() < deadline:
+            record = consumer.poll(1.0)
+            if record is None:
+                continue
+            if error := record.error():
+                if error.code() != KafkaError._PARTITION_EOF:
+                    continue  # librdkafka recovers by itself; the deadline bounds it
+                if (record.offset() or 0) >= end:
+                    return newest
+            elif record.key() == source_id.encode():
+                newest = Progress.from_json(record.value() or b"")
+    finally:
+        consumer.close()
+    raise OperatorError(
+        f"could not read the replay's position from topic {PROGRESS} in "
+        f"{2 * TRANSACTION_SECONDS} s",
+        "`millrace status` shows whether all of its replicas are there; then try again",
+    )
+
+
+def _high_watermark(brokers: str, partition: TopicPartition) -> int:
+    admin = AdminClient({"bootstrap.servers": brokers, "log_level": 2})
+    request = {TopicPartition(partition.topic, partition.partition): OffsetSpec.latest()}
+    [answer] = admin.list_offsets(
+        request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=30
+    ).values()
+    return int(answer.result().offset)
+
+
+def _no_answer(failure: KafkaException) -> OperatorError:
+    return OperatorError(
+        f"Kafka hasn't taken a batch for {PATIENCE_SECONDS / 60:g} minutes: {_reason(failure)}",
+        "nothing is lost: `millrace status` shows what is down; then run the same command again",
+    )
+
+
+def _reason(failure: KafkaException) -> str:
+    return str(failure.args[0].str())

@@ -1,0 +1,529 @@
+"""Replays: every line once, whatever happens in between."""
+
+import gzip
+import io
+import json
+import os
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.errors import OperatorError
+from millrace.replay import start
+from millrace.replay.events import ORIGINAL_SIZE, Encoder, Limits, Message
+from millrace.replay.pace import Pace, parse_speed
+from millrace.replay.progress import Progress
+from millrace.replay.session import Replay
+from millrace.replay.source import GZIP_MAGIC, Line, Source
+from millrace.replay.transactions import EVENTS, PROGRESS, EventLog, Stopped
+
+DAY = 86400
+LIMITS = Limits(earliest=946684800, ahead=3600, line_bytes=1000)
+UNLIMITED = 10**12  # seconds of watermark: nothing is held back
+
+
+def log_line(number: int, time: str = "17/May/2015:10:05:03 +0000") -> bytes:
+    return f'10.0.0.{number % 7} - - [{time}] "GET /{number} HTTP/1.1" 200 1 "-" "-"'.encode()
+
+
+# --- a broker that honours transactions, and fails where a test says ------------------------------
+
+
+class Killed(BaseException):
+    """kill -9: nothing in the replay gets to handle it."""
+
+
+@dataclass
+class Broker:
+    """Committed records, and the open transaction of the newest producer."""
+
+    committed: list[tuple[str, bytes, bytes]] = field(default_factory=list)
+    epoch: int = 0
+
+    def values(self, topic: str) -> list[bytes]:
+        return [value for name, _, value in self.committed if name == topic]
+
+    def last_progress(self) -> Progress | None:
+        records = self.values(PROGRESS)
+        return Progress.from_json(records[-1]) if records else None
+
+
+class FakeProducer:
+    """One step per call; ``script`` says what happens at which step, counted over its life.
+
+    ``kill`` dies before the step, ``kill after`` behind it, ``abort`` and ``retry`` are errors that
+    Kafka reports in place of the step; ``retry after`` is one whose step did happen.
+    """
+
+    def __init__(self, broker: Broker, script: dict[int, str]) -> None:
+        self._broker = broker
+        self._script = script
+        self._step = 0
+        self._pending: list[tuple[str, bytes, bytes]] | None = None
+        self._last_commit_done = False
+
+    def init_transactions(self, timeout: float) -> None:
+        self._broker.epoch += 1
+        self._epoch = self._broker.epoch
+
+    def begin_transaction(self) -> None:
+        assert self._pending is None
+        with self._scripted():
+            self._pending = []
+            self._last_commit_done = False
+
+    def produce(
+        self, topic: str, value: bytes, key: bytes, *, headers: list[tuple[str, bytes]]
+    ) -> None:
+        assert self._pending is not None
+        with self._scripted():
+            self._pending.append((topic, key, value))
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def commit_transaction(self, timeout: float) -> None:
+        with self._scripted():
+            if self._epoch != self._broker.epoch:
+                raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
+            if not self._last_commit_done:
+                self._broker.committed += self._pending or []
+            self._last_commit_done = True
+        self._pending = None
+
+    def abort_transaction(self, timeout: float) -> None:
+        self._pending = None
+
+    def _scripted(self) -> "Scripted":
+        self._step += 1
+        return Scripted(self._script.get(self._step, ""))
+
+
+@dataclass
+class Scripted:
+    fault: str
+
+    def __enter__(self) -> None:
+        if self.fault == "kill":
+            raise Killed
+        if self.fault == "abort":
+            error = KafkaError(KafkaError._TIMED_OUT, "abort", txn_requires_abort=True)
+            raise KafkaException(error)
+        if self.fault == "retry":
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "retry", retriable=True))
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self.fault == "kill after":
+            raise Killed
+        if kind is None and self.fault == "retry after":
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "retry", retriable=True))
+
+
+def replay(path: str, broker: Broker, script: dict[int, str], watermark: float = UNLIMITED) -> None:
+    """One life of a replay: from the position that the broker knows to the end, or to its death."""
+    source = Source(path)
+    source_id = source.identity("")
+    log = EventLog(FakeProducer(broker, script), source_id, lambda: False, lambda text: None)
+    log.open()
+    begin = broker.last_progress() or Progress(source.name, "")
+    lines = source.lines(begin.lines, begin.offset, LIMITS.line_bytes)
+    encode = Encoder(source_id, begin.shift, LIMITS)
+    Replay(log, encode, Pace(None, watermark), begin, watermark / 10, Event(), lambda *_: None).run(
+        lines
+    )
+
+
+def write(folder: Path, content: bytes, zipped: bool = False) -> str:
+    path = folder / ("access.log.gz" if zipped else "access.log")
+    path.write_bytes(gzip.compress(content) if zipped else content)
+    return str(path)
+
+
+# --- exactly once ---------------------------------------------------------------------------------
+
+faults = st.sampled_from(["kill", "kill after", "abort", "retry", "retry after"])
+lives = st.lists(st.dictionaries(st.integers(1, 40), faults, max_size=4), max_size=6)
+
+
+@settings(deadline=None)
+@given(count=st.integers(1, 60), lives=lives, zipped=st.booleans(), batch=st.integers(1, 20))
+def test_every_line_arrives_once_wherever_the_replay_dies(
+    tmp_path_factory: pytest.TempPathFactory,
+    count: int,
+    lives: list[dict[int, str]],
+    zipped: bool,
+    batch: int,
+) -> None:
+    lines = [log_line(n) for n in range(count)]
+    path = write(tmp_path_factory.mktemp("log"), b"\n".join(lines), zipped)
+    broker = Broker()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("millrace.replay.session.BATCH_MESSAGES", batch)
+        for script in [*lives, {}]:
+            try:
+                replay(path, broker, script)
+            except Killed:
+                continue
+    urls = [json.loads(value)["url"] for value in broker.values(EVENTS)]
+    assert urls == [f"/{n}" for n in range(count)]
+    progress = broker.last_progress()
+    assert progress
+    assert (progress.lines, progress.done) == (count, True)
+
+
+def test_an_error_the_operator_must_see_is_not_retried(tmp_path: Path) -> None:
+    broker = Broker()
+    older = EventLog(FakeProducer(broker, {}), "id", lambda: False, lambda text: None)
+    older.open()
+    newer = EventLog(FakeProducer(broker, {}), "id", lambda: False, lambda text: None)
+    newer.open()
+    with pytest.raises(OperatorError, match="another replay of the same source"):
+        older.append([], Progress("log", ""))
+    newer.append([], Progress("log", ""))
+    assert len(broker.values(PROGRESS)) == 1
+
+
+def test_stopping_while_kafka_is_away_leaves_nothing_half_done() -> None:
+    broker = Broker()
+    log = EventLog(
+        FakeProducer(broker, dict.fromkeys(range(3, 100), "retry")), "id", lambda: True, print
+    )
+    log.open()
+    with pytest.raises(Stopped):
+        log.append([], Progress("log", ""))
+    assert broker.committed == []
+
+
+def test_a_finished_log_that_has_grown_continues_with_what_is_new(tmp_path: Path) -> None:
+    broker = Broker()
+    first = log_line(0) + b"\n" + log_line(1) * 9 + b"\n"  # the fingerprint is within these
+    path = write(tmp_path, first)
+    replay(path, broker, {})
+    write(tmp_path, first + log_line(2) + b"\n")
+    replay(path, broker, {})
+    assert len(broker.values(EVENTS)) == 3
+    assert json.loads(broker.values(EVENTS)[-1])["url"] == "/2"
+
+
+def test_a_transaction_spans_a_bounded_part_of_event_time(tmp_path: Path) -> None:
+    hours = [f"17/May/2015:{hour:02}:00:00 +0000" for hour in range(24)]
+    path = write(tmp_path, b"\n".join(log_line(n, time) for n, time in enumerate(hours)))
+    broker = Broker()
+    # A watermark of 50 h: transactions of at most 5 h, which are at most six of these events.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pace, "wait", lambda *_: 0.0)
+        replay(path, broker, {}, watermark=50 * 3600)
+    spans, size = [], 0
+    for topic, _, _ in broker.committed:
+        size = size + 1 if topic == EVENTS else 0
+        spans.append(size)
+    assert max(spans) == 6
+    assert len(broker.values(EVENTS)) == 24
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+def piped(content: bytes, monkeypatch: pytest.MonkeyPatch, chunk: int = 7) -> Source:
+    """A source on standard input, written to in small pieces by another process."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(reader)
+        for begin in range(0, len(content), chunk):
+            os.write(writer, content[begin : begin + chunk])
+        os._exit(0)
+    os.close(writer)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(os.fdopen(reader, "rb")))
+    return Source("-")
+
+
+def data(source: Source, number: int = 0, offset: int = 0, limit: int = 1000) -> list[bytes]:
+    return [line.data for line in source.lines(number, offset, limit) if line is not None]
+
+
+LOG = b"".join(log_line(n) + b"\n" for n in range(40))
+
+
+def test_plain_gzipped_and_piped_are_the_same_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Source(write(tmp_path, LOG))
+    zipped = Source(write(tmp_path, LOG, zipped=True))
+    pipe = piped(LOG, monkeypatch)
+    pipe_of_zipped = piped(gzip.compress(LOG), monkeypatch)
+    sources = [plain, zipped, pipe, pipe_of_zipped]
+    assert len({source.identity("") for source in sources}) == 1
+    assert [data(source) for source in sources] == [LOG.splitlines()] * 4
+
+
+def test_another_run_or_another_log_is_another_source(tmp_path: Path) -> None:
+    path = write(tmp_path, LOG)
+    assert Source(path).identity("") != Source(path).identity("second")
+    other = tmp_path / "other.log"
+    other.write_bytes(b"#" + LOG)
+    assert Source(path).identity("") != Source(str(other)).identity("")
+
+
+@settings(deadline=None)
+@given(
+    content=st.lists(st.binary(max_size=60), max_size=30)
+    .map(b"\n".join)
+    .filter(lambda content: not content.startswith(GZIP_MAGIC)),
+    zipped=st.booleans(),
+    cut=st.integers(0, 30),
+)
+def test_lines_from_any_position_are_the_rest_of_the_lines(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, zipped: bool, cut: int
+) -> None:
+    path = write(tmp_path_factory.mktemp("log"), content, zipped)
+    lines = [line for line in Source(path).lines(0, 0, 1000) if line is not None]
+    expected = content.split(b"\n")
+    assert [line.data for line in lines] == (expected if expected[-1] else expected[:-1])
+    for position in lines[cut : cut + 1]:
+        rest = list(Source(path).lines(position.number, position.end, 1000))
+        assert rest == lines[cut + 1 :]
+
+
+def test_concatenated_gzip_members_are_one_log(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(LOG[:500]) + gzip.compress(LOG[500:]))
+    assert data(Source(str(path))) == LOG.splitlines()
+
+
+def test_a_gzip_file_that_ends_too_early_gives_its_lines_and_then_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(os.urandom(300_000).hex().encode())[:-1000])
+    with pytest.raises(OperatorError, match="ends in the middle of its gzip stream"):
+        data(Source(str(path)))
+
+
+def test_a_damaged_gzip_file_is_an_error_of_the_operator(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(LOG)[:10] + b"\xff" * 100)
+    with pytest.raises(OperatorError, match="damaged gzip file"):
+        data(Source(str(path)))
+
+
+def test_an_endless_line_is_cut_and_says_how_long_it_was(tmp_path: Path) -> None:
+    path = write(tmp_path, b"a\n" + b"x" * 300_000 + b"\nb\n" + b"y" * 50)
+    lines = [line for line in Source(path).lines(0, 0, 20) if line]
+    assert [(line.data, line.size) for line in lines] == [
+        (b"a", 1),
+        (b"x" * 20, 300_000),
+        (b"b", 1),
+        (b"y" * 20, 50),
+    ]
+    assert [line.end for line in lines] == [2, 300_003, 300_005, 300_055]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_log_shorter_than_its_recorded_position_is_refused(tmp_path: Path, zipped: bool) -> None:
+    with pytest.raises(OperatorError, match="shorter than what was already replayed"):
+        data(Source(write(tmp_path, LOG, zipped)), offset=len(LOG) + 1)
+
+
+def test_an_idle_pipe_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, LOG + b"half a li")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(os.fdopen(reader, "rb")))
+    lines = Source("-").lines(0, 0, 1000)
+    seen = [next(lines) for _ in range(41)]
+    assert seen[40] is None
+    os.write(writer, b"ne\n")
+    os.close(writer)
+    assert [line.data for line in lines if line] == [b"half a line"]
+
+
+@pytest.mark.parametrize(("path", "reason"), [("/no/such/log", "No such file"), ("/", "directory")])
+def test_what_cannot_be_read(path: str, reason: str) -> None:
+    with pytest.raises(OperatorError, match=reason):
+        Source(path)
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+def encode(line: bytes, shift: int = 0, number: int = 7, size: int | None = None) -> Message:
+    return Encoder("source", shift, LIMITS)(Line(number, 0, line, size or len(line)))
+
+
+def test_an_event_says_what_the_line_says() -> None:
+    message = encode(
+        b'83.149.9.216 - - [17/May/2015:12:05:03 +0200] "GET /a?b=1 HTTP/1.1" 200 203023 '
+        b'"http://b/c" "Opera/9"'
+    )
+    event = json.loads(message.value)
+    assert message.key.decode() == event["visitor_id"]
+    assert len(event.pop("event_id")) == len(event.pop("visitor_id")) == 32
+    assert event == {
+        "event_time": "2015-05-17T10:05:03.000Z",
+        "session_hint": None,
+        "method": "GET",
+        "url": "/a?b=1",
+        "referrer": "http://b/c",
+        "status": 200,
+        "bytes": 203023,
+        "user_agent": "Opera/9",
+        "kind": "page_view",
+        "campaign": None,
+    }
+
+
+def test_event_ids_depend_on_source_and_position_only() -> None:
+    def event_id(message: Message) -> str:
+        return json.loads(message.value)["event_id"]
+
+    assert event_id(encode(log_line(1))) == event_id(encode(log_line(2)))
+    assert event_id(encode(log_line(1))) != event_id(encode(log_line(1), number=8))
+
+
+def test_what_is_absent_in_the_log_is_null_in_the_event() -> None:
+    event = json.loads(encode(log_line(0).replace(b"200 1 ", b"304 - ")).value)
+    assert (event["referrer"], event["user_agent"], event["bytes"]) == (None, None, 0)
+
+
+@given(hours=st.integers(-24 * 365, 24 * 365))
+def test_a_shift_moves_every_event_by_whole_hours(hours: int) -> None:
+    time = json.loads(encode(log_line(0), shift=hours).value)["event_time"]
+    moved = datetime.fromisoformat(time) - datetime(2015, 5, 17, 10, 5, 3, tzinfo=UTC)
+    assert moved.total_seconds() == hours * 3600
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"garbage", log_line(0)[:-5], log_line(0).replace(b"/0", b"/\xff\xfe")]
+)
+def test_a_malformed_line_goes_as_it_is(line: bytes) -> None:
+    message = encode(line)
+    assert (message.value, message.headers, message.malformed) == (line, [], True)
+    assert (
+        message.key == json.dumps(json.loads(encode(log_line(0)).value)["event_id"])[1:-1].encode()
+    )
+
+
+def test_a_cut_line_tells_its_original_size() -> None:
+    assert encode(b"x" * 10, size=10**9).headers == [(ORIGINAL_SIZE, b"1000000000")]
+
+
+@pytest.mark.parametrize("shift", [24 * 365 * 8000, -24 * 365 * 3000])
+def test_a_time_shifted_out_of_the_calendar_goes_as_it_is(shift: int) -> None:
+    assert encode(log_line(0), shift).malformed
+
+
+@pytest.mark.parametrize("year", ["1999", "2999"])
+def test_a_time_that_the_jobs_refuse_sets_no_pace(year: str) -> None:
+    message = encode(log_line(0, f"17/May/{year}:10:05:03 +0000"))
+    assert message.time is None
+    assert not message.malformed
+
+
+# --- pace -----------------------------------------------------------------------------------------
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_events_are_spread_by_their_time() -> None:
+    clock = Clock()
+    pace = Pace(60.0, DAY, clock)
+    assert pace.wait(1000) == 0
+    assert pace.wait(1060) == pytest.approx(1)
+    assert pace.wait(1030) == pytest.approx(1)  # out of order: no later than its elders
+    clock.now += 0.25
+    assert pace.wait(1120) == pytest.approx(1.75)
+
+
+def test_a_replay_that_fell_behind_does_not_rush() -> None:
+    clock = Clock()
+    pace = Pace(1.0, DAY, clock)
+    pace.wait(1000)
+    clock.now += 30
+    assert pace.wait(1010) == 0
+    assert pace.behind == pytest.approx(20)
+    assert pace.wait(1011) == pytest.approx(1)
+
+
+def test_at_most_a_tenth_of_the_watermark_per_second_but_no_more_than_ten_seconds() -> None:
+    clock = Clock()
+    pace = Pace(None, DAY, clock)
+    pace.wait(0)
+    assert pace.wait(DAY // 10) == pytest.approx(1)
+    clock.now += 1
+    assert pace.wait(400 * DAY) == pytest.approx(10)
+
+
+def test_a_speed_over_the_limit_is_refused() -> None:
+    Pace(8640.0, DAY)
+    with pytest.raises(OperatorError, match="faster than a watermark of 24 h allows"):
+        Pace(8641.0, DAY)
+
+
+def test_speeds() -> None:
+    assert [parse_speed(text) for text in ("1x", "60x", "0.5x", "max")] == [1, 60, 0.5, None]
+    for text in ("fast", "0x", "-1x", "nan", "inf", ""):
+        with pytest.raises(OperatorError, match="expected 1x, 60x"):
+            parse_speed(text)
+
+
+# --- before the first line ------------------------------------------------------------------------
+
+
+def look(path: str) -> tuple[int | None, int, list[bytes]]:
+    first, seen, lines = start.look_ahead(Source(path).lines(0, 0, 1000))
+    return first, seen, [line.data for line in lines if line]
+
+
+def test_looking_ahead_loses_no_line(tmp_path: Path) -> None:
+    content = b"garbage\n" * 3 + LOG
+    first, seen, lines = look(write(tmp_path, content))
+    assert first == datetime(2015, 5, 17, 10, 5, 3, tzinfo=UTC).timestamp()
+    assert seen == 4
+    assert lines == content.splitlines()
+
+
+@pytest.mark.parametrize(("content", "reason"), [(b"", "empty"), (b"a\n" * 5000, "no web log")])
+def test_what_is_no_log_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+    first, seen, _ = look(write(tmp_path, content))
+    with pytest.raises(OperatorError, match=reason):
+        start.require_log("x.log", first, seen)
+
+
+def test_shifted_to_now_the_log_ends_within_this_hour(tmp_path: Path) -> None:
+    path = write(tmp_path, LOG + log_line(0, "20/May/2015:10:05:03 +0000") + b"\n" + LOG)
+    hours = start.shift_to_now(path, 1000)
+    ends = datetime(2015, 5, 20, 10, 5, 3, tzinfo=UTC).timestamp() + hours * 3600
+    assert 0 <= datetime.now(UTC).timestamp() - ends < 3600
+
+
+def test_shifts() -> None:
+    assert [start.parse_shift(text) for text in ("28d", "6h", "-2h")] == [672, 6, -2]
+    for text in ("28", "1.5d", "30m", ""):
+        with pytest.raises(OperatorError, match="expected whole days or hours"):
+            start.parse_shift(text)
+
+
+def test_a_run_keeps_its_shift() -> None:
+    begun = Progress("x.log", "", shift=672)
+    start.require_same_shift(None, begun)
+    start.require_same_shift(672, begun)
+    with pytest.raises(OperatorError, match="shift of 672 h and can't go on with 0 h"):
+        start.require_same_shift(0, begun)
+
+
+def test_what_would_be_dropped_as_late_is_refused_with_the_least_shift_that_is_not() -> None:
+    first = int(datetime(2015, 5, 17, 10, tzinfo=UTC).timestamp())
+    watermark = datetime(2015, 5, 19, 12, tzinfo=UTC)
+    start.require_in_time(first, 0, None)
+    start.require_in_time(first, 3 * 24, watermark)
+    with pytest.raises(OperatorError, match="everything before 2015-05-19 12:00 UTC") as refusal:
+        start.require_in_time(first, 0, watermark)
+    assert "--shift 3d" in (refusal.value.hint or "")
