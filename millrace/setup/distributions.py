@@ -37,12 +37,15 @@ def ensure(name: str, distribution: Distribution, report: Report) -> None:
         return
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
     tarball = ARTIFACTS / f"{name}-{version}.tar"
-    # Beside its destination: the same file system, and room for it has to be there anyway.
-    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=ARTIFACTS) as scratch:
-        root = Path(scratch)
+    root = ARTIFACTS / f".{name}.partial"
+    shutil.rmtree(root, ignore_errors=True)  # of a set-up that was killed
+    try:
+        root.mkdir()
         _assemble(root, name, distribution, jars, report)
         report("packing")
         write_tar(root, tarball)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
     artifact = artifacts.Artifact(version, tarball.name, sha256_of(tarball))
     artifacts.record(name, artifact)
     _remove_older(name, tarball)

@@ -68,7 +68,9 @@ def read_lock(path: Path) -> list[Jar]:
 
 
 def write_lock(path: Path, jars: list[Jar]) -> None:
-    lines = [f"{jar.sha256}  {jar.coordinates}" for jar in sorted(jars, key=lambda jar: jar.coordinates)]
+    lines = [
+        f"{jar.sha256}  {jar.coordinates}" for jar in sorted(jars, key=lambda jar: jar.coordinates)
+    ]
     path.write_text("\n".join(["# Written by `millrace lock` from versions.yaml.", *lines]) + "\n")
 
 

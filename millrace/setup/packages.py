@@ -34,7 +34,9 @@ def _install(command: str, packages: Sequence[str]) -> None:
         _updated.set()
     install = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-qy"]
     install += ["--no-install-recommends", *packages]
-    run(as_root(install), what=f"installing {' '.join(packages)}", hint=hint)
+    # Cut short, dpkg would refuse all further work until it's repaired by hand.
+    what = f"installing {' '.join(packages)}"
+    run(as_root(install), what=what, hint=hint, uninterrupted=True)
 
 
 def _find(command: str) -> str | None:

@@ -18,8 +18,12 @@ def run(
     hint: str | None = None,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    uninterrupted: bool = False,
 ) -> str:
-    """The command's standard output; an OperatorError with its last lines when it fails."""
+    """The command's standard output; an OperatorError with its last lines when it fails.
+
+    ``uninterrupted`` keeps the terminal's Ctrl-C from it: it ends before we do.
+    """
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -28,6 +32,7 @@ def run(
         capture_output=True,
         text=True,
         errors="replace",
+        process_group=0 if uninterrupted else None,
     )
     if done.returncode:
         said = (done.stdout + done.stderr).strip().splitlines()[-TAIL:]
@@ -41,8 +46,13 @@ def as_root(command: Sequence[str | Path]) -> list[str | Path]:
         return list(command)
     if not shutil.which("sudo"):
         raise OperatorError(
-            f"`{' '.join(map(str, command))}` needs root and there is no sudo",
+            f"`{' '.join(map(str, command))}` needs root, and there is no sudo",
             "run set-up as root, or install and configure sudo",
         )
     # -n: a step must never hang on a password prompt behind a progress display.
+    if subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode:
+        raise OperatorError(
+            f"`{' '.join(map(str, command))}` needs root, and sudo wants a password",
+            "run `sudo -v`, then the same command again",
+        )
     return ["sudo", "-n", *command]

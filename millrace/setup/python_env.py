@@ -28,7 +28,7 @@ def install(name: str, target: Path) -> None:
             f"set-up runs on Python {sys.version.split()[0]}, the hosts on {PYTHON[0]}.{PYTHON[1]}",
             "make the toolkit's environment with python3.11",
         )
-    command = [find_uv_bin(), "pip", "install", "--quiet", "--require-hashes"]
+    command: list[str | Path] = [find_uv_bin(), "pip", "install", "--quiet", "--require-hashes"]
     command += ["--python", sys.executable, "--target", target, "--requirement", requirements(name)]
     run(command, what=f"installing requirements/{name}.txt", hint=HINT)
     # The scripts' first lines name this machine's Python; hosts use our launchers.

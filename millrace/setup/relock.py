@@ -49,6 +49,10 @@ def _lock_python(source: Path) -> Path:
     command = [find_uv_bin(), "pip", "compile", "--quiet", "--generate-hashes", "--upgrade"]
     command += ["--python-version", "3.11", "--no-emit-index-url", "--no-header"]
     # From inside the folder, so that "via" comments name the input, not this machine's path.
-    run([*command, source.name, "-o", target.name], what=f"locking {source.name}", hint=HINT,
-        cwd=source.parent)
+    run(
+        [*command, source.name, "-o", target.name],
+        what=f"locking {source.name}",
+        hint=HINT,
+        cwd=source.parent,
+    )
     return target

@@ -22,10 +22,10 @@ class Distribution(Model):
     """What is built into one tarball: jars, a Python environment, or both."""
 
     version: str
-    jars: list[Coordinates] = []
+    jars: list[Coordinates] = Field(default_factory=list)
     transitive: bool = True
-    exclude: list[str] = []
-    unpack: list[Unpack] = []
+    exclude: list[str] = Field(default_factory=list)
+    unpack: list[Unpack] = Field(default_factory=list)
     python: str | None = None
 
 

@@ -1,0 +1,46 @@
+"""``millrace setup``: all steps, side by side; nothing is done that was done before."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from rich.console import Console
+
+from millrace.paths import CACHE
+from millrace.setup.distributions import ensure
+from millrace.setup.docker_engine import ensure_docker
+from millrace.setup.engine import ensure_engine
+from millrace.setup.image import ensure_image
+from millrace.setup.steps import Step, run_steps
+from millrace.setup.versions import load_versions
+
+
+def run(console: Console | None = None) -> None:
+    """Bring this machine to where ``pulumi up`` can start."""
+    console = console or Console()
+    with _alone(console):
+        run_steps(steps(), console)
+
+
+def steps() -> list[Step]:
+    fixed = [
+        Step("Docker engine", ensure_docker),
+        Step("base image", ensure_image, needs=["Docker engine"]),
+        Step("Pulumi engine", ensure_engine),
+    ]
+    distributions = load_versions().distributions.items()
+    return fixed + [Step(name, partial(ensure, name, pinned)) for name, pinned in distributions]
+
+
+@contextmanager
+def _alone(console: Console) -> Iterator[None]:
+    """One set-up at a time: two would build into the same cache."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "setup.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            console.print("another set-up is running on this machine; waiting for it to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

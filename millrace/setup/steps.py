@@ -1,0 +1,137 @@
+"""Runs independent steps side by side and shows how each is doing."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.spinner import Spinner
+from rich.table import Table
+
+from millrace.errors import OperatorError
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One idempotent piece of work; it starts when the steps it needs have ended well."""
+
+    name: str
+    work: Callable[[Report], object]
+    needs: Sequence[str] = ()
+
+
+@dataclass
+class Progress:
+    """What the screen shows of a step."""
+
+    state: str = "waiting"
+    said: str = ""
+    started: float | None = None
+    ended: float | None = None
+    spinner: Spinner = field(default_factory=lambda: Spinner("dots"))
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended or time.monotonic()) - self.started if self.started else 0.0
+
+
+class Skipped(Exception):
+    """A step that could not start, because one that it needs had failed."""
+
+
+def run_steps(steps: Sequence[Step], console: Console) -> None:
+    """Run all steps; those that fail don't stop the others, and are raised as one error."""
+    board = {step.name: Progress() for step in steps}
+    show = _live if console.is_terminal else _plain
+    with show(console, board) as tell, ThreadPoolExecutor(len(steps)) as pool:
+        futures: dict[str, Future] = {}
+        for step in _in_order(steps):
+            needed = [futures[name] for name in step.needs]
+            futures[step.name] = pool.submit(_run, step, board[step.name], needed, tell)
+    _raise_failures(futures)
+
+
+def _in_order(steps: Sequence[Step]) -> Iterator[Step]:
+    """Needed steps first: a step waits in its thread for futures that must already exist."""
+    waiting = {step.name: step for step in steps}
+    while waiting:
+        step = next(s for s in waiting.values() if not waiting.keys() & set(s.needs))
+        yield waiting.pop(step.name)
+
+
+Tell = Callable[[str, Progress], None]
+
+
+def _run(step: Step, progress: Progress, needed: Sequence[Future], tell: Tell) -> None:
+    def report(said: str, state: str = "running") -> None:
+        progress.state, progress.said = state, said
+        tell(step.name, progress)
+
+    if any(future.exception() for future in needed):
+        report(f"needs {' and '.join(step.needs)}", "skipped")
+        raise Skipped
+    progress.started = time.monotonic()
+    try:
+        step.work(report)
+    except BaseException as error:
+        progress.ended = time.monotonic()
+        report(str(error).partition("\n")[0], "failed")
+        raise
+    progress.ended = time.monotonic()
+    report(progress.said, "done")
+
+
+def _raise_failures(futures: dict[str, Future]) -> None:
+    told = []
+    for name, future in futures.items():
+        error = future.exception()
+        if isinstance(error, OperatorError):
+            told.append(f"{name}: {error.message}" + (f"\n  -> {error.hint}" if error.hint else ""))
+        elif error and not isinstance(error, Skipped):
+            raise error  # our bug: its traceback is what helps
+    if told:
+        hint = "put it right and run the same command again: what is done stays done"
+        raise OperatorError("\n".join(told), hint)
+
+
+STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "red", "skipped": "dim"}
+SIGNS = {"waiting": "·", "done": "✓", "failed": "✗", "skipped": "-"}
+
+
+@contextmanager
+def _live(console: Console, board: dict[str, Progress]) -> Iterator[Tell]:
+    """One line per step that keeps itself up to date."""
+    with Live(get_renderable=lambda: _table(board), console=console, refresh_per_second=8):
+        yield lambda name, progress: None
+
+
+def _table(board: dict[str, Progress]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right")
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for name, progress in board.items():
+        style = STYLES[progress.state]
+        sign = SIGNS.get(progress.state, progress.spinner)
+        seconds = f"{progress.seconds:.0f} s" if progress.started else ""
+        table.add_row(sign, f"[{style}]{name}", seconds, f"[dim]{escape(progress.said)}")
+    return table
+
+
+@contextmanager
+def _plain(console: Console, board: dict[str, Progress]) -> Iterator[Tell]:
+    """One line per event, for logs."""
+    began = time.monotonic()
+
+    def tell(name: str, progress: Progress) -> None:
+        line = f"{time.monotonic() - began:5.0f} s  {name}: {progress.state}: {progress.said}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    yield tell
