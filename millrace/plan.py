@@ -123,6 +123,15 @@ class Plan(Model):
     def host(self, name: str) -> Host:
         return next(host for host in self.hosts if host.name == name)
 
+    def addresses(self, service: str, port: str) -> list[str]:
+        """``address:port`` of each host of a service, for clients outside the cluster's network."""
+        number = self.services[service].ports[port]
+        return [f"{host.address}:{number}" for host in self.hosts_of(service)]
+
+    def planned_memory(self, host: Host) -> int:
+        """MiB that the host's services and its own daemons are planned to hold resident."""
+        return HOST_OVERHEAD + sum(self.services[name].memory.total for name in host.services)
+
     def hosts_of(self, service: str) -> list[Host]:
         return [host for host in self.hosts if service in host.services]
 

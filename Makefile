@@ -1,0 +1,63 @@
+# `make` prints this file's targets. Each one is a thin name for a `millrace` command.
+STACK ?= local
+INPUT ?=
+PURGE ?=
+KEEP ?=
+
+VENV := .venv
+MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up deploy status plan down test test-fast lint
+
+help: ## Show this help
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
+	@echo "  variables: STACK=$(STACK)  INPUT=access.log  PURGE=1  KEEP=1"
+
+demo: $(VENV)/toolkit ## From nothing to live insights (INPUT=access.log replays your own log)
+	@$(MILLRACE) demo $(if $(INPUT),--input $(INPUT))
+
+up: $(VENV)/toolkit ## Make or heal the cluster: hosts (Pulumi) and services (Ansible)
+	@$(MILLRACE) setup
+	@$(MILLRACE) up
+
+deploy: $(VENV)/toolkit ## Deploy or upgrade the streaming jobs
+	@$(MILLRACE) deploy
+
+status: $(VENV)/toolkit ## The cluster's state at a glance
+	@$(MILLRACE) status
+
+plan: $(VENV)/toolkit ## What runs where
+	@$(MILLRACE) plan
+
+down: $(VENV)/toolkit ## Remove the cluster; data volumes only with PURGE=1
+	@$(MILLRACE) down $(if $(PURGE),--purge)
+
+test: $(VENV)/tests ## The whole test suite on a cluster of its own (KEEP=1 leaves it running)
+	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py
+
+test-fast: $(VENV)/tests ## Tests that need no cluster, in under 2 minutes
+	@$(VENV)/bin/python tests/run.py --fast
+
+lint: $(VENV)/tests ## Formatting, types, Ansible's production profile
+	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check .
+	@cd ansible && ../$(VENV)/bin/ansible-lint --offline
+
+# Python environments. The hashes are checked; a changed requirements file installs again.
+$(VENV)/bin/uv:
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed as python3"; exit 1; }
+	@python3 -m venv $(VENV) 2>/dev/null || { rm -rf $(VENV); $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv && python3 -m venv $(VENV); }
+	@awk '/^uv==/ {on = 1} on {print} on && !/\\$$/ {exit}' requirements/toolkit.txt > $(VENV)/uv.txt
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
+
+$(VENV)/toolkit: requirements/toolkit.txt pyproject.toml | $(VENV)/bin/uv
+	@echo "installing the toolkit's Python packages"
+	@$(VENV)/bin/uv pip install --quiet --python $(VENV) --require-hashes -r requirements/toolkit.txt
+	@$(VENV)/bin/uv pip install --quiet --python $(VENV) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/tests: requirements/tests.txt | $(VENV)/toolkit
+	@echo "installing the tests' Python packages"
+	@$(VENV)/bin/uv pip install --quiet --python $(VENV) --require-hashes -r requirements/tests.txt
+	@touch $@

@@ -1,0 +1,92 @@
+"""How much hardware a load needs. Pure arithmetic over the assumptions of configs/capacity.yaml."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from pydantic import Field
+
+from millrace.config import Model, Setting, read_yaml, validate
+from millrace.paths import CONFIGS
+
+SECONDS_PER_DAY = 86_400
+MINUTES_PER_DAY = 1_440
+TB = 10**12
+TIB = 2**40
+MB = 10**6
+
+
+class Assumptions(Model):
+    summary: str
+    assumptions: dict[str, Setting] = Field(min_length=1)
+
+    def __getitem__(self, key: str) -> float:
+        value = self.assumptions[key].value
+        assert isinstance(value, int | float)
+        return value
+
+
+@dataclass(frozen=True)
+class Load:
+    """``events_per_second`` mean over a day; ``bytes`` of one event as stored in Kafka."""
+
+    events_per_second: float
+    bytes: float
+    retention_days: float
+    replication: int
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What the load needs. Sizes in bytes, rates in bytes/s."""
+
+    ingest: float
+    raw: float
+    brokers_for_disk: int
+    brokers_for_network: int
+    brokers: int
+    partitions: int
+    cassandra_bytes: float
+    cassandra_nodes: int
+
+
+def load_assumptions() -> Assumptions:
+    path = CONFIGS / "capacity.yaml"
+    return validate(Assumptions, read_yaml(path), path)
+
+
+def size(load: Load, assume: Assumptions) -> Capacity:
+    """Brokers, partitions and Cassandra nodes for a load; never fewer than high availability needs.
+
+    ``raw`` = events/s x bytes x seconds kept x replicas, exactly: head-room is added to machines,
+    not to the figure.
+    """
+    ingest = load.events_per_second * load.bytes
+    raw = ingest * SECONDS_PER_DAY * load.retention_days * load.replication
+    for_disk = ceil(raw / (assume["broker_disk_tb"] * TB * assume["disk_fill"]))
+    for_network = ceil(ingest * assume["headroom"] / (assume["broker_ingest_mb_per_s"] * MB))
+    brokers = max(for_disk, for_network, load.replication, 3)
+    stored = _results(assume) * 3 * assume["compaction_overhead"]
+    return Capacity(
+        ingest=ingest,
+        raw=raw,
+        brokers_for_disk=for_disk,
+        brokers_for_network=for_network,
+        brokers=brokers,
+        partitions=_partitions(ingest * assume["headroom"], brokers, assume),
+        cassandra_bytes=stored,
+        cassandra_nodes=max(3, ceil(stored / (assume["cassandra_node_tb"] * TB))),
+    )
+
+
+def _partitions(peak: float, brokers: int, assume: Assumptions) -> int:
+    """Enough for the peak, and the same number on each broker."""
+    needed = ceil(peak / (assume["partition_mb_per_s"] * MB))
+    return brokers * ceil(needed / brokers)
+
+
+def _results(assume: Assumptions) -> float:
+    """Bytes of one copy of all results: traffic windows with sketches, and page rows."""
+    windows = MINUTES_PER_DAY + 24
+    daily = windows * (assume["result_bytes"] + assume["sketch_bytes"])
+    daily += 24 * assume["pages_per_hour"] * assume["result_bytes"]
+    return daily * assume["result_days"]

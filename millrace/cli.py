@@ -1,0 +1,171 @@
+"""`millrace`: the operator's command line. Thin: each command calls one module and shows its answer."""
+
+import json
+import shlex
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from millrace.errors import OperatorError
+from millrace.paths import stack_name
+from millrace.plan import load_plan
+from millrace.replay.command import replay_command
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Plan, run and prove a highly available stream-processing service.",
+)
+app.command("replay")(replay_command)
+console = Console()
+
+
+@app.command()
+def plan(
+    as_json: Annotated[bool, typer.Option("--json", help="The whole plan, for scripts.")] = False,
+) -> None:
+    """Show what runs where: hosts x services x memory, per zone."""
+    from millrace.views import plan_view
+
+    planned = load_plan(stack_name())
+    if as_json:
+        print(planned.model_dump_json(indent=2))
+    else:
+        console.print(plan_view(planned))
+
+
+@app.command()
+def capacity(
+    events_per_second: Annotated[float, typer.Option(min=1)],
+    event_bytes: Annotated[float, typer.Option("--bytes", min=1, help="Bytes of one event.")],
+    retention_days: Annotated[float, typer.Option(min=0.01)],
+    replication: Annotated[int, typer.Option(min=1, help="Copies of each event.")] = 3,
+) -> None:
+    """Size disks, brokers, partitions and Cassandra for a load, assumptions shown."""
+    from millrace.capacity import Load, load_assumptions, size
+    from millrace.views import capacity_view
+
+    load = Load(events_per_second, event_bytes, retention_days, replication)
+    assumptions = load_assumptions()
+    console.print(capacity_view(load, size(load, assumptions), assumptions))
+
+
+@app.command()
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+) -> None:
+    """Show the cluster's state; exit 1 unless it is healthy."""
+    from millrace.status.collect import collect
+    from millrace.status.render import render
+    from millrace.status.verdict import HEALTHY, judge
+
+    planned = load_plan(stack_name())
+    seen = judge(planned, collect(planned))
+    if as_json:
+        print(json.dumps(seen.as_json(), indent=2))
+    else:
+        console.print(render(seen, planned.cluster))
+    if seen.state != HEALTHY:
+        raise typer.Exit(1)
+
+
+@app.command()
+def setup() -> None:
+    """Install what this machine lacks: engines, base image, distributions."""
+    from millrace.setup.steps import run_setup
+
+    run_setup(console)
+
+
+@app.command()
+def preflight() -> None:
+    """Check that this machine can hold the stack's cluster; refuse with numbers."""
+    from millrace.operations import check_machine
+
+    check_machine(load_plan(stack_name()), console)
+
+
+@app.command()
+def up() -> None:
+    """Make the hosts (Pulumi) and their services (Ansible). Again: heal what drifted."""
+    from millrace.operations import converge, make_hosts
+
+    make_hosts(stack_name(), console)
+    converge(stack_name(), "site.yml")
+
+
+@app.command()
+def deploy() -> None:
+    """Deploy the streaming jobs; start them or upgrade them."""
+    from millrace.operations import converge
+
+    converge(stack_name(), "deploy-jobs.yml")
+
+
+@app.command()
+def playbook(
+    name: Annotated[str, typer.Argument(help="A file of ansible/playbooks, such as site.yml.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="For ansible-playbook.")] = None,
+) -> None:
+    """Run one playbook against the stack: millrace playbook site.yml -- --check --diff."""
+    from millrace.operations import converge
+
+    converge(stack_name(), name, *(arguments or []))
+
+
+@app.command()
+def demo(
+    log: Annotated[
+        str | None, typer.Option("--input", metavar="FILE|-", help="Your own access log.")
+    ] = None,
+) -> None:
+    """From nothing to live insights: everything above, then traffic, then a look at the results."""
+    from millrace.demo import run_demo
+
+    run_demo(stack_name(), log, console)
+
+
+@app.command()
+def down(
+    purge: Annotated[bool, typer.Option("--purge", help="Remove the data volumes as well.")] = False,
+) -> None:
+    """Remove everything that `up` made; data volumes stay unless --purge."""
+    from millrace.operations import remove_hosts
+
+    remove_hosts(stack_name(), console, purge=purge)
+
+
+@app.command()
+def env() -> None:
+    """Print the environment for plain `pulumi` commands: eval "$(millrace env)"."""
+    from infra.automation import engine_environment
+
+    for key, value in engine_environment(stack_name()).items():
+        print(f"export {key}={shlex.quote(value)}")
+
+
+@app.command()
+def lock() -> None:
+    """For maintainers: resolve versions.yaml and requirements/*.in anew and write the locks."""
+    from millrace.setup.relock import relock
+
+    relock()
+
+
+def main() -> None:
+    """Entry point: an OperatorError is shown as it is and ends with exit code 1."""
+    try:
+        app()
+    except OperatorError as error:
+        show = Console(stderr=True)
+        show.print(f"[bold red]error:[/] {error.message}", highlight=False, soft_wrap=True)
+        if error.hint:
+            show.print(f"[bold]next:[/]  {error.hint}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Operations on a stack: check the machine, make the hosts, converge the services, remove all."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from millrace.errors import OperatorError
+from millrace.paths import ANSIBLE, REPO
+from millrace.plan import Plan, load_plan
+from millrace.preflight import observe, problems
+
+
+def check_machine(plan: Plan, console: Console) -> None:
+    """Refuses, with numbers, what this machine can't hold; nothing has been made by then."""
+    machine = observe(plan)
+    if found := problems(plan, machine):
+        raise OperatorError("\n".join(found), "nothing was created or changed")
+    console.print(
+        f"preflight: {machine.memory_available:,} MiB of memory and "
+        f"{machine.disk_available:,} MiB of disk are enough for {plan.cluster}"
+    )
+
+
+def make_hosts(name: str, console: Console) -> None:
+    """``pulumi up``: makes the hosts, or puts back what drifted."""
+    from infra import automation
+
+    plan = load_plan(name)
+    check_machine(plan, console)
+    stack = automation.stack(name, console.print)
+    result = automation.up(stack, console.print)
+    changes = ", ".join(f"{count} {kind}" for kind, count in sorted(result.changes.items()))
+    console.print(f"pulumi: {changes or 'no changes'}; {len(plan.hosts)} hosts")
+
+
+def converge(name: str, playbook: str, *arguments: str) -> None:
+    """Runs a playbook against the stack's hosts; its output goes straight to the terminal.
+
+    Raises OperatorError when a task fails or a host is unreachable.
+    """
+    path = ANSIBLE / "playbooks" / playbook
+    if not path.exists():
+        known = ", ".join(sorted(p.name for p in path.parent.glob("*.yml")))
+        raise OperatorError(f"there is no playbook {playbook}", f"the playbooks are: {known}")
+    ansible = Path(sys.executable).with_name("ansible-playbook")
+    # The toolkit's own interpreter comes first on PATH: the inventory script runs in it.
+    environment = os.environ | {
+        "MILLRACE_STACK": name,
+        "PATH": f"{ansible.parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    done = subprocess.run([ansible, path, *arguments], cwd=ANSIBLE, env=environment)
+    if done.returncode:
+        raise OperatorError(
+            f"{path.relative_to(REPO)} failed; the task that did is the last one shown above",
+            "mend what it names and run the same command again: what is done is not done twice",
+        )
+
+
+def remove_hosts(name: str, console: Console, *, purge: bool) -> None:
+    """``pulumi destroy``: hosts and network go; data volumes only when ``purge``."""
+    from infra import automation
+
+    automation.destroy(automation.stack(name, console.print), purge=purge, report=console.print)
+    console.print(f"{name}: removed{'' if purge else '; data volumes stay (PURGE=1 removes them)'}")

@@ -1,0 +1,47 @@
+"""Commands on hosts, as the operator's user over SSH."""
+
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from millrace.paths import stack_state
+from millrace.plan import Host, Plan
+
+Answer = TypeVar("Answer")
+CONNECT_TIMEOUT = 4  # s; a dead host answers nothing
+
+
+def ssh_command(plan: Plan, host: Host) -> list[str]:
+    """The ``ssh`` call that reaches a host of the plan with the stack's own key."""
+    state = stack_state(plan.environment)
+    return [
+        "ssh",
+        "-i",
+        str(state / "ssh_key"),
+        *("-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", f"ConnectTimeout={CONNECT_TIMEOUT}"),
+        # A host of `local` that is made again has a new host key at the same address: its name
+        # table, not the key, says who it is. The network is this machine's own bridge.
+        *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
+        f"millrace@{host.address}",
+    ]
+
+
+def run_on(
+    plan: Plan, host: Host, command: Sequence[str] | str, stdin: str = "", timeout: float = 30
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command on a host; returns its exit code and output, raises only on time-out."""
+    remote = command if isinstance(command, str) else " ".join(command)
+    return subprocess.run(
+        [*ssh_command(plan, host), remote],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+def on_all(hosts: Sequence[Host], ask: Callable[[Host], Answer]) -> dict[str, Answer]:
+    """``ask`` of every host at once: host name → answer."""
+    with ThreadPoolExecutor(max_workers=max(1, len(hosts))) as pool:
+        return dict(zip((h.name for h in hosts), pool.map(ask, hosts), strict=True))

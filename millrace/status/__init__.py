@@ -1,0 +1,1 @@
+"""The cluster's state at a glance: asked of every host over SSH, judged here."""

@@ -1,0 +1,67 @@
+"""Asks every host, and Kafka's brokers, how they are."""
+
+import json
+import logging
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
+from millrace.ssh import on_all, run_on
+
+PROBE = Path(__file__).with_name("probe.py")
+
+
+def collect(plan: Plan) -> dict[str, Any]:
+    """Raw observations: ``hosts`` (host → probe's answer or {"error"}) and ``kafka``."""
+    return {
+        "hosts": on_all(plan.hosts, lambda host: _ask(plan, host)),
+        "kafka": _ask_kafka(plan),
+    }
+
+
+def _ask(plan: Plan, host: Host) -> dict[str, Any]:
+    wanted = {service: _question(plan, host, service) for service in host.services}
+    command = ["sudo", "python3", "-", shlex.quote(json.dumps(wanted))]
+    try:
+        done = run_on(plan, host, command, stdin=PROBE.read_text())
+    except subprocess.TimeoutExpired:
+        return {"error": "no answer in 30 s"}
+    if done.returncode:
+        return {"error": (done.stderr.strip() or "unreachable").splitlines()[-1]}
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _question(plan: Plan, host: Host, name: str) -> dict[str, Any]:
+    service = plan.services[name]
+    return {
+        "unit": service.unit,
+        "ports": service.ports,
+        "address": host.address,
+        "data": f"{DATA_ROOT}/{service.unit}",
+        "node_id": CONTROLLER_ID_BASE + host.index,
+    }
+
+
+def _ask_kafka(plan: Plan) -> dict[str, Any]:
+    """Brokers and partitions as a client sees them."""
+    quiet = logging.getLogger("millrace.kafka")
+    quiet.addHandler(logging.NullHandler())
+    quiet.propagate = False  # connection errors are the answer, not noise on the terminal
+    admin = AdminClient({"bootstrap.servers": ",".join(plan.addresses("kafka_broker", "client"))}, logger=quiet)
+    try:
+        metadata = admin.list_topics(timeout=5)
+    except KafkaException as error:
+        return {"error": str(error.args[0])}
+    partitions = [p for topic in metadata.topics.values() for p in topic.partitions.values()]
+    return {
+        "brokers": len(metadata.brokers),
+        "partitions": len(partitions),
+        "under_replicated": sum(len(p.isrs) < len(p.replicas) for p in partitions),
+        "leaderless": sum(p.leader < 0 for p in partitions),
+    }

@@ -1,0 +1,230 @@
+"""From observations to a verdict. Pure, so that every state of a cluster can be tested."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from millrace.plan import Plan
+
+HEALTHY, DEGRADED, DOWN = "healthy", "degraded", "down"
+
+
+@dataclass(frozen=True)
+class Component:
+    """One line of the status: what it is, how it is, and what was seen."""
+
+    name: str
+    state: str
+    seen: str
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Status:
+    """The cluster's state. ``resident`` is bytes over all hosts."""
+
+    state: str
+    components: list[Component]
+    hosts: dict[str, dict[str, Any]]
+    applications: list[dict[str, Any]]
+    progress: list[dict[str, Any]]
+    resident: int
+    endpoints: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judge(plan: Plan, observed: dict[str, Any]) -> Status:
+    """The status of a plan's cluster, from what ``collect`` observed."""
+    seen = _Seen(plan, observed["hosts"])
+    components = [
+        _quorum(seen, "zookeeper", "ZooKeeper"),
+        _quorum(seen, "kafka_controller", "Kafka controllers"),
+        _kafka(seen, observed["kafka"]),
+        _cassandra(seen),
+        _redis(seen),
+        _namenodes(seen),
+        _pair(seen, "resourcemanager", "YARN"),
+        _plain(seen, "journalnode", "JournalNodes"),
+        _plain(seen, "datanode", "DataNodes"),
+        _plain(seen, "nodemanager", "NodeManagers"),
+        _plain(seen, "zkfc", "Failover controllers"),
+        _applications(seen),
+        _plain(seen, "job_gateway", "Job gateways"),
+        _api(seen),
+    ]
+    states = {component.state for component in components}
+    return Status(
+        state=next(s for s in (DOWN, DEGRADED, HEALTHY) if s in states),
+        components=components,
+        hosts={name: _host(plan, name, answer) for name, answer in observed["hosts"].items()},
+        applications=seen.applications(),
+        progress=seen.progress(),
+        resident=sum(answer.get("resident", 0) for answer in observed["hosts"].values()),
+        endpoints=_reachable_endpoints(plan),
+    )
+
+
+class _Seen:
+    """What the hosts said, by service."""
+
+    def __init__(self, plan: Plan, hosts: dict[str, dict[str, Any]]) -> None:
+        self.plan = plan
+        self.hosts = hosts
+
+    def answers(self, service: str) -> dict[str, dict[str, Any]]:
+        """Host → the service's answer; a host that didn't answer has an error."""
+        return {
+            host.name: self.hosts[host.name]
+            if "error" in self.hosts[host.name]
+            else self.hosts[host.name]["services"][service]
+            for host in self.plan.hosts_of(service)
+        }
+
+    def roles(self, service: str) -> Counter[str]:
+        return Counter(a["role"] for a in self.answers(service).values() if "role" in a)
+
+    def problems(self, service: str) -> Iterator[str]:
+        for host, answer in self.answers(service).items():
+            if "error" in answer:
+                yield f"{host}: {answer['error']}"
+            elif not answer["active"]:
+                yield f"{host}: unit is not active"
+
+    def applications(self) -> list[dict[str, Any]]:
+        answers = self.answers("resourcemanager").values()
+        return [app for answer in answers for app in answer.get("applications", [])]
+
+    def progress(self) -> list[dict[str, Any]]:
+        for answer in self.answers("insight_api").values():
+            if "progress" in answer:
+                found = answer["progress"]
+                return found.get("jobs", []) if isinstance(found, dict) else found
+        return []
+
+
+def _component(name: str, seen: str, problems: list[str], down: bool) -> Component:
+    return Component(name, DOWN if down else DEGRADED if problems else HEALTHY, seen, problems)
+
+
+def _quorum(seen: _Seen, service: str, name: str) -> Component:
+    """One leader; the rest follow."""
+    roles = seen.roles(service)
+    leaders, followers = roles["leader"], roles["follower"]
+    problems = list(seen.problems(service))
+    if leaders > 1:
+        problems.append(f"{leaders} hosts say that they lead")
+    return _component(name, f"{leaders} leader, {followers} followers", problems, leaders != 1)
+
+
+def _kafka(seen: _Seen, kafka: dict[str, Any]) -> Component:
+    if "error" in kafka:
+        return _component("Kafka brokers", "no answer", [kafka["error"]], down=True)
+    problems = list(seen.problems("kafka_broker"))
+    if kafka["under_replicated"]:
+        problems.append(f"{kafka['under_replicated']} partitions have replicas out of sync")
+    text = f"{kafka['brokers']} brokers, {kafka['partitions']} partitions"
+    text += f", {kafka['under_replicated']} under-replicated"
+    return _component("Kafka brokers", text, problems, down=kafka["leaderless"] > 0)
+
+
+def _cassandra(seen: _Seen) -> Component:
+    views = [a["nodes"] for a in seen.answers("cassandra").values() if a.get("nodes")]
+    states = Counter(max(views, key=len).values()) if views else Counter()
+    text = ", ".join(f"{count} × {state}" for state, count in sorted(states.items(), reverse=True))
+    needed = seen.plan.replication.cassandra // 2 + 1
+    problems = list(seen.problems("cassandra"))
+    if states.total() - states["UN"]:
+        problems.append(f"{states.total() - states['UN']} nodes are not up and normal")
+    return _component("Cassandra", text or "no answer", problems, states["UN"] < needed)
+
+
+def _redis(seen: _Seen) -> Component:
+    roles = seen.roles("redis")
+    problems = [*seen.problems("redis"), *seen.problems("redis_sentinel")]
+    problems += [
+        f"{host}: replica has lost its master"
+        for host, answer in seen.answers("redis").items()
+        if answer.get("link") == "down"
+    ]
+    problems += [
+        f"{host}: this Sentinel sees no quorum"
+        for host, answer in seen.answers("redis_sentinel").items()
+        if answer.get("quorum") is False
+    ]
+    text = f"{roles['master']} master, {roles['replica']} replicas"
+    return _component("Redis", text, problems, down=roles["master"] != 1)
+
+
+def _namenodes(seen: _Seen) -> Component:
+    component = _pair(seen, "namenode", "HDFS")
+    active = [a for a in seen.answers("namenode").values() if a.get("role") == "active"]
+    if not active:
+        return component
+    missing = active[0]["missing_blocks"]
+    problems = component.problems + ([f"{missing} blocks are missing"] if missing else [])
+    text = f"{component.seen}, {active[0]['live_datanodes']} live DataNodes"
+    return _component("HDFS", text, problems, component.state == DOWN or missing > 0)
+
+
+def _pair(seen: _Seen, service: str, name: str) -> Component:
+    """One active, one standby."""
+    roles = seen.roles(service)
+    problems = list(seen.problems(service))
+    if not roles["standby"]:
+        problems.append("no standby to fail over to")
+    text = f"{roles['active']} active, {roles['standby']} standby"
+    return _component(name, text, problems, roles["active"] != 1)
+
+
+def _plain(seen: _Seen, service: str, name: str) -> Component:
+    """Hosts that do the same work; more than half must be there."""
+    answers = seen.answers(service)
+    up = sum(answer.get("active", False) for answer in answers.values())
+    return _component(
+        name, f"{up} of {len(answers)} up", list(seen.problems(service)), up * 2 < len(answers)
+    )
+
+
+def _applications(seen: _Seen) -> Component:
+    running = {app["name"] for app in seen.applications() if app["state"] == "RUNNING"}
+    missing = sorted(set(seen.plan.applications) - running)
+    problems = [f"application '{name}' is not running" for name in missing]
+    wanted = len(seen.plan.applications)
+    text = f"{wanted - len(missing)} of {wanted} running"
+    return _component("Applications", text, problems, bool(missing))
+
+
+def _api(seen: _Seen) -> Component:
+    answers = seen.answers("insight_api")
+    ready = sum(answer.get("ready", False) for answer in answers.values())
+    problems = list(seen.problems("insight_api"))
+    return _component("Insight API", f"{ready} of {len(answers)} ready", problems, not ready)
+
+
+def _host(plan: Plan, name: str, answer: dict[str, Any]) -> dict[str, Any]:
+    host = plan.host(name)
+    services = answer.get("services", {})
+    return {
+        "zone": host.zone,
+        "address": host.address,
+        "reachable": "error" not in answer,
+        "resident": answer.get("resident", 0),
+        "restarts": sum(service.get("restarts", 0) for service in services.values()),
+        "services": {n: s.get("role", "up" if s["active"] else "down") for n, s in services.items()},
+    }
+
+
+def _reachable_endpoints(plan: Plan) -> dict[str, Any]:
+    """Endpoints by address: whoever asks for the status doesn't know the hosts' names."""
+    return {
+        "insight_api": [f"http://{a}" for a in plan.addresses("insight_api", "http")],
+        "kafka": plan.addresses("kafka_broker", "client"),
+        "zookeeper": plan.addresses("zookeeper", "client"),
+        "cassandra": plan.addresses("cassandra", "native"),
+        "sentinels": plan.addresses("redis_sentinel", "client"),
+        "namenodes": [f"http://{a}" for a in plan.addresses("namenode", "http")],
+        "resourcemanagers": [f"http://{a}" for a in plan.addresses("resourcemanager", "http")],
+    }

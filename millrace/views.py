@@ -1,0 +1,87 @@
+"""Plans and sizes as a person reads them."""
+
+from rich.console import Group
+from rich.table import Table
+
+from millrace.capacity import TB, TIB, Assumptions, Capacity, Load
+from millrace.plan import Plan
+
+
+def plan_view(plan: Plan) -> Group:
+    """Hosts x services x memory with a line per host, and how the zones share them."""
+    hosts = Table(title=f"{plan.cluster} ({plan.profile}, {plan.network.subnet})", title_justify="left")
+    for column in ("host", "zone", "address", "services"):
+        hosts.add_column(column)
+    for column in ("planned", "of"):
+        hosts.add_column(f"{column} MiB", justify="right")
+    group = None
+    for host in plan.hosts:
+        if group not in (None, host.group):
+            hosts.add_section()
+        group = host.group
+        hosts.add_row(
+            host.name,
+            host.zone,
+            host.address,
+            ", ".join(host.services),
+            f"{plan.planned_memory(host):,}",
+            f"{host.memory:,}",
+        )
+    return Group(hosts, _zones(plan), f"plan digest {plan.digest[:16]}")
+
+
+def _zones(plan: Plan) -> Table:
+    table = Table(title="zones", title_justify="left")
+    table.add_column("zone")
+    table.add_column("hosts")
+    table.add_column("planned MiB", justify="right")
+    for zone in plan.zones:
+        hosts = [host for host in plan.hosts if host.zone == zone]
+        planned = sum(plan.planned_memory(host) for host in hosts)
+        table.add_row(zone, ", ".join(host.name for host in hosts), f"{planned:,}")
+    table.add_section()
+    total = sum(plan.planned_memory(host) for host in plan.hosts)
+    table.add_row("all", f"{len(plan.hosts)} hosts", f"{total:,}")
+    return table
+
+
+def terabytes(size: float) -> str:
+    """Bytes as ``27.2 TB (24.7 TiB)``: the second figure restates the first, rounded, one."""
+    shown = round(size / TB, 1)
+    return f"{shown:,.1f} TB ({shown * TB / TIB:,.1f} TiB)"
+
+
+def capacity_view(load: Load, capacity: Capacity, assumptions: Assumptions) -> Group:
+    table = Table(
+        title=f"{load.events_per_second:,.0f} events/s of {load.bytes:,.0f} B, kept "
+        f"{load.retention_days:g} days in {load.replication} copies",
+        title_justify="left",
+    )
+    table.add_column("what")
+    table.add_column("needed", justify="right")
+    table.add_column("because")
+    table.add_row("events on disk", terabytes(capacity.raw), "rate x bytes x seconds kept x copies")
+    table.add_row("ingest", f"{capacity.ingest / 1e6:,.1f} MB/s", "mean, one copy")
+    table.add_row(
+        "brokers",
+        str(capacity.brokers),
+        f"{capacity.brokers_for_disk} for the disks, {capacity.brokers_for_network} for the "
+        "network at peak, never fewer than 3",
+    )
+    table.add_row("partitions", str(capacity.partitions), "peak rate, a multiple of the brokers")
+    table.add_row(
+        "Cassandra nodes",
+        str(capacity.cassandra_nodes),
+        f"{terabytes(capacity.cassandra_bytes)} of results at replication 3, compaction included",
+    )
+    return Group(table, _assumptions(assumptions))
+
+
+def _assumptions(assumptions: Assumptions) -> Table:
+    table = Table(title="assumptions (configs/capacity.yaml)", title_justify="left")
+    table.add_column("name")
+    table.add_column("value", justify="right")
+    table.add_column("why", style="dim")
+    for name, setting in assumptions.assumptions.items():
+        table.add_row(name, f"{setting.value:,}", setting.why)
+    return table

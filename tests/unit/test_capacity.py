@@ -1,0 +1,32 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.capacity import TB, TIB, Load, load_assumptions, size
+
+ASSUME = load_assumptions()
+
+
+def test_the_documented_example():
+    raw = size(Load(300_000, 150, 7, 1), ASSUME).raw
+    assert raw / TB == pytest.approx(27.2, abs=0.05)
+    assert raw / TIB == pytest.approx(24.7, abs=0.1)
+
+
+@given(st.floats(1, 5e6), st.floats(1, 1e4), st.floats(0.1, 60), st.integers(3, 5))
+def test_a_capacity_holds_its_load_and_is_highly_available(rate, size_bytes, days, replication):
+    load = Load(rate, size_bytes, days, replication)
+    capacity = size(load, ASSUME)
+    room = capacity.brokers * ASSUME["broker_disk_tb"] * TB * ASSUME["disk_fill"]
+    assert capacity.raw <= room
+    assert capacity.brokers >= max(3, replication)
+    assert capacity.partitions % capacity.brokers == 0
+    assert capacity.partitions * ASSUME["partition_mb_per_s"] * 1e6 >= capacity.ingest
+
+
+@given(st.floats(1, 1e6), st.floats(1, 10))
+def test_more_load_never_needs_less(rate, factor):
+    less = size(Load(rate, 200, 7, 3), ASSUME)
+    more = size(Load(rate * factor, 200, 7, 3), ASSUME)
+    assert more.brokers >= less.brokers
+    assert more.partitions >= less.partitions

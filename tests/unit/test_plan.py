@@ -1,0 +1,205 @@
+"""What the planner accepts must survive; what can't survive it must refuse, by name."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from millrace.config import Environment, load_component, load_environment, load_events
+from millrace.errors import OperatorError
+from millrace.inventory import build_inventory
+from millrace.plan import Plan, load_plan, make_plan
+
+LOCAL = load_environment("local").model_dump(mode="json")
+SERVICES = sorted({s for group in LOCAL["groups"].values() for s in group["services"]})
+COMPONENTS = {name: load_component(name) for name in [*SERVICES, "hadoop", "spark"]}
+EVENTS = load_events()
+
+
+def changed(path: str, value: object) -> dict:
+    """The local environment with one key changed: ``groups.kafka.hosts``."""
+    *folders, key = path.split(".")
+    content = Environment.model_validate(LOCAL).model_dump(mode="json")
+    place = content
+    for folder in folders:
+        place = place[folder]
+    place[key] = value
+    return content
+
+
+def plan_of(content: dict) -> Plan:
+    return make_plan("local", Environment.model_validate(content), COMPONENTS, EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("groups.coord.hosts", 4, "zookeeper: 4 members; a quorum needs an odd number"),
+        ("groups.coord.hosts", 1, "kafka_controller: 1 members; a quorum needs an odd number"),
+        ("groups.kafka.hosts", 2, "replication.kafka.factor: 3 replicas can't stand on 2"),
+        ("replication.kafka.min_insync", 3, "replication.kafka.min_insync: 3 with factor 3"),
+        ("replication.kafka.min_insync", 1, "acknowledges events that a single disk holds"),
+        ("replication.cassandra", 4, "replication.cassandra: 4 replicas can't stand on 3"),
+        ("replication.hdfs", 1, "replication.hdfs: 1 replicas; with fewer than 3"),
+        ("zones", ["a"], "zone a holds 3 of 3 members; losing it loses the majority"),
+        ("zones", ["a", "b"], "zone a holds 2 of 3 members"),
+        ("groups.master.hosts", 1, "namenode: 1 host; it needs a second one to fail over to"),
+        ("replication.sentinel_quorum", 3, "3 is out of reach when a zone is lost"),
+        ("replication.sentinel_quorum", 1, "1 of 3 is no majority"),
+        ("groups.cassandra.memory", 256, "groups.cassandra.memory: 256 MiB; its services need"),
+        ("groups.kafka.services", ["kafka_broker", "redis"], "redis already runs on group"),
+        ("groups.kafka.services", ["kafka_brokr"], "no component 'kafka_brokr'"),
+        ("network.subnet", "198.18.0.0/28", "198.18.0.0/28 is too small"),
+        ("groups.kafka.hosts", 12, "12 is over 9, the addresses of a group"),
+    ],
+)
+def test_a_topology_that_one_loss_would_stop_is_refused(path, value, complaint):
+    with pytest.raises(OperatorError) as refused:
+        plan_of(changed(path, value))
+    assert complaint in refused.value.message
+    assert refused.value.message.startswith("configs/environments/local.yaml: ")
+
+
+def test_a_port_used_twice_on_a_host_is_refused():
+    twin = COMPONENTS["journalnode"].model_copy(update={"ports": COMPONENTS["zookeeper"].ports})
+    environment = Environment.model_validate(LOCAL)
+    with pytest.raises(OperatorError, match=r"groups.coord: port \d+ is zookeeper.client's and j"):
+        make_plan("local", environment, COMPONENTS | {"journalnode": twin}, EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("groups.kafka.hosts", "3"),
+        ("groups.kafka.hots", 3),
+        ("profile", "tiny"),
+        ("network.subnet", "198.18.0.0/99"),
+        ("zones", ["a", "a", "b"]),
+    ],
+)
+def test_a_bad_key_is_refused_with_file_and_key(tmp_path, monkeypatch, path, value):
+    import yaml
+
+    folder = tmp_path / "environments"
+    folder.mkdir()
+    (folder / "broken.yaml").write_text(yaml.safe_dump(changed(path, value)))
+    with pytest.raises(OperatorError) as refused:
+        load_environment("broken", tmp_path)
+    assert "environments/broken.yaml: " in refused.value.message
+    assert path.rsplit(".", 1)[0] in refused.value.message
+
+
+def test_an_unknown_environment_names_those_there_are():
+    with pytest.raises(OperatorError) as refused:
+        load_plan("nowhere")
+    assert "local" in str(refused.value.hint)
+
+
+# --- any accepted plan survives the loss of any one host and of any one zone ----------------------
+
+SIZES = st.integers(1, 7)
+
+
+@st.composite
+def environments(draw):
+    content = Environment.model_validate(LOCAL).model_dump(mode="json")
+    content["zones"] = draw(st.sampled_from([["a"], ["a", "b"], ["a", "b", "c"], list("abcde")]))
+    for group in content["groups"].values():
+        group["hosts"] = draw(SIZES)
+    content["replication"] = {
+        "kafka": {"factor": draw(st.integers(1, 5)), "min_insync": draw(st.integers(1, 4))},
+        "cassandra": draw(st.integers(1, 5)),
+        "hdfs": draw(st.integers(1, 5)),
+        "sentinel_quorum": draw(st.integers(1, 5)),
+    }
+    return content
+
+
+def stopped_by_losing(plan: Plan, lost: set[str]) -> list[str]:
+    """An oracle of its own: what no longer works when these hosts are gone."""
+
+    def all_of(service: str) -> list:
+        return plan.hosts_of(service)
+
+    def left(service: str) -> list:
+        return [host for host in all_of(service) if host.name not in lost]
+
+    def replicas_left(service: str, factor: int) -> int:
+        """The fewest live replicas of a partition that is spread over zones as well as can be."""
+        per_zone = Counter(host.zone for host in all_of(service))
+        replicas = Counter()
+        for _ in range(factor):
+            zone = min(per_zone, key=lambda z: (replicas[z] >= per_zone[z], replicas[z], z))
+            replicas[zone] += 1
+        zones_hit = {host.zone for host in all_of(service) if host.name in lost}
+        return factor - max([replicas[zone] for zone in zones_hit], default=0)
+
+    stopped = [
+        service
+        for service in ("zookeeper", "kafka_controller", "journalnode", "redis_sentinel")
+        if len(left(service)) <= len(all_of(service)) // 2
+    ]
+    stopped += [
+        service
+        for service in ("namenode", "resourcemanager", "insight_api", "job_gateway", "nodemanager")
+        if not left(service)
+    ]
+    if len(left("redis_sentinel")) < plan.replication.sentinel_quorum:
+        stopped.append("sentinel quorum")
+    if len(left("redis")) < 2:
+        stopped.append("redis takes no writes")
+    kafka = plan.replication.kafka
+    if replicas_left("kafka_broker", kafka.factor) < kafka.min_insync:
+        stopped.append("kafka refuses acks=all")
+    if replicas_left("cassandra", plan.replication.cassandra) <= plan.replication.cassandra // 2:
+        stopped.append("cassandra has no quorum")
+    if replicas_left("datanode", plan.replication.hdfs) < 1:
+        stopped.append("hdfs loses blocks")
+    return stopped
+
+
+@settings(max_examples=400, deadline=None)
+@given(environments())
+def test_an_accepted_plan_survives_any_host_and_any_zone(content):
+    try:
+        plan = plan_of(content)
+    except OperatorError:
+        assume(False)
+    for host in plan.hosts:
+        assert stopped_by_losing(plan, {host.name}) == []
+    for zone in plan.zones:
+        assert stopped_by_losing(plan, {h.name for h in plan.hosts if h.zone == zone}) == []
+
+
+@settings(deadline=None)
+@given(st.integers(0, 4))
+def test_a_host_added_to_a_group_moves_no_other_host(more):
+    before = {host.name: host.address for host in plan_of(LOCAL).hosts}
+    content = changed("groups.worker.hosts", 3 + more)
+    after = {host.name: host.address for host in plan_of(content).hosts}
+    assert before.items() <= after.items()
+    assert len(set(after.values())) == len(after)
+
+
+def test_equal_configuration_equal_digest():
+    assert plan_of(LOCAL).digest == plan_of(LOCAL).digest
+    assert plan_of(LOCAL).digest != plan_of(changed("groups.worker.hosts", 4)).digest
+
+
+def test_the_test_stack_is_local_under_another_name_and_subnet():
+    local, test = load_plan("local"), load_plan("test")
+    assert test.network.subnet != local.network.subnet
+    assert [host.services for host in test.hosts] == [host.services for host in local.hosts]
+    assert not {v.name for h in test.hosts for v in h.volumes} & {
+        v.name for h in local.hosts for v in h.volumes
+    }
+
+
+def test_the_inventory_has_each_host_in_its_group_zone_and_services():
+    plan = load_plan("local")
+    inventory = build_inventory(plan, {})
+    for host in plan.hosts:
+        for group in (host.group, f"zone_{host.zone}", *host.services):
+            assert inventory[group]["hosts"].count(host.name) == 1
+        assert inventory["_meta"]["hostvars"][host.name]["ansible_host"] == host.address
