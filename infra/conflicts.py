@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network, ip_network
 
 import docker
-from docker.errors import DockerException
+from docker.errors import DockerException, ImageNotFound
 
 from infra.docker_provider import is_ours
 from infra.docker_resources import OwnerProps
@@ -12,11 +12,14 @@ from millrace.errors import OperatorError
 from millrace.plan import Plan
 
 
-def refuse_conflicts(plan: Plan) -> None:
+def refuse_conflicts(plan: Plan, image: str) -> None:
     """Stops before the first resource is made when one of them couldn't be."""
     try:
         client = docker.from_env()
+        client.images.get(image)
         found = [*_foreign_names(client, plan), *_overlaps(client, plan)]
+    except ImageNotFound:
+        raise OperatorError(f"there is no image {image}", "run `millrace setup`") from None
     except DockerException as error:
         raise OperatorError(
             f"the Docker engine doesn't answer: {error}", "start it, or run `make up`"

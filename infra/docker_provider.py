@@ -8,6 +8,7 @@ The engine runs these providers in a process of its own. They are pickled into t
 with every resource; because the classes can be imported there (`automation.engine_environment`
 sees to that), only their *names* are pickled. Two things follow: a new version of this file shows
 as no difference on existing resources, and classes must keep their names and take no arguments.
+Numbers arrive as floats.
 """
 
 import contextlib
@@ -261,7 +262,7 @@ class HostProvider(ContainerProvider):
         }
 
     def settle(self, container: Container, props: Props) -> None:
-        limit = props["memory"] * MIB
+        limit = int(props["memory"]) * MIB
         container.update(mem_limit=limit, memswap_limit=limit)
         container.put_archive("/", _archive(AUTHORIZED_KEYS, props["authorized_key"]))
 
@@ -279,7 +280,7 @@ class ArtifactServerProvider(ContainerProvider):
         directory = Path(props["directory"])
         directory.mkdir(parents=True, exist_ok=True)
         return {
-            "command": f"python3 -m http.server {props['port']} --directory /srv",
+            "command": f"python3 -m http.server {int(props['port'])} --directory /srv",
             "labels": labels(props),
             "mounts": [Mount("/srv", str(directory), type="bind", read_only=True)],
             "user": NOBODY,

@@ -1,7 +1,6 @@
 """The one Pulumi program: `millrace up` runs it inside the toolkit, `pulumi up` by __main__.py."""
 
 import pulumi
-from millrace.setup.image import image_tag
 
 from infra.conflicts import refuse_conflicts
 from infra.keys import ensure_ssh_key
@@ -11,6 +10,7 @@ from millrace.inventory import build_inventory
 from millrace.paths import ARTIFACTS, stack_state
 from millrace.plan import Plan, load_plan
 from millrace.setup.artifacts import read_manifest
+from millrace.setup.image import image_tag
 
 
 def program(environment: str) -> None:
@@ -24,7 +24,7 @@ def program(environment: str) -> None:
 
 def declare(plan: Plan, image: str, manifest: dict[str, dict[str, str]]) -> None:
     """Declares a plan's hosts and hands on what the next steps need to know of them."""
-    refuse_conflicts(plan)
+    refuse_conflicts(plan, image)
     args = LocalClusterArgs(
         plan=plan,
         image=image,

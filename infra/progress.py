@@ -14,7 +14,8 @@ VERBS = {
     "delete-replaced": "removed",
     "update": "updated",
 }
-MARKUP = re.compile(r"<\{%.*?%\}>")
+# The engine's colours, and what gRPC puts before an exception of a provider.
+NOISE = re.compile(r"<\{%.*?%\}>|Exception calling application: ")
 
 
 class EventLog:
@@ -28,9 +29,13 @@ class EventLog:
         if event.res_outputs_event:
             self._finished(event.res_outputs_event.metadata)
         if event.diagnostic_event and event.diagnostic_event.severity == "error":
-            self.errors.append(MARKUP.sub("", event.diagnostic_event.message).strip())
+            self.errors.append(_plain(event.diagnostic_event.message))
 
     def _finished(self, step) -> None:
         kind, name = step.type.rsplit(":", 1)[-1], step.urn.rsplit("::", 1)[-1]
         if verb := VERBS.get(step.op):
             self._report(f"{verb} {kind} {name}")
+
+
+def _plain(message: str) -> str:
+    return NOISE.sub("", message).strip()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+
 from millrace.config import KafkaReplication, Replication
 from millrace.plan import Host, NetworkPlan, Plan, Volume
 

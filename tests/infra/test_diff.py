@@ -1,10 +1,11 @@
 """What a change does to what exists: replaced, changed in place, or left alone."""
 
 import pytest
-from infra import docker_provider as provider
-from infra import docker_resources as resources
 from pulumi.dynamic import ResourceProvider
 from pulumi.dynamic.dynamic import serialize_provider
+
+from infra import docker_provider as provider
+from infra import docker_resources as resources
 
 # provider, what it takes, what a change replaces, what is changed in place
 TABLES = {
@@ -55,7 +56,7 @@ def test_every_property_is_classified_once(kind: str) -> None:
 
 @pytest.mark.parametrize(("made_by", "properties", "changed", "replaces"), CHANGES)
 def test_diff(made_by: ResourceProvider, properties: list[str], changed: str, replaces: bool):
-    olds = {name: "old" for name in properties}
+    olds = dict.fromkeys(properties, "old")
     diff = made_by.diff("id", olds, olds | {changed: "new"})
     assert diff.changes is True
     assert diff.replaces == ([changed] if replaces else [])

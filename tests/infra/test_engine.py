@@ -13,13 +13,14 @@ from pathlib import Path
 import docker
 import pytest
 from docker.models.containers import Container
+from pulumi import automation as auto
+
 from infra import automation
 from infra.program import declare
 from millrace.errors import OperatorError
 from millrace.paths import REPO, stack_state
 from millrace.plan import Plan
 from millrace.setup.image import image_tag
-from pulumi import automation as auto
 
 pytestmark = pytest.mark.engine
 
@@ -200,10 +201,17 @@ def test_a_new_host_replaces_no_other(workspace, planned, host: Container) -> No
     assert run(host, "getent hosts store-3").split() == ["198.18.30.13", "store-3"]
 
 
-def test_a_host_with_data_is_not_removed_by_a_smaller_plan(workspace, planned, plan) -> None:
-    automation.up(workspace.stack(planned(hosts=3)))
-    with pytest.raises(OperatorError, match="store-3-store.*protected"):
-        automation.up(workspace.stack(plan))
+def test_a_host_with_data_is_not_removed_by_a_smaller_plan(
+    workspace, planned, plan, client
+) -> None:
+    larger = workspace.stack(planned(hosts=3))
+    automation.up(larger)
+    try:
+        with pytest.raises(OperatorError, match=r"(?s)store-3-store.*protected"):
+            automation.up(workspace.stack(plan))
+        assert client.containers.get(f"{CLUSTER}-store-3").status == "running"
+    finally:
+        automation.destroy(larger, purge=True)
 
 
 def test_a_new_image_replaces_the_host_and_keeps_its_data(workspace, plan, host, client) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pulumi
 import pytest
+from pulumi.runtime import rpc
+from pulumi.runtime.mocks import MockCallArgs, MockMonitor, MockResourceArgs, Mocks
+
 from infra import program
 from infra.local import hosts_file_content
 from millrace.errors import OperatorError
 from millrace.plan import Plan
-from pulumi.runtime import rpc
-from pulumi.runtime.mocks import MockCallArgs, MockMonitor, MockResourceArgs, Mocks
 
 IMAGE = "millrace/host:test"
 MANIFEST = {"store": {"version": "1", "file": "store-1.tar.gz", "sha256": "0" * 64}}
@@ -66,7 +67,7 @@ def declare(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[[Plan], tuple[Recorder, dict[str, Any]]]:
     """Runs the program on a plan: what it declared, and what it exported."""
-    monkeypatch.setattr(program, "refuse_conflicts", lambda plan: None)
+    monkeypatch.setattr(program, "refuse_conflicts", lambda plan, image: None)
     monkeypatch.setattr(program, "ensure_ssh_key", lambda stack: "ssh-ed25519 AAAA test")
     monkeypatch.setattr(program, "stack_state", lambda stack: tmp_path)
 
