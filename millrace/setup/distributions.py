@@ -8,7 +8,6 @@ import hashlib
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 from millrace.errors import OperatorError
@@ -17,6 +16,7 @@ from millrace.setup import artifacts, python_env
 from millrace.setup.archive import write_tar
 from millrace.setup.locks import Jar, lock_path, read_lock, sha256_of, verify
 from millrace.setup.maven import fetch
+from millrace.setup.steps import Report
 from millrace.setup.versions import Distribution, Unpack
 
 LAUNCHERS = Path(__file__).with_name("launchers")
@@ -25,7 +25,6 @@ COMMAND = """\
 #!/bin/sh
 exec "$(dirname "$(readlink -f "$0")")/run" {main_class} "$@"
 """
-Report = Callable[[str], None]
 
 
 def ensure(name: str, distribution: Distribution, report: Report) -> None:

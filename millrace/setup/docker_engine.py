@@ -4,7 +4,6 @@ import grp
 import os
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from millrace.errors import OperatorError
 from millrace.paths import CACHE
 from millrace.setup.packages import ensure_command
 from millrace.setup.processes import as_root, run
+from millrace.setup.steps import Report
 
-Report = Callable[[str], None]
 SOCKET = Path("/var/run/docker.sock")
 LOG = CACHE / "dockerd.log"
 START_SECONDS = 60

@@ -2,7 +2,6 @@
 
 import hashlib
 import subprocess
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from millrace.errors import OperatorError
 from millrace.paths import CACHE, CONFIGS
 from millrace.setup.packages import ensure_command
 from millrace.setup.processes import as_root, run
+from millrace.setup.steps import Report
 
-Report = Callable[[str], None]
 RECIPE = CONFIGS / "image.yaml"
 SCRIPT = Path(__file__).with_name("image.sh")
 REPOSITORY = "millrace/host"

@@ -12,6 +12,7 @@ from millrace.setup.distributions import ensure
 from millrace.setup.docker_engine import ensure_docker
 from millrace.setup.engine import ensure_engine
 from millrace.setup.image import ensure_image
+from millrace.setup.kernel import ensure_limits
 from millrace.setup.steps import Step, run_steps
 from millrace.setup.versions import load_versions
 
@@ -25,6 +26,7 @@ def run(console: Console | None = None) -> None:
 
 def steps() -> list[Step]:
     fixed = [
+        Step("kernel limits", ensure_limits),
         Step("Docker engine", ensure_docker),
         Step("base image", ensure_image, needs=["Docker engine"]),
         Step("Pulumi engine", ensure_engine),

@@ -3,7 +3,7 @@
 import pytest
 
 from millrace.errors import OperatorError
-from millrace.setup import docker_engine, processes
+from millrace.setup import docker_engine, kernel, processes
 from millrace.setup.image import SCRIPT, image_tag, load_recipe, recipe_digest
 from millrace.setup.machine import steps
 from millrace.setup.python_env import requirements
@@ -70,3 +70,16 @@ def test_root_work_without_a_password_less_sudo_says_so(monkeypatch):
     with pytest.raises(OperatorError, match="`apt-get update` needs root") as refused:
         processes.as_root(["apt-get", "update"])
     assert "sudo -v" in refused.value.hint
+
+
+def test_a_kernel_limit_is_raised_and_never_lowered(monkeypatch, tmp_path):
+    ran = []
+    monkeypatch.setattr(kernel, "SYSCTL", tmp_path)
+    monkeypatch.setattr(kernel, "as_root", list)
+    monkeypatch.setattr(kernel, "run", lambda command, **_: ran.append(command))
+    limit = tmp_path / "fs" / "inotify" / "max_user_instances"
+    limit.parent.mkdir(parents=True)
+    for value in ("128", "1048576"):
+        limit.write_text(f"{value}\n")
+        kernel.ensure_limits(lambda said: None)
+    assert ran == [["sysctl", "-qw", "fs.inotify.max_user_instances=1024"]]
