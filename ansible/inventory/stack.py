@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Ansible's inventory: the output `inventory` of the Pulumi stack $MILLRACE_STACK (default: local).
+
+The hosts are those that Pulumi has really made, not those a configuration file promises.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+# Ansible starts this file by its path, from anywhere.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from infra.automation import outputs, stack
+from millrace.errors import OperatorError
+from millrace.paths import REPO, stack_name
+
+# A host that was made again has a new host key at its old address. Its network is a bridge of this
+# machine, and the only way in is the stack's own key.
+SSH_ARGUMENTS = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+
+
+def inventory(name: str) -> dict[str, Any]:
+    made = outputs(stack(name))
+    if "inventory" not in made:
+        raise OperatorError(f"stack {name} has no hosts yet", f"make up STACK={name}")
+    found: dict[str, Any] = made["inventory"]
+    variables = found["all"]["vars"]
+    variables["ansible_ssh_private_key_file"] = str(
+        REPO / variables["ansible_ssh_private_key_file"]
+    )
+    variables["ansible_ssh_common_args"] = SSH_ARGUMENTS
+    return found
+
+
+def main() -> None:
+    """Ansible asks with --list, and takes every host's variables from its `_meta`."""
+    try:
+        print(json.dumps(inventory(stack_name())))
+    except OperatorError as error:
+        sys.exit("\n".join(filter(None, (error.message, error.hint))))
+
+
+if __name__ == "__main__":
+    main()
