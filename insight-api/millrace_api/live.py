@@ -2,13 +2,18 @@
 
 from typing import Protocol
 
+from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from millrace_api.settings import Settings, host_and_port
 
 BATCH = 200
 CONNECT_SECONDS = 0.5
+# A master that hangs is noticed one second after an idle read should have returned.
+WAIT_SECONDS = 2.0
+ANSWER_SECONDS = 3.0
 
 
 class FeedUnavailable(Exception):
@@ -21,8 +26,8 @@ class Feed(Protocol):
     async def latest(self) -> str:
         """The id of the newest entry."""
 
-    async def read(self, after: str, wait_seconds: float) -> list[tuple[str, str]]:
-        """Ids and JSON of the entries after that id; empty when none came in time."""
+    async def read(self, after: str) -> list[tuple[str, str]]:
+        """Ids and JSON of the entries after that id; empty when none come for two seconds."""
 
     async def replicas(self) -> int:
         """How many replicas the master has."""
@@ -31,16 +36,20 @@ class Feed(Protocol):
 class RedisFeed:
     def __init__(self, settings: Settings) -> None:
         self._stream = settings.stream
+        fail_at_once = Retry(NoBackoff(), 0)  # the caller has another source, and comes back
         self._sentinel = Sentinel(
             [host_and_port(sentinel) for sentinel in settings.sentinels],
             sentinel_kwargs={
                 "socket_timeout": CONNECT_SECONDS,
                 "socket_connect_timeout": CONNECT_SECONDS,
+                "retry": fail_at_once,
             },
         )
         self._master = self._sentinel.master_for(
             settings.redis_master,
             socket_connect_timeout=CONNECT_SECONDS,
+            socket_timeout=ANSWER_SECONDS,
+            retry=fail_at_once,
             decode_responses=True,
         )
 
@@ -51,10 +60,10 @@ class RedisFeed:
             raise FeedUnavailable(str(error)) from error
         return newest[0][0] if newest else "0-0"
 
-    async def read(self, after: str, wait_seconds: float) -> list[tuple[str, str]]:
+    async def read(self, after: str) -> list[tuple[str, str]]:
         try:
             answer = await self._master.xread(
-                {self._stream: after}, count=BATCH, block=round(wait_seconds * 1000)
+                {self._stream: after}, count=BATCH, block=round(WAIT_SECONDS * 1000)
             )
         except (RedisError, OSError) as error:
             raise FeedUnavailable(str(error)) from error

@@ -1,0 +1,234 @@
+"""The HTTP interface. Every route checks its parameters, asks the store, and shapes the answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Header, Query, Request
+from fastapi.responses import HTMLResponse, StreamingResponse
+
+from millrace_api import models, problems, stream
+from millrace_api.live import Feed, RedisFeed
+from millrace_api.planes import planes
+from millrace_api.progress import traffic_watermark
+from millrace_api.ranges import DAY, HOUR, MINUTE, Span, Window, decompose, parse_span
+from millrace_api.settings import Settings, load_settings
+from millrace_api.sketches import merge
+from millrace_api.store import CassandraStore, Store
+
+DESCRIPTION = """\
+Insights from the event stream. Times are ISO 8601 with a zone; ranges are half-open, from ≤ time < to.
+A window is provisional until `final` is true; its `version` grows with every change.
+When the store has no quorum the answer is 503 with `Retry-After`, and asking again is safe.
+"""
+LONGEST = {Window.MINUTE: timedelta(days=2), Window.HOUR: timedelta(days=31)}
+LONGEST_TOTAL = timedelta(days=366)
+
+From = Annotated[
+    str,
+    Query(alias="from", description="Start, included.", examples=["2015-05-17T10:00:00Z"]),
+]
+To = Annotated[
+    str, Query(alias="to", description="End, excluded.", examples=["2015-05-18T10:00:00Z"])
+]
+
+
+def store_of(request: Request) -> Store:
+    return request.app.state.store
+
+
+def feed_of(request: Request) -> Feed:
+    return request.app.state.feed
+
+
+def settings_of(request: Request) -> Settings:
+    return request.app.state.settings
+
+
+StoreDep = Annotated[Store, Depends(store_of)]
+FeedDep = Annotated[Feed, Depends(feed_of)]
+SettingsDep = Annotated[Settings, Depends(settings_of)]
+
+
+router = APIRouter()
+
+
+@router.get("/v1/traffic", tags=["traffic"])
+async def traffic(start: From, end: To, store: StoreDep, window: WindowSize) -> models.Traffic:
+    """Windows of one size, oldest first: 2 days of minutes or 31 days of hours at most.
+
+    Windows in which nothing happened are absent.
+    """
+    span = parse_span(start, end, step=window.length, longest=LONGEST[window])
+    rows, jobs = await gather(store.traffic(window, span), store.progress())
+    watermark = traffic_watermark(jobs)
+    return models.Traffic(
+        start=span.start,
+        end=span.end,
+        window=window,
+        windows=[models.TrafficWindow.of(row, watermark) for row in rows],
+    )
+
+
+@router.get("/v1/traffic/total", tags=["traffic"])
+async def traffic_total(start: From, end: To, store: StoreDep) -> models.TrafficTotal:
+    """A range as one figure, its ends whole minutes: 366 days at most.
+
+    Whole hours are read as hours and only the edges as minutes; unique visitors are the union of
+    all the windows' sketches, not a sum.
+    """
+    span = parse_span(start, end, step=MINUTE, longest=LONGEST_TOTAL)
+    reads = (store.traffic(piece.window, piece.span) for piece in decompose(span))
+    jobs, *parts = await gather(store.progress(), *reads)
+    rows = [row for part in parts for row in part]
+    return models.TrafficTotal.of(span, rows, traffic_watermark(jobs))
+
+
+@router.get("/v1/pages/top", tags=["traffic"])
+async def top_pages(
+    start: From,
+    end: To,
+    store: StoreDep,
+    k: Annotated[int, Query(ge=1, le=100, description="How many pages.")] = 10,
+) -> models.TopPages:
+    """The most viewed pages of a range, its ends whole hours: 31 days at most."""
+    span = parse_span(start, end, step=HOUR, longest=LONGEST[Window.HOUR])
+    views = await store.page_views(span.hours())
+    ranked = sorted(views.items(), key=lambda page: (-page[1], page[0]))
+    return models.TopPages(
+        start=span.start,
+        end=span.end,
+        distinct_pages=len(ranked),
+        pages=[models.Page(url=url, page_views=count) for url, count in ranked[:k]],
+    )
+
+
+@router.get("/v1/dead-letters", tags=["quality"])
+async def dead_letters(
+    start: From,
+    end: To,
+    store: StoreDep,
+    limit: Annotated[int, Query(ge=0, le=100, description="How many to list.")] = 20,
+) -> models.DeadLetters:
+    """Events that could not be read, by the time when Kafka received them: 31 days at most."""
+    span = parse_span(start, end, step=MINUTE, longest=LONGEST[Window.HOUR])
+    letters = await store.dead_letters(span)
+    return models.DeadLetters(
+        start=span.start,
+        end=span.end,
+        count=len(letters),
+        dead_letters=[models.DeadLetterRecord.of(letter) for letter in letters[:limit]],
+    )
+
+
+@router.get("/v1/late", tags=["quality"])
+async def late(start: From, end: To, store: StoreDep) -> models.Late:
+    """Events that came after their window was final and were dropped from it, by day."""
+    span = parse_span(start, end, step=HOUR, longest=LONGEST[Window.HOUR])
+    days = await store.late_events(span.days())
+    return models.Late(
+        start=span.start,
+        end=span.end,
+        total=sum(day.events for day in days),
+        days=[models.LateDay.of(day) for day in days],
+    )
+
+
+@router.get("/v1/extent", tags=["state"])
+async def extent(store: StoreDep) -> models.Extent:
+    """Where there is data: the first and the last window of each size."""
+    minutes, hours = await gather(store.extent(Window.MINUTE), store.extent(Window.HOUR))
+    return models.Extent(
+        minutes=minutes and models.Range.model_validate(minutes),
+        hours=hours and models.Range.model_validate(hours),
+    )
+
+
+@router.get("/v1/progress", tags=["state"])
+async def progress(store: StoreDep) -> models.Progress:
+    """How far each job is: watermark, newest event, age of its last batch."""
+    now = datetime.now(UTC)
+    return models.Progress(jobs=[models.Job.of(job, now) for job in await store.progress()])
+
+
+@router.get("/v1/status", tags=["state"])
+async def status(store: StoreDep, feed: FeedDep, settings: SettingsDep) -> models.Status:
+    """The planes of the cluster as this API sees them. Always 200."""
+    return models.Status(
+        cluster=settings.cluster, planes=await planes(settings.kafka, store, feed)
+    )
+
+
+@router.get("/v1/stream", tags=["traffic"], response_class=EventStream)
+async def live_stream(
+    request: Request,
+    last_event_id: Annotated[
+        str | None, Header(description="Id of the last event seen, to go on from there.")
+    ] = None,
+) -> StreamingResponse:
+    """Server-sent events: `window` with a changed one-minute or one-hour window, `source` when the
+    feed changes between Redis and polling the store. Whole values: a repeated event is harmless.
+    """
+    return EventStream(_counted(request.app, last_event_id))
+
+
+@router.get("/healthz", tags=["state"])
+async def healthz() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", tags=["state"])
+async def readyz(store: StoreDep) -> dict[str, str]:
+    """A quorum of the store answers."""
+    await store.health()
+    return {"status": "ok"}
+
+
+@router.get("/", include_in_schema=False)
+async def page() -> HTMLResponse:
+    return HTMLResponse(PAGE)
+
+
+def create_app(
+    settings: Settings, store: Store, feed: Feed, lifespan: Lifespan[FastAPI] | None = None
+) -> FastAPI:
+    """The application over any store and feed."""
+    app = FastAPI(
+        lifespan=lifespan,
+        title="Millrace insights",
+        version="1",
+        description=DESCRIPTION,
+        responses={
+            422: {"model": models.Problem, "description": "A parameter is wrong; says which."},
+            503: {"model": models.Problem, "description": "Try again after `Retry-After`."},
+        },
+    )
+    app.state.settings = settings
+    app.state.store = store
+    app.state.feed = feed
+    app.state.streams = 0
+    problems.install(app)
+    app.include_router(router)
+    return app
+
+
+def serve() -> FastAPI:
+    """The application over Cassandra and Redis: ``uvicorn --factory millrace_api.app:serve``."""
+    settings = load_settings()
+    store, feed = CassandraStore(settings), RedisFeed(settings)
+
+    @asynccontextmanager
+    async def connected(_: FastAPI) -> AsyncIterator[None]:
+        connecting = asyncio.create_task(store.connect_forever())
+        yield
+        connecting.cancel()
+        with suppress(asyncio.CancelledError):
+            await connecting
+        store.close()
+        await feed.close()
+
+    return create_app(settings, store, feed, lifespan=connected)
