@@ -75,11 +75,12 @@ def _start(dockerd: str) -> None:
 
 def _start_detached(dockerd: str) -> None:
     """Without systemd: a session of its own, so that it outlives this terminal."""
-    group = grp.getgrgid(os.getgid()).gr_name  # who set-up runs as may use the socket
+    # Who runs set-up may use the socket; root may anyway, and leaves it to the docker group.
+    group = ["--group", grp.getgrgid(os.getgid()).gr_name] if os.geteuid() else []
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with LOG.open("ab") as log:
         subprocess.Popen(
-            as_root([dockerd, "--group", group]),
+            as_root([dockerd, *group]),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

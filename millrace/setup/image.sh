@@ -1,7 +1,7 @@
 # Makes a debootstrapped Debian a Millrace host. Runs inside it, as root, with `sh -eu`.
 
 # The user Ansible logs in as: by key only, root through sudo.
-useradd --create-home --shell /bin/bash millrace
+useradd --create-home --shell /bin/bash --groups systemd-journal millrace
 install -d -m 0700 -o millrace -g millrace /home/millrace/.ssh
 echo 'millrace ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/millrace
 chmod 0440 /etc/sudoers.d/millrace
@@ -34,6 +34,8 @@ cat > /etc/systemd/journald.conf.d/millrace.conf <<'CONF'
 Storage=persistent
 SystemMaxUse=64M
 CONF
+
+systemctl set-default multi-user.target
 
 # Empty, not absent: each host gets its own, without the presets of a first boot.
 : > /etc/machine-id

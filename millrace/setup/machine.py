@@ -1,12 +1,13 @@
 """``millrace setup``: all steps, side by side; nothing is done that was done before."""
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 from rich.console import Console
 
+from millrace.errors import OperatorError
 from millrace.paths import CACHE
 from millrace.setup.distributions import ensure
 from millrace.setup.docker_engine import ensure_docker
@@ -17,11 +18,18 @@ from millrace.setup.steps import Step, run_steps
 from millrace.setup.versions import load_versions
 
 
-def run(console: Console | None = None) -> None:
-    """Bring this machine to where ``pulumi up`` can start."""
-    console = console or Console()
+def run(console: Console, only: Sequence[str] | None = None) -> None:
+    """Bring this machine to where ``pulumi up`` can start, or take just the steps named."""
+    wanted = steps()
+    if only:
+        known = [step.name for step in wanted]
+        if unknown := set(only) - set(known):
+            raise OperatorError(
+                f"no set-up step {', '.join(sorted(unknown))}", f"the steps: {', '.join(known)}"
+            )
+        wanted = [step for step in wanted if step.name in only]
     with _alone(console):
-        run_steps(steps(), console)
+        run_steps(wanted, console)
 
 
 def steps() -> list[Step]:

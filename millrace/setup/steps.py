@@ -19,7 +19,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Step:
-    """One idempotent piece of work; it starts when the steps it needs have ended well."""
+    """One idempotent piece of work; it starts when the needed steps of this run have ended well."""
 
     name: str
     work: Callable[[Report], object]
@@ -52,7 +52,7 @@ def run_steps(steps: Sequence[Step], console: Console) -> None:
     with show(console, board) as tell, ThreadPoolExecutor(len(steps)) as pool:
         futures: dict[str, Future] = {}
         for step in _in_order(steps):
-            needed = [futures[name] for name in step.needs]
+            needed = [futures[name] for name in step.needs if name in futures]
             futures[step.name] = pool.submit(_run, step, board[step.name], needed, tell)
     _raise_failures(futures)
 
@@ -131,7 +131,10 @@ def _plain(console: Console, board: dict[str, Progress]) -> Iterator[Tell]:
     began = time.monotonic()
 
     def tell(name: str, progress: Progress) -> None:
-        line = f"{time.monotonic() - began:5.0f} s  {name}: {progress.state}: {progress.said}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        said = {"running": progress.said, "done": f"done after {progress.seconds:.0f} s"}.get(
+            progress.state, f"{progress.state}: {progress.said}"
+        )
+        clock = f"{time.monotonic() - began:5.0f} s"
+        console.print(f"{clock}  {name}: {said}", markup=False, highlight=False, soft_wrap=True)
 
     yield tell

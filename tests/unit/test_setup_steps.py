@@ -65,10 +65,7 @@ def test_our_own_bug_keeps_its_traceback(console):
 def test_a_log_gets_one_plain_line_per_event(console):
     run_steps([Step("kafka", lambda report: report("downloading [94] jars"))], console)
     events = [line.split("s  ", 1)[1] for line in console.file.getvalue().splitlines()]
-    assert events == [
-        "kafka: running: downloading [94] jars",
-        "kafka: done: downloading [94] jars",
-    ]
+    assert events == ["kafka: downloading [94] jars", "kafka: done after 0 s"]
 
 
 def test_a_terminal_gets_one_line_per_step():
