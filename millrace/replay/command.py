@@ -69,7 +69,7 @@ def replay_command(
     pipeline = Pipeline.of(load_plan(stack_name()))
     with _twice_readable(log, shift_to_now) as path, _stop_on_signals() as stop:
         asked = Asked(path, parse_speed(speed), hours, shift_to_now, run)
-        if not _replay(asked, pipeline, stop, Console()):
+        if not _replay(asked, pipeline, stop, Console(soft_wrap=True, highlight=False)):
             raise typer.Exit(EXIT_STOPPED)
 
 
@@ -90,7 +90,7 @@ def _replay(asked: Asked, pipeline: Pipeline, stop: threading.Event, console: Co
             return True
         _announce(console, begin)
         encode = Encoder(source_id, begin.shift, pipeline.limits)
-        with Display(console, begin, lambda: source.fraction, lambda: pace.behind) as display:
+        with Display(console, begin, source, pace) as display:
             span = longest_span(pipeline.watermark)
             replay = Replay(log, encode, pace, begin, span, stop, display.update)
             replay.run(lines)
@@ -135,16 +135,16 @@ def _shift(asked: Asked, pipeline: Pipeline) -> int:
 
 def _announce(console: Console, begin: Progress) -> None:
     moved = f", moved by {begin.shift} h" if begin.shift else ""
-    where = f"going on behind line {begin.lines:,} of" if begin.lines else "replaying"
-    console.print(f"{where} {begin.source}{moved}", highlight=False)
+    where = f"going on after line {begin.lines:,} of" if begin.lines else "replaying"
+    console.print(f"{where} {begin.source}{moved}")
 
 
 def _conclude(console: Console, progress: Progress) -> bool:
     if progress.done:
         text = f"done: all {progress.lines:,} lines are in Kafka, {progress.malformed:,} malformed"
     else:
-        text = f"stopped behind line {progress.lines:,}; the same command goes on from there"
-    console.print(text, highlight=False)
+        text = f"stopped after line {progress.lines:,}; the same command goes on from there"
+    console.print(text)
     return progress.done
 
 
@@ -162,7 +162,7 @@ def _twice_readable(path: str, twice: bool) -> Iterator[str]:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """The first Ctrl-C ends the replay behind its last whole batch, a second one at once."""
+    """The first Ctrl-C ends the replay after a whole batch, a second one at once."""
     stop = threading.Event()
 
     def handle(number: int, _: object) -> None:

@@ -1,7 +1,6 @@
 """What the operator sees of a replay: a live bar on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Self
 
@@ -9,7 +8,9 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from millrace.replay.pace import Pace
 from millrace.replay.progress import Progress
+from millrace.replay.source import Source
 
 PLAIN_SECONDS = 5.0
 
@@ -21,12 +22,12 @@ class Display:
         self,
         console: Console,
         before: Progress,
-        fraction: Callable[[], float | None],
-        behind: Callable[[], float],
+        source: Source,
+        pace: Pace,
     ) -> None:
         self._console = console
-        self._fraction = fraction
-        self._behind = behind
+        self._source = source
+        self._pace = pace
         self._began = time.monotonic()
         self._skipped = before.lines
         self._printed = self._began
@@ -49,21 +50,21 @@ class Display:
         """After each committed batch."""
         text = self._line(progress, event_time)
         if self._bar:
-            share = self._fraction()
+            share = self._source.fraction
             total = None if share is None else 1.0
             self._bar.update(self._task, description=text, total=total, completed=share or 0.0)
         elif progress.done or time.monotonic() - self._printed >= PLAIN_SECONDS:
             self._printed = time.monotonic()
-            self._console.print(text, highlight=False)
+            self._console.print(text)
 
     def _line(self, progress: Progress, event_time: float) -> str:
-        share = self._fraction()
+        share = self._source.fraction
         rate = (progress.lines - self._skipped) / max(time.monotonic() - self._began, 0.001)
         parts = [f"{progress.lines:,} lines", f"{rate:,.0f} events/s"]
         if share is not None:
             parts.insert(1, f"{share:.0%}")
         if event_time > float("-inf"):
             parts.append(f"{datetime.fromtimestamp(event_time, UTC):%Y-%m-%d %H:%M:%S} UTC")
-        if self._behind() >= 1:
-            parts.append(f"{self._behind():.0f} s behind")
+        if self._pace.behind >= 1:
+            parts.append(f"{self._pace.behind:.0f} s behind")
         return " · ".join(parts)

@@ -35,6 +35,7 @@ class Pace:
                 f"{speed:g}x is faster than a watermark of {watermark / 3600:g} h allows",
                 f"up to {limit:g}x no event is dropped as late; --speed max is just that",
             )
+        self._promised = speed is not None
         self._speed = speed or limit
         self._longest_wait = float("inf") if speed else float(SHARE_OF_WATERMARK)
         self._clock = clock
@@ -57,7 +58,7 @@ class Pace:
             self._due += min(step, self._longest_wait)
         self._newest = event_time
         if self._due < now:
-            self.behind += now - self._due
+            self.behind += now - self._due if self._promised else 0.0
             self._due = now
 
 

@@ -1,16 +1,14 @@
 """What a replay has to know of the cluster: its brokers, its limits, and how far its jobs are."""
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 
 import httpx
 
+from millrace.durations import parse_duration
 from millrace.errors import OperatorError
 from millrace.plan import Plan
 from millrace.replay.events import Limits
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True)
@@ -28,10 +26,10 @@ class Pipeline:
         return cls(
             brokers=",".join(_addresses(plan, "kafka_broker", "client")),
             apis=[f"http://{address}" for address in _addresses(plan, "insight_api", "http")],
-            watermark=seconds(plan.shared["spark"]["settings"]["jobs"]["traffic.watermark"]),
+            watermark=parse_duration(plan.shared["spark"]["settings"]["jobs"]["traffic.watermark"]),
             limits=Limits(
                 earliest=int(earliest.timestamp()),
-                ahead=seconds(plan.limits["event_time_ahead"]),
+                ahead=parse_duration(plan.limits["event_time_ahead"]),
                 line_bytes=plan.limits["line_bytes"],
             ),
         )
@@ -52,14 +50,6 @@ class Pipeline:
             "what is older than their watermark would be dropped, so nothing was sent; "
             "`millrace status` shows what is down",
         )
-
-
-def seconds(duration: str) -> int:
-    """``24h`` or ``24 hours`` as 86400."""
-    match = re.fullmatch(r"(\d+) ?([smhd])[a-z]*", duration)
-    if match is None:
-        raise OperatorError(f"'{duration}' is not a duration such as 90s, 15m, 24h or 7d")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 def _addresses(plan: Plan, service: str, port: str) -> list[str]:

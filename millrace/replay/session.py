@@ -57,7 +57,7 @@ class Batch:
             self.latest = max(self.latest, message.time)
 
     def position(self, before: Progress) -> Progress:
-        """The progress once this batch is committed behind ``before``."""
+        """The progress once this batch is committed after ``before``."""
         if self.last is None:
             return before
         return replace(

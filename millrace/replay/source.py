@@ -65,9 +65,9 @@ class Source:
         return os.lseek(self._fd, 0, os.SEEK_CUR) / self._size
 
     def lines(self, number: int, offset: int, limit: int) -> Lines:
-        """The lines behind ``offset``, before which ``number`` lines stand; cut at ``limit``."""
+        """The lines from ``offset`` on, before which ``number`` lines stand; cut at ``limit``."""
         kept, dropped = b"", 0
-        for chunk in self._behind(offset):
+        for chunk in self._from(offset):
             if chunk is None:
                 yield None
                 continue
@@ -85,7 +85,7 @@ class Source:
             size = len(kept) + dropped
             yield Line(number + 1, offset + size, kept, size)
 
-    def _behind(self, offset: int) -> Chunks:
+    def _from(self, offset: int) -> Chunks:
         if self._size is None or self._gzipped:
             return _skip(self._chunks, offset, self.name)
         if offset > self._size:

@@ -1,5 +1,6 @@
-"""Appends batches to Kafka, each in one transaction with the position behind it."""
+"""Appends batches to Kafka, each in one transaction with the position after it."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -56,6 +57,7 @@ class EventLog:
         self._key = source_id.encode()
         self._stopping = stopping
         self._notice = notice
+        self._told = False
 
     def open(self) -> None:
         """Fences whoever else replays this source, and aborts what a killed one left open."""
@@ -67,12 +69,13 @@ class EventLog:
         while True:
             try:
                 self._transaction(messages, progress)
+                self._told = False
                 return
             except KafkaException as failure:
                 self._give_up_if_fenced(failure)
                 if time.monotonic() > deadline:
                     raise _no_answer(failure) from None
-                self._notice(f"Kafka: {_reason(failure)}; sending the batch again")
+                self._tell_once(failure)
             self._insist(self._producer.abort_transaction)
 
     def _transaction(self, messages: Sequence[Message], progress: Progress) -> None:
@@ -106,8 +109,13 @@ class EventLog:
                     raise
                 if time.monotonic() > deadline:
                     raise _no_answer(failure) from None
-                self._notice(f"Kafka: {_reason(failure)}; trying again")
+                self._tell_once(failure)
             self._stop_if_asked()
+
+    def _tell_once(self, failure: KafkaException) -> None:
+        if not self._told:
+            self._notice(f"Kafka takes no events ({_reason(failure)}); trying until it does")
+        self._told = True
 
     def _stop_if_asked(self) -> None:
         if self._stopping():
@@ -125,7 +133,7 @@ class EventLog:
         if error.fatal():
             raise OperatorError(
                 f"Kafka refuses this replay: {_reason(failure)}",
-                "what was committed stays; the same command goes on behind it",
+                "what was committed stays; the same command goes on after it",
             ) from None
 
 
@@ -145,8 +153,8 @@ def connect(brokers: str, source_id: str) -> Producer:
             "linger.ms": 20,
             "compression.type": "lz4",
             "partitioner": "murmur2_random",  # Java's, so that a key has one partition for all
-            "log_level": 2,  # librdkafka's own complaints; ours say what they mean to the operator
-        }
+        },
+        logger=_silent(),
     )
 
 
@@ -169,7 +177,7 @@ def last_progress(brokers: str, source_id: str) -> Progress | None:
     """The newest committed position of a source.
 
     To be called after `EventLog.open`: from then on no transaction of this source is undecided.
-    One of another source may be, and hides what stands behind it until it ends: so this reads up
+    One of another source may be, and hides what comes after it until it ends: so this reads up
     to the high watermark, past every such transaction, and not just to the last stable offset.
     """
     partition = TopicPartition(PROGRESS, 0, OFFSET_BEGINNING)
@@ -180,8 +188,8 @@ def last_progress(brokers: str, source_id: str) -> Progress | None:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "log_level": 2,
-        }
+        },
+        logger=_silent(),
     )
     newest: Progress | None = None
     try:
@@ -209,7 +217,7 @@ def last_progress(brokers: str, source_id: str) -> Progress | None:
 
 
 def _high_watermark(brokers: str, partition: TopicPartition) -> int:
-    admin = AdminClient({"bootstrap.servers": brokers, "log_level": 2})
+    admin = AdminClient({"bootstrap.servers": brokers}, logger=_silent())
     request = {TopicPartition(partition.topic, partition.partition): OffsetSpec.latest()}
     [answer] = admin.list_offsets(
         request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=30
@@ -222,6 +230,13 @@ def _no_answer(failure: KafkaException) -> OperatorError:
         f"Kafka hasn't taken a batch for {PATIENCE_SECONDS / 60:g} minutes: {_reason(failure)}",
         "nothing is lost: `millrace status` shows what is down; then run the same command again",
     )
+
+
+def _silent() -> logging.Logger:
+    """For librdkafka's complaints: ours say what they mean to the operator."""
+    logger = logging.getLogger("millrace.librdkafka")
+    logger.addHandler(logging.NullHandler())
+    return logger
 
 
 def _reason(failure: KafkaException) -> str:
