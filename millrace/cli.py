@@ -19,7 +19,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Plan, run and prove a highly available stream-processing service.",
 )
-app.command("replay")(replay_command)
 console = Console()
 
 
@@ -73,11 +72,15 @@ def status(
 
 
 @app.command()
-def setup() -> None:
+def setup(
+    only: Annotated[
+        list[str] | None, typer.Option(help="One step, by the name that the progress shows.")
+    ] = None,
+) -> None:
     """Install what this machine lacks: engines, base image, distributions."""
-    from millrace.setup.steps import run_setup
+    from millrace.setup.machine import run
 
-    run_setup(console)
+    run(console, only)
 
 
 @app.command()
@@ -116,6 +119,9 @@ def playbook(
     converge(stack_name(), name, *(arguments or []))
 
 
+app.command("replay")(replay_command)
+
+
 @app.command()
 def demo(
     log: Annotated[
@@ -130,7 +136,9 @@ def demo(
 
 @app.command()
 def down(
-    purge: Annotated[bool, typer.Option("--purge", help="Remove the data volumes as well.")] = False,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Remove the data volumes as well.")
+    ] = False,
 ) -> None:
     """Remove everything that `up` made; data volumes stay unless --purge."""
     from millrace.operations import remove_hosts
@@ -153,6 +161,16 @@ def lock() -> None:
     from millrace.setup.relock import relock
 
     relock()
+
+
+@app.command()
+def docs(
+    check: Annotated[bool, typer.Option("--check", help="Only say whether it is current.")] = False,
+) -> None:
+    """For maintainers: write the generated parts of the documents anew from configs/."""
+    from millrace.docs import write_docs
+
+    write_docs(check)
 
 
 def main() -> None:

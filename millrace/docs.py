@@ -1,0 +1,106 @@
+"""What the documents repeat of `configs/`: generated, so that it can't differ.
+
+A block between ``<!-- generated: NAME -->`` and ``<!-- end -->`` is replaced by what NAME makes.
+"""
+
+import re
+from html import escape
+
+from millrace.errors import OperatorError
+from millrace.paths import REPO
+from millrace.plan import Plan, load_plan
+from millrace.setup.versions import load_versions
+
+README = REPO / "README.md"
+PICTURE = REPO / "docs" / "topology.svg"
+BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# The picture: a column for each zone, a row for each group. Lengths in px.
+LABEL, COLUMN, ROW, GAP, TOP = 120, 260, 64, 10, 44
+COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d")
+
+
+def write_docs(check: bool = False) -> None:
+    """Writes the generated parts; with ``check`` refuses if they aren't up to date."""
+    plan = load_plan("local")
+    wanted = {
+        README: BLOCK.sub(lambda m: m[1] + _block(m["name"], plan) + m[3], README.read_text()),
+        PICTURE: topology_svg(plan),
+    }
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+    if check and stale:
+        names = ", ".join(str(path.relative_to(REPO)) for path in stale)
+        raise OperatorError(f"{names}: not what configs/ says", "run `millrace docs`")
+    for path in stale:
+        path.write_text(wanted[path])
+
+
+def _block(name: str, plan: Plan) -> str:
+    return {"topology": _topology_table, "versions": _versions_table}[name](plan)
+
+
+def _topology_table(plan: Plan) -> str:
+    rows = ["| group | hosts | services |", "|---|---|---|"]
+    for group in dict.fromkeys(host.group for host in plan.hosts):
+        hosts = [host for host in plan.hosts if host.group == group]
+        services = ", ".join(plan.services[name].unit for name in hosts[0].services)
+        rows.append(f"| {group} | {len(hosts)} | {services} |")
+    return "\n".join(rows) + "\n"
+
+
+def _versions_table(plan: Plan) -> str:
+    rows = ["| distribution | version |", "|---|---|"]
+    versions = load_versions()
+    pinned = {name: d.version for name, d in versions.distributions.items()}
+    rows += [f"| {name} | {version} |" for name, version in pinned.items()]
+    return "\n".join(rows) + "\n"
+
+
+def topology_svg(plan: Plan) -> str:
+    """Zones side by side, groups below one another: what one lost zone takes away is a column."""
+    groups = list(dict.fromkeys(host.group for host in plan.hosts))
+    width = LABEL + len(plan.zones) * (COLUMN + GAP)
+    height = TOP + len(groups) * (ROW + GAP)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        'font-family="ui-sans-serif, system-ui, sans-serif">',
+        "<title>Hosts and services by zone</title>",
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+    ]
+    for number, zone in enumerate(plan.zones):
+        x = LABEL + number * (COLUMN + GAP)
+        parts.append(
+            f'<rect x="{x}" y="8" width="{COLUMN}" height="{height - 12}" rx="10" fill="#f3f4f6"/>'
+            f'<text x="{x + COLUMN / 2}" y="30" text-anchor="middle" font-size="15" '
+            f'font-weight="600" fill="#374151">zone {escape(zone)}</text>'
+        )
+    for row, group in enumerate(groups):
+        y = TOP + row * (ROW + GAP)
+        colour = COLOURS[row % len(COLOURS)]
+        parts.append(
+            f'<text x="12" y="{y + ROW / 2 + 5}" font-size="15" font-weight="600" '
+            f'fill="{colour}">{escape(group)}</text>'
+        )
+        for host in plan.hosts:
+            if host.group == group:
+                x = LABEL + plan.zones.index(host.zone) * (COLUMN + GAP) + 8
+                parts.append(_host_box(plan, host.name, x, y, colour))
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _host_box(plan: Plan, name: str, x: float, y: float, colour: str) -> str:
+    units = [plan.services[service].unit for service in plan.host(name).services]
+    middle = (len(units) + 1) // 2 if len(units) > 2 else len(units)
+    lines = [" · ".join(units[:middle]), " · ".join(units[middle:])]
+    return (
+        f'<rect x="{x}" y="{y}" width="{COLUMN - 16}" height="{ROW - 6}" rx="6" fill="#ffffff" '
+        f'stroke="{colour}" stroke-width="1.5"/>'
+        f'<text x="{x + 10}" y="{y + 19}" font-size="13" font-weight="600" fill="#111827">'
+        f"{escape(name)}</text>"
+        + "".join(
+            f'<text x="{x + 10}" y="{y + 35 + 14 * i}" font-size="11" fill="#4b5563">'
+            f"{escape(line)}</text>"
+            for i, line in enumerate(lines)
+            if line
+        )
+    )
