@@ -7,25 +7,27 @@ from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Header, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
+from starlette.datastructures import State
+from starlette.types import Lifespan
 
 from millrace_api import models, problems, stream
 from millrace_api.live import Feed, RedisFeed
 from millrace_api.planes import planes
 from millrace_api.progress import traffic_watermark
-from millrace_api.ranges import DAY, HOUR, MINUTE, Span, Window, decompose, parse_span
+from millrace_api.ranges import HOUR, MINUTE, Window, decompose, parse_span
 from millrace_api.settings import Settings, load_settings
-from millrace_api.sketches import merge
 from millrace_api.store import CassandraStore, Store
 
 DESCRIPTION = """\
-Insights from the event stream. Times are ISO 8601 with a zone; ranges are half-open, from ≤ time < to.
+Insights from the event stream. Times are ISO 8601 with a zone; a range is from ≤ time < to.
 A window is provisional until `final` is true; its `version` grows with every change.
 When the store has no quorum the answer is 503 with `Retry-After`, and asking again is safe.
 """
 LONGEST = {Window.MINUTE: timedelta(days=2), Window.HOUR: timedelta(days=31)}
 LONGEST_TOTAL = timedelta(days=366)
+PAGE = files("millrace_api").joinpath("page/index.html").read_text()
 
 From = Annotated[
     str,
@@ -34,6 +36,11 @@ From = Annotated[
 To = Annotated[
     str, Query(alias="to", description="End, excluded.", examples=["2015-05-18T10:00:00Z"])
 ]
+WindowSize = Annotated[Window, Query(description="Size of the windows.")]
+
+
+class EventStream(StreamingResponse):
+    media_type = "text/event-stream"
 
 
 def store_of(request: Request) -> Store:
@@ -57,13 +64,15 @@ router = APIRouter()
 
 
 @router.get("/v1/traffic", tags=["traffic"])
-async def traffic(start: From, end: To, store: StoreDep, window: WindowSize) -> models.Traffic:
+async def traffic(
+    start: From, end: To, store: StoreDep, window: WindowSize = Window.HOUR
+) -> models.Traffic:
     """Windows of one size, oldest first: 2 days of minutes or 31 days of hours at most.
 
     Windows in which nothing happened are absent.
     """
     span = parse_span(start, end, step=window.length, longest=LONGEST[window])
-    rows, jobs = await gather(store.traffic(window, span), store.progress())
+    rows, jobs = await asyncio.gather(store.traffic(window, span), store.progress())
     watermark = traffic_watermark(jobs)
     return models.Traffic(
         start=span.start,
@@ -82,7 +91,7 @@ async def traffic_total(start: From, end: To, store: StoreDep) -> models.Traffic
     """
     span = parse_span(start, end, step=MINUTE, longest=LONGEST_TOTAL)
     reads = (store.traffic(piece.window, piece.span) for piece in decompose(span))
-    jobs, *parts = await gather(store.progress(), *reads)
+    jobs, *parts = await asyncio.gather(store.progress(), *reads)
     rows = [row for part in parts for row in part]
     return models.TrafficTotal.of(span, rows, traffic_watermark(jobs))
 
@@ -126,13 +135,12 @@ async def dead_letters(
 
 @router.get("/v1/late", tags=["quality"])
 async def late(start: From, end: To, store: StoreDep) -> models.Late:
-    """Events that came after their window was final and were dropped from it, by day."""
+    """Events that came after their window was final and are missing from it, by day."""
     span = parse_span(start, end, step=HOUR, longest=LONGEST[Window.HOUR])
     days = await store.late_events(span.days())
     return models.Late(
         start=span.start,
         end=span.end,
-        total=sum(day.events for day in days),
         days=[models.LateDay.of(day) for day in days],
     )
 
@@ -140,7 +148,7 @@ async def late(start: From, end: To, store: StoreDep) -> models.Late:
 @router.get("/v1/extent", tags=["state"])
 async def extent(store: StoreDep) -> models.Extent:
     """Where there is data: the first and the last window of each size."""
-    minutes, hours = await gather(store.extent(Window.MINUTE), store.extent(Window.HOUR))
+    minutes, hours = await asyncio.gather(store.extent(Window.MINUTE), store.extent(Window.HOUR))
     return models.Extent(
         minutes=minutes and models.Range.model_validate(minutes),
         hours=hours and models.Range.model_validate(hours),
@@ -157,9 +165,7 @@ async def progress(store: StoreDep) -> models.Progress:
 @router.get("/v1/status", tags=["state"])
 async def status(store: StoreDep, feed: FeedDep, settings: SettingsDep) -> models.Status:
     """The planes of the cluster as this API sees them. Always 200."""
-    return models.Status(
-        cluster=settings.cluster, planes=await planes(settings.kafka, store, feed)
-    )
+    return models.Status(cluster=settings.cluster, planes=await planes(settings.kafka, store, feed))
 
 
 @router.get("/v1/stream", tags=["traffic"], response_class=EventStream)
@@ -172,7 +178,19 @@ async def live_stream(
     """Server-sent events: `window` with a changed one-minute or one-hour window, `source` when the
     feed changes between Redis and polling the store. Whole values: a repeated event is harmless.
     """
-    return EventStream(_counted(request.app, last_event_id))
+    state = request.app.state
+    if state.streams >= state.settings.max_streams:
+        raise problems.Busy(f"{state.streams} clients follow the stream already; try again later.")
+    return EventStream(_stream(state, last_event_id), headers={"Cache-Control": "no-store"})
+
+
+async def _stream(state: State, last_event_id: str | None) -> AsyncIterator[str]:
+    state.streams += 1
+    try:
+        async for frame in stream.frames(state.feed, state.store, last_event_id):
+            yield frame
+    finally:
+        state.streams -= 1
 
 
 @router.get("/healthz", tags=["state"])

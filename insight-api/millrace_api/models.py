@@ -73,7 +73,7 @@ class TrafficWindow(Counts):
             bytes=row.bytes,
             status=row.status,
             unique_visitors=UniqueVisitors.of(merge([row.visitors])),
-            final=is_final(row, watermark),
+            final=is_final(row.end, watermark),
             version=row.version,
         )
 
@@ -84,13 +84,10 @@ class Traffic(Range):
 
 
 class TrafficTotal(Counts, Range):
-    """A range as one figure. It is final when every part of the range is."""
+    """A range as one figure."""
 
     @classmethod
-    def of(
-        cls, span: Span, rows: list[TrafficRow], watermark: datetime | None
-    ) -> "TrafficTotal":
-        passed = watermark is not None and span.end <= watermark
+    def of(cls, span: Span, rows: list[TrafficRow], watermark: datetime | None) -> "TrafficTotal":
         return cls(
             start=span.start,
             end=span.end,
@@ -99,7 +96,7 @@ class TrafficTotal(Counts, Range):
             bytes=sum(row.bytes for row in rows),
             status=_sum_by_class(rows),
             unique_visitors=UniqueVisitors.of(merge(row.visitors for row in rows)),
-            final=passed,
+            final=is_final(span.end, watermark),
             version=max((row.version for row in rows), default=0),
         )
 
@@ -135,7 +132,8 @@ class DeadLetters(Range):
 
 class LateDay(Answer):
     day: date
-    events: int = Field(description="Events that came after their window was final.")
+    window: str = Field(description="An event may be late for its minute but not for its hour.")
+    events: int
 
     @classmethod
     def of(cls, late: LateEvents) -> "LateDay":
@@ -143,7 +141,6 @@ class LateDay(Answer):
 
 
 class Late(Range):
-    total: int
     days: list[LateDay]
 
 
@@ -199,9 +196,9 @@ class Problem(Answer):
     parameter: str | None = Field(default=None, examples=["from"])
 
 
-def is_final(row: TrafficRow, watermark: datetime | None) -> bool:
-    """The job marks a window final only when it writes it; the watermark may have passed since."""
-    return row.final or (watermark is not None and row.end <= watermark)
+def is_final(end: datetime, watermark: datetime | None) -> bool:
+    """Nothing that ends at or before the job's watermark can change any more."""
+    return watermark is not None and end <= watermark
 
 
 def _sum_by_class(rows: list[TrafficRow]) -> dict[str, int]:

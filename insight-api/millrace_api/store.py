@@ -50,7 +50,6 @@ class TrafficRow:
     bytes: int
     status: dict[str, int]
     visitors: bytes | None
-    final: bool
     version: int
 
     @property
@@ -71,9 +70,10 @@ class DeadLetter:
 
 @dataclass(frozen=True)
 class LateEvents:
-    """Events that arrived after their window was final and were not counted in it."""
+    """Events of a day that came after their window was closed and are missing from it."""
 
     day: date
+    window: str
     events: int
 
 
@@ -115,7 +115,7 @@ class Store(Protocol):
         """Dead letters received in the span, latest first."""
 
     async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
-        """Late events of each day that has any, oldest first."""
+        """Late events of each day and size of window that has any, oldest first."""
 
     async def progress(self) -> list[JobProgress]:
         """Every job that has committed a batch, by name."""
@@ -182,7 +182,7 @@ class CassandraStore:
     async def traffic(self, window: Window, span: Span) -> list[TrafficRow]:
         query = (
             "SELECT window_start, requests, page_views, bytes, status_2xx, status_3xx, status_4xx,"
-            " status_5xx, status_other, visitors, final, version FROM {keyspace}.traffic"
+            " status_5xx, status_other, visitors, version FROM {keyspace}.traffic"
             " WHERE window = ? AND bucket = ? AND window_start >= ? AND window_start < ?"
         )
         rows = await self._fetch_each(
@@ -231,7 +231,7 @@ class CassandraStore:
 
     async def progress(self) -> list[JobProgress]:
         rows = await self._fetch(
-            "SELECT job, epoch, batch, watermark, max_event_time, updated, input_rows_per_second,"
+            "SELECT job, epoch, \"batch\", watermark, max_event_time, updated, input_rows_per_second,"
             " version FROM {keyspace}.job_progress"
         )
         jobs = [
@@ -248,6 +248,16 @@ class CassandraStore:
             for row in rows
         ]
         return sorted(jobs, key=lambda job: job.job)
+
+    async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
+        rows = await self._fetch_each(
+            "SELECT bucket, window, events FROM {keyspace}.late_events WHERE bucket = ?",
+            [(day,) for day in days],
+        )
+        events: Counter[tuple[date, str]] = Counter()
+        for row in rows:
+            events[row.bucket.date(), row.window] += row.events
+        return [LateEvents(day, window, count) for (day, window), count in sorted(events.items())]
 
     async def health(self) -> StoreHealth:
         # system_schema is local to each node; a quorum must be asked about replicated data.
@@ -326,7 +336,6 @@ def _traffic_row(window: Window, row: Any) -> TrafficRow:
         bytes=row.bytes,
         status={name: getattr(row, f"status_{name}") for name in STATUS_CLASSES},
         visitors=row.visitors,
-        final=bool(row.final),
         version=row.version,
     )
 

@@ -82,7 +82,5 @@ class Poll:
             return []
         watermark = traffic_watermark(jobs)
         return [
-            TrafficWindow.of(row, watermark).model_dump_json()
-            for row in rows
-            if row.version > seen
+            TrafficWindow.of(row, watermark).model_dump_json() for row in rows if row.version > seen
         ]
