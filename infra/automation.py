@@ -3,6 +3,7 @@
 Plain `pulumi` commands work on the same state in an environment of `engine_environment`.
 """
 
+import logging
 import os
 import re
 import shutil
@@ -10,7 +11,6 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 PROJECT = "millrace"  # as Pulumi.yaml has it
 LOCK = re.compile(r"created by \S+@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
+
+# A failed run's errors come as events. What the SDK's server logs of it besides is a traceback.
+logging.getLogger("grpc._server").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True)
@@ -68,20 +71,17 @@ def engine_environment(stack: str, report: Report = silent) -> dict[str, str]:
     return environment
 
 
-def stack(
-    name: str,
-    report: Report = silent,
-    *,
-    declare: Callable[[], None] | None = None,
-    work_dir: Path = REPO,
-) -> auto.Stack:
-    """A stack, made on first use."""
+def stack(name: str, report: Report = silent, *, project: Path = REPO) -> auto.Stack:
+    """A stack, made on first use; ``project`` is the folder of its Pulumi.yaml."""
+
+    def declare() -> None:
+        program(name)
+
     options = auto.LocalWorkspaceOptions(
-        work_dir=str(work_dir),  # where Pulumi.yaml is
+        work_dir=str(project),
         env_vars=engine_environment(name, report),
         pulumi_command=_command(report),
     )
-    declare = declare or partial(program, name)
     return auto.create_or_select_stack(name, PROJECT, declare, opts=options)
 
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import docker
 from docker.errors import NotFound
 from docker.models.containers import Container
-from docker.types import IPAMConfig, IPAMPool, Mount
+from docker.types import IPAMConfig, Mount
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 Props = dict[str, Any]
@@ -99,18 +99,21 @@ class Provider(ResourceProvider):
 
 
 class NetworkProvider(Provider):
+    """Creating a network of ours that exists takes it over, as hosts may still be on it."""
+
     replaces = NETWORK_REPLACES
 
     def create(self, props: Props) -> CreateResult:
         client = docker.from_env()
         for left in client.networks.list(names=[f"^{props['name']}$"]):
             _refuse_strangers("network", left.name, left.attrs["Labels"], props)
+            if left.attrs["IPAM"]["Config"] == [_subnet(props)]:
+                return CreateResult(left.id, dict(props))
             left.remove()
-        pool = IPAMPool(subnet=props["subnet"], gateway=props["gateway"])
         network = client.networks.create(
             props["name"],
             driver="bridge",
-            ipam=IPAMConfig(pool_configs=[pool]),
+            ipam=IPAMConfig(pool_configs=[_subnet(props)]),
             labels=labels(props),
         )
         return CreateResult(network.id, dict(props))
@@ -295,6 +298,10 @@ class ArtifactServerProvider(ContainerProvider):
 def _refuse_strangers(kind: str, name: str, found: Mapping[str, str] | None, props: Props) -> None:
     if not is_ours(found, props):
         raise RuntimeError(f"a {kind} named {name} exists and isn't this stack's")
+
+
+def _subnet(props: Props) -> dict[str, str]:
+    return {"Subnet": props["subnet"], "Gateway": props["gateway"]}
 
 
 def _remove_leftover(client: docker.DockerClient, props: Props) -> None:

@@ -32,6 +32,8 @@ class EventLog:
             self.errors.append(_plain(event.diagnostic_event.message))
 
     def _finished(self, step) -> None:
+        if step.type.startswith("pulumi:"):
+            return  # the engine's own: the stack and its providers
         kind, name = step.type.rsplit(":", 1)[-1], step.urn.rsplit("::", 1)[-1]
         if verb := VERBS.get(step.op):
             self._report(f"{verb} {kind} {name}")

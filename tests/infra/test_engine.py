@@ -15,8 +15,7 @@ import pytest
 from docker.models.containers import Container
 from pulumi import automation as auto
 
-from infra import automation
-from infra.program import declare
+from infra import automation, program
 from millrace.errors import OperatorError
 from millrace.paths import REPO, stack_state
 from millrace.plan import Plan
@@ -29,33 +28,40 @@ CLUSTER = f"millrace-{STACK}"
 DATA = "/var/lib/millrace/store"
 OTHER_IMAGE = f"{CLUSTER}-image:other"
 
-# The program of a plain `pulumi up` here: the same function, on the tests' plan.
+# The program of a plain `pulumi up` here: the project's, on the tests' plan.
 MAIN = """
 import json, pathlib
-from infra.program import declare
+import pulumi
+from infra import program
 from millrace.plan import Plan
 
 given = json.loads(pathlib.Path("given.json").read_text())
-declare(Plan.model_validate(given["plan"]), given["image"], {})
+program.load_plan = lambda name: Plan.model_validate(given["plan"])
+program.image_tag = lambda: given["image"]
+program.read_manifest = dict
+program.program(pulumi.get_stack())
 """
 
 
 class Workspace:
-    """A project folder and a backend of its own."""
+    """A project folder and a backend of its own, on plans that no file under configs/ makes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder = folder
+        self._patch = patch
         (folder / "infra").mkdir()
         (folder / "infra" / "__main__.py").write_text(MAIN)
         (folder / "Pulumi.yaml").write_text((REPO / "Pulumi.yaml").read_text())
 
     def stack(self, plan: Plan, image: str | None = None) -> auto.Stack:
+        """The stack, on this plan and image in the toolkit and in a plain `pulumi` alike."""
         image = image or image_tag()
         given = {"plan": plan.model_dump(mode="json"), "image": image}
         (self.folder / "infra" / "given.json").write_text(json.dumps(given))
-        return automation.stack(
-            STACK, declare=partial(declare, plan, image, {}), work_dir=self.folder
-        )
+        self._patch.setattr(program, "load_plan", lambda name: plan)
+        self._patch.setattr(program, "image_tag", lambda: image)
+        self._patch.setattr(program, "read_manifest", dict)
+        return automation.stack(STACK, project=self.folder)
 
     def pulumi(self, *args: str) -> str:
         """A plain `pulumi` command, as an operator types it."""
@@ -78,7 +84,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PULUMI_BACKEND_URL", f"file://{backend}")
         patch.setenv("PULUMI_CONFIG_PASSPHRASE", "only a test's")
-        yield Workspace(folder)
+        yield Workspace(folder, patch)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +95,7 @@ def client() -> docker.DockerClient:
 @pytest.fixture(scope="module")
 def _removed_in_the_end(workspace: Workspace) -> Iterator[None]:
     yield
-    automation.destroy(automation.stack(STACK, work_dir=workspace.folder), purge=True)
+    automation.destroy(automation.stack(STACK, project=workspace.folder), purge=True)
 
 
 @pytest.fixture
