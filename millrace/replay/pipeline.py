@@ -24,8 +24,8 @@ class Pipeline:
     def of(cls, plan: Plan) -> "Pipeline":
         earliest = datetime.fromisoformat(plan.limits["event_time_earliest"])
         return cls(
-            brokers=",".join(_addresses(plan, "kafka_broker", "client")),
-            apis=[f"http://{address}" for address in _addresses(plan, "insight_api", "http")],
+            brokers=",".join(plan.addresses("kafka_broker", "client")),
+            apis=[f"http://{address}" for address in plan.addresses("insight_api", "http")],
             watermark=parse_duration(plan.shared["spark"]["settings"]["jobs"]["traffic.watermark"]),
             limits=Limits(
                 earliest=int(earliest.timestamp()),
@@ -50,8 +50,3 @@ class Pipeline:
             "what is older than their watermark would be dropped, so nothing was sent; "
             "`millrace status` shows what is down",
         )
-
-
-def _addresses(plan: Plan, service: str, port: str) -> list[str]:
-    number = plan.services[service].ports[port]
-    return [f"{host.address}:{number}" for host in plan.hosts_of(service)]

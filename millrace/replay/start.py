@@ -12,8 +12,14 @@ from millrace.replay.source import Lines, Source
 from millrace.weblog import Malformed, parse_line
 
 DAY = 24 * HOUR
+
+
 LOOK_AHEAD_LINES = 1000  # in which a log must show that it is one
 LOOK_AHEAD_BYTES = 16 * 1024 * 1024
+
+
+class TooLate(OperatorError):
+    """The jobs are done with the time that the log is of."""
 
 
 def parse_shift(text: str) -> int:
@@ -85,7 +91,7 @@ def require_in_time(first: int, shift: int, watermark: datetime | None) -> None:
     if watermark is None or event_time >= watermark.timestamp():
         return
     days = math.ceil((watermark.timestamp() - first) / DAY)
-    raise OperatorError(
+    raise TooLate(
         f"too late: the jobs are done with everything before {watermark:%Y-%m-%d %H:%M} UTC, and "
         f"the next event is of {datetime.fromtimestamp(event_time, UTC):%Y-%m-%d %H:%M} UTC",
         "--shift-to-now sends the log as today's traffic; "

@@ -236,6 +236,7 @@ def _silent() -> logging.Logger:
     """For librdkafka's complaints: ours say what they mean to the operator."""
     logger = logging.getLogger("millrace.librdkafka")
     logger.addHandler(logging.NullHandler())
+    logger.propagate = False
     return logger
 
 

@@ -1,0 +1,166 @@
+"""What the end-to-end tests share: the API as a client sees it, replays, and the comparison."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from millrace.recount import Counts, Recount
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+MILLRACE = Path(sys.executable).with_name("millrace")
+TOP = 20
+UNIQUE_ERROR = 0.02
+T = TypeVar("T")
+
+
+def wait_until(check: Callable[[], T], seconds: float, what: str, every: float = 1.0) -> T:
+    """The first truthy answer; an AssertionError raised by ``check`` counts as a no."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if answer := check():
+                return answer
+            failure = None
+        except (AssertionError, httpx.HTTPError) as error:
+            failure = error
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}") from failure
+        time.sleep(every)
+
+
+class Insights:
+    """The API, asked at one edge host and, when that doesn't answer, at the other."""
+
+    def __init__(self, edges: list[str]) -> None:
+        self._edges = edges
+
+    def get(self, path: str, **parameters: Any) -> dict[str, Any]:
+        query = {name.rstrip("_"): _text(value) for name, value in parameters.items()}
+        for edge in self._edges:
+            try:
+                answer = httpx.get(f"{edge}{path}", params=query, timeout=10)
+            except httpx.HTTPError as error:
+                failure: Exception = error
+                continue
+            if answer.status_code < 500:
+                answer.raise_for_status()
+                return answer.json()
+            failure = AssertionError(f"{edge}{path}: {answer.status_code} {answer.text}")
+        raise failure
+
+    def job(self, name: str) -> dict[str, Any]:
+        """A job's progress, its times as datetimes; empty before its first batch."""
+        jobs = self.get("/v1/progress")["jobs"]
+        found = next((job for job in jobs if job["job"] == name), {})
+        times = {"watermark", "max_event_time", "updated"}
+        return {
+            key: datetime.fromisoformat(value) if key in times and value else value
+            for key, value in found.items()
+        }
+
+    def dead_letters(self, since: datetime) -> int:
+        return self.get("/v1/dead-letters", from_=since, to=since + DAY, limit=0)["count"]
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def replay(log: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [MILLRACE, "replay", str(log), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 180) -> str:
+    """The output of a replay that ends well."""
+    output, _ = process.communicate(timeout=seconds)
+    assert process.returncode == 0, output
+    return output
+
+
+def assert_exact(insights: Insights, truth: Recount, seconds: float = 180) -> None:
+    """Everything the API says about the log equals the recount, and stays so."""
+    assert truth.first
+    assert truth.last
+    start = _hour(truth.first)
+    end = _hour(truth.last) + HOUR
+
+    def total_is_true() -> bool:
+        total = insights.get("/v1/traffic/total", from_=start, to=end)
+        assert _figures(total) == _truth(truth.total)
+        return True
+
+    wait_until(total_is_true, seconds, "totals equal the recount")
+    # A duplicate would come late: let the jobs commit once more before the last word.
+    seen = datetime.now(UTC)
+    wait_until(
+        lambda: insights.job("traffic")["updated"] > seen + timedelta(seconds=5),
+        60,
+        "the traffic job commits again",
+    )
+    total_is_true()
+
+    total = insights.get("/v1/traffic/total", from_=start, to=end)
+    assert _close(total["unique_visitors"]["estimate"], len(truth.total.clients))
+    _assert_windows(insights, "1h", truth.hours, start, end)
+    _assert_windows(insights, "1m", truth.minutes, start, end)
+    _assert_pages(insights, truth, start, end)
+    assert insights.get("/v1/late", from_=start, to=end)["total"] == 0
+
+
+def _assert_windows(
+    insights: Insights, size: str, truth: dict[datetime, Counts], start: datetime, end: datetime
+) -> None:
+    watermark = insights.job("traffic")["watermark"]
+    seen = {}
+    while start < end:
+        part_end = min(start + 2 * DAY, end)  # the most that is answered in minutes at a time
+        windows = insights.get("/v1/traffic", from_=start, to=part_end, window=size)["windows"]
+        seen |= {datetime.fromisoformat(window["start"]): window for window in windows}
+        start = part_end
+    assert {moment: _figures(window) for moment, window in seen.items()} == {
+        moment: _truth(counts) for moment, counts in truth.items()
+    }
+    for moment, window in seen.items():
+        assert _close(window["unique_visitors"]["estimate"], len(truth[moment].clients))
+        assert window["version"] > 0
+        assert window["final"] or datetime.fromisoformat(window["end"]) > watermark
+
+
+def _assert_pages(insights: Insights, truth: Recount, start: datetime, end: datetime) -> None:
+    top = insights.get("/v1/pages/top", from_=start, to=end, k=TOP)
+    expected = sorted(truth.pages.items(), key=lambda page: (-page[1], page[0]))
+    assert [(page["url"], page["page_views"]) for page in top["pages"]] == expected[:TOP]
+    assert top["distinct_pages"] == len(expected)
+
+
+def _figures(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: answer[name] for name in ("requests", "page_views", "bytes", "status")}
+
+
+def _truth(counts: Counts) -> dict[str, Any]:
+    return {
+        "requests": counts.requests,
+        "page_views": counts.page_views,
+        "bytes": counts.bytes,
+        "status": dict(counts.status),
+    }
+
+
+def _close(estimate: int, exact: int) -> bool:
+    return abs(estimate - exact) <= max(1, UNIQUE_ERROR * exact)
+
+
+def _hour(moment: datetime) -> datetime:
+    return moment.replace(minute=0, second=0, microsecond=0)

@@ -1,0 +1,122 @@
+"""What no event should look like: a dead letter with its reason and its bytes; the job goes on."""
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+
+from millrace.replay.pipeline import Pipeline
+from tests.e2e.conftest import Month
+from tests.e2e.support import Insights, wait_until
+
+EVENTS = "events"
+DEAD_LETTERS = "dead-letter"
+SIXTEEN_MIB = 16 * 1024 * 1024
+
+
+def event(moment: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "event_id": uuid.uuid4().hex,
+        "event_time": moment,
+        "visitor_id": uuid.uuid4().hex,
+        "session_hint": None,
+        "method": "GET",
+        "url": "/",
+        "referrer": None,
+        "status": 200,
+        "bytes": 1,
+        "user_agent": None,
+        "kind": "page_view",
+        "campaign": None,
+    } | changes
+
+
+def bad_records(moment: str) -> dict[str, bytes]:
+    """Pattern of the reason → the record that earns it."""
+    good = event(moment)
+    without_status = {name: value for name, value in good.items() if name != "status"}
+    return {
+        "not JSON": b'{"event_id": "cut sho',
+        "missing field: status": json.dumps(without_status).encode(),
+        "event_time": json.dumps(event("2099-01-01T00:00:00.000Z")).encode(),
+        "not UTF-8": json.dumps(good).encode().replace(b'"/"', b'"/\xff\xfe"'),
+        "larger than|not JSON": b"garbage " * (10 * 1024 * 1024 // 8),
+    }
+
+
+def test_bad_input_becomes_dead_letters_and_the_job_goes_on(
+    pipeline: Pipeline, insights: Insights, month: Month, letters: Callable[[], int]
+) -> None:
+    start = month.truth.first.replace(minute=0, second=0)
+    moment = start.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    bad = bad_records(moment)
+    places = produce(pipeline.brokers, list(bad.values()))
+    found = read_dead_letters(pipeline.brokers, set(places))
+    for place, (reason, value) in zip(places, bad.items(), strict=True):
+        assert found[place].value() == value
+        assert re.search(reason, header(found[place], "reason")), header(found[place], "reason")
+    wait_until(lambda: letters() == len(bad), 60, f"{len(bad)} dead letters")
+
+    produce(pipeline.brokers, [json.dumps(event(moment)).encode()])
+    wait_until(lambda: requests_of(insights, start) == 1, 120, "the event behind them is counted")
+
+
+def requests_of(insights: Insights, start: datetime) -> int:
+    hour = insights.get("/v1/traffic/total", from_=start, to=start + timedelta(hours=1))
+    return hour["requests"]
+
+
+def produce(brokers: str, values: list[bytes]) -> list[str]:
+    """Where the records stand, named as their dead letters are."""
+    producer = Producer(
+        {
+            "bootstrap.servers": brokers,
+            "enable.idempotence": True,
+            "message.max.bytes": SIXTEEN_MIB,
+        }
+    )
+    places: dict[int, str] = {}
+
+    def remember(number: int) -> Callable[[Any, Message], None]:
+        def delivered(error: Any, message: Message) -> None:
+            assert error is None, error
+            places[number] = f"{EVENTS}-{message.partition()}-{message.offset()}"
+
+        return delivered
+
+    for number, value in enumerate(values):
+        producer.produce(EVENTS, value, key=str(number), on_delivery=remember(number))
+    assert producer.flush(60) == 0
+    return [places[number] for number in range(len(values))]
+
+
+def read_dead_letters(brokers: str, keys: set[str]) -> dict[str, Message]:
+    """The committed dead letters with these keys, as soon as all are there."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": brokers,
+            "group.id": f"e2e-{uuid.uuid4().hex}",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
+    partitions = consumer.list_topics(DEAD_LETTERS, timeout=10).topics[DEAD_LETTERS].partitions
+    consumer.assign([TopicPartition(DEAD_LETTERS, p, OFFSET_BEGINNING) for p in partitions])
+    found: dict[str, Message] = {}
+    deadline = time.monotonic() + 120
+    while found.keys() != keys and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message and not message.error() and message.key().decode() in keys:
+            found[message.key().decode()] = message
+    consumer.close()
+    assert found.keys() == keys, "dead letters are missing"
+    return found
+
+
+def header(message: Message, name: str) -> str:
+    return dict(message.headers())[name].decode()

@@ -1,0 +1,104 @@
+"""A log goes through the whole pipeline, and the API's figures are exactly those of the log."""
+
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from millrace.plan import Plan
+from tests.e2e.conftest import REAL_LOG, Month
+from tests.e2e.support import (
+    MILLRACE,
+    Insights,
+    assert_exact,
+    finish,
+    replay,
+    wait_until,
+)
+
+FAULT_AFTER = 10.0  # seconds into a replay of half a minute
+RECOVERY = 300.0
+
+
+def assert_dead_letters(letters: Callable[[], int], expected: int) -> None:
+    wait_until(lambda: letters() >= expected, 120, f"{expected} dead letters")
+    assert letters() == expected
+
+
+def test_every_figure_of_a_replayed_log_is_exact(
+    insights: Insights, log: Path, month: Month, letters: Callable[[], int]
+) -> None:
+    if log == REAL_LOG:
+        counts = month.truth.total
+        assert (counts.requests, len(counts.clients), month.truth.malformed) == (9999, 1753, 1)
+    finish(replay(log, *month.options))
+    assert_exact(insights, month.truth)
+    assert_dead_letters(letters, month.truth.malformed)
+
+
+def test_a_replay_that_was_killed_twice_is_exact(
+    insights: Insights, log: Path, month: Month, letters: Callable[[], int]
+) -> None:
+    for _ in range(2):
+        process = replay(log, *month.options)
+        time.sleep(FAULT_AFTER)
+        assert process.poll() is None, "the replay ended before it could be killed"
+        process.kill()
+        process.wait()
+    output = finish(replay(log, *month.options))
+    resumed = re.search(r"going on after line ([\d,]+)", output)
+    assert resumed, output
+    assert 0 < int(resumed[1].replace(",", "")) < month.truth.total.requests
+    assert "already replayed" in finish(replay(log, *month.options))
+    assert_exact(insights, month.truth)
+    assert_dead_letters(letters, month.truth.malformed)
+
+
+def broker(plan: Plan) -> str:
+    return plan.hosts_of("kafka_broker")[0].name
+
+
+def driver(plan: Plan) -> str:
+    """The worker that runs the active driver; with a standby, the first one found."""
+    for host in plan.hosts_of("nodemanager"):
+        command = ["docker", "exec", f"{plan.cluster}-{host.name}", "pgrep", "-f", DRIVER_CLASS]
+        if subprocess.run(command, capture_output=True).returncode == 0:
+            return host.name
+    raise AssertionError("no worker runs a driver")
+
+
+DRIVER_CLASS = "org.apache.spark.deploy.yarn.ApplicationMaster"
+
+
+@pytest.mark.parametrize("victim", [broker, driver], ids=["broker", "driver"])
+def test_a_replay_is_exact_when_a_host_dies(
+    plan: Plan,
+    insights: Insights,
+    log: Path,
+    month: Month,
+    letters: Callable[[], int],
+    victim: Callable[[Plan], str],
+) -> None:
+    """Two hosts that carry the stream itself; the drills take every other one."""
+    container = f"{plan.cluster}-{victim(plan)}"
+    process = replay(log, *month.options)
+    time.sleep(FAULT_AFTER)
+    docker("kill", container)
+    try:
+        finish(process, RECOVERY)
+        assert_exact(insights, month.truth, RECOVERY)
+        assert_dead_letters(letters, month.truth.malformed)
+    finally:
+        docker("start", container)
+        wait_until(is_healthy, RECOVERY, f"the cluster is healthy with {container} back", every=5)
+
+
+def docker(*arguments: str) -> None:
+    subprocess.run(["docker", *arguments], check=True, capture_output=True)
+
+
+def is_healthy() -> bool:
+    return subprocess.run([MILLRACE, "status", "--json"], capture_output=True).returncode == 0
