@@ -36,5 +36,8 @@ def install(name: str, target: Path) -> None:
     (target / ".lock").unlink(missing_ok=True)
     # Unchecked: the tarball's files are dated 1970 and nobody edits them on a host.
     compileall.compile_dir(
-        target, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        target,
+        quiet=2,
+        stripdir=target,  # or the folder that it was built in would be part of the content
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -54,6 +54,7 @@ def run_steps(steps: Sequence[Step], console: Console) -> None:
         for step in _in_order(steps):
             needed = [futures[name] for name in step.needs if name in futures]
             futures[step.name] = pool.submit(_run, step, board[step.name], needed, tell)
+        wait(futures.values())  # a Ctrl-C arrives here; leaving the pool lets the steps clean up
     _raise_failures(futures)
 
 

@@ -83,3 +83,11 @@ def test_a_kernel_limit_is_raised_and_never_lowered(monkeypatch, tmp_path):
         limit.write_text(f"{value}\n")
         kernel.ensure_limits(lambda said: None)
     assert ran == [["sysctl", "-qw", "fs.inotify.max_user_instances=1024"]]
+
+
+def test_no_requirement_names_an_address_or_lacks_a_hash():
+    for path in requirements("toolkit").parent.glob("*.txt"):
+        text = path.read_text()
+        assert "://" not in text, path.name
+        pins = [line for line in text.splitlines() if "==" in line]
+        assert all(line.endswith("\\") for line in pins), path.name
