@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from millrace.errors import OperatorError
+from millrace.generate.command import generate_command
 from millrace.paths import stack_name
 from millrace.plan import load_plan
 from millrace.replay.command import replay_command
@@ -120,6 +121,15 @@ def playbook(
 
 
 app.command("replay")(replay_command)
+app.command("generate")(generate_command)
+
+
+@app.command()
+def insights() -> None:
+    """Show the latest results as the API gives them."""
+    from millrace.insights import Api, insights_view
+
+    console.print(insights_view(Api(load_plan(stack_name()))))
 
 
 @app.command()

@@ -6,13 +6,14 @@ its hosts, Ansible makes its services; none of them decides anything again.
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from millrace.availability import GROUP_STRIDE, HOST_OVERHEAD
+from millrace.availability import problems as refusals
 from millrace.config import (
     Component,
     Environment,
@@ -27,19 +28,12 @@ from millrace.config import (
 )
 from millrace.errors import OperatorError
 
-# Services that decide by majority: an even count tolerates no more than the odd one below it.
-QUORUM_SERVICES = ("zookeeper", "kafka_controller", "journalnode", "redis_sentinel")
-# Services with an active and a standby.
-PAIRED_SERVICES = ("namenode", "zkfc", "resourcemanager", "insight_api", "job_gateway")
 # Components that aren't a service on a host but configure one or more of them.
 SHARED_COMPONENTS = ("hadoop", "spark")
 
 DATA_ROOT = "/var/lib/millrace"
-# MiB of a host that systemd, journald, sshd and an operator's shell need.
-HOST_OVERHEAD = 64
 # Addresses: .1 is the gateway, .2 the artifact server, .11 the first host of the first group.
 ARTIFACTS_OFFSET = 2
-GROUP_STRIDE = 10
 # Node ids of KRaft controllers start here, so that they can't meet those of brokers.
 CONTROLLER_ID_BASE = 100
 
@@ -153,7 +147,7 @@ def make_plan(
 ) -> Plan:
     """The plan of an environment; refuses every topology that one dead host or zone would stop."""
     hosts = list(_hosts(name, environment, components))
-    problems = list(_problems(environment, components, hosts))
+    problems = list(refusals(environment, components, hosts))
     if problems:
         where = f"configs/environments/{name}.yaml: "
         raise OperatorError(
@@ -297,146 +291,3 @@ def _endpoints(hosts: list[Host], components: Mapping[str, Component]) -> dict[s
         "namenodes": each("namenode", "http"),
         "insight_api": [f"http://{address}" for address in each("insight_api", "http")],
     }
-
-
-# --- what can't be highly available ---------------------------------------------------------------
-
-
-def _problems(
-    environment: Environment, components: Mapping[str, Component], hosts: list[Host]
-) -> Iterator[str]:
-    yield from _network_problems(environment)
-    yield from _placement_problems(environment, components)
-    yield from _quorum_problems(environment, hosts)
-    yield from _pair_problems(hosts)
-    yield from _replication_problems(environment, hosts)
-    for group, settings in environment.groups.items():
-        yield from _group_problems(group, settings, components, environment.profile)
-
-
-def _network_problems(environment: Environment) -> Iterator[str]:
-    subnet = environment.network.subnet
-    needed = (len(environment.groups) + 1) * GROUP_STRIDE
-    if subnet.num_addresses <= needed:
-        yield f"network.subnet: {subnet} is too small; {needed} addresses are needed"
-    for name, group in environment.groups.items():
-        if group.hosts >= GROUP_STRIDE:
-            yield f"groups.{name}.hosts: {group.hosts} is over {GROUP_STRIDE - 1}, the addresses of a group"
-
-
-def _placement_problems(
-    environment: Environment, components: Mapping[str, Component]
-) -> Iterator[str]:
-    seen: dict[str, str] = {}
-    for name, group in environment.groups.items():
-        for service in group.services:
-            if service not in components:
-                yield f"groups.{name}.services: no component '{service}' in configs/components"
-            if service in seen:
-                yield f"groups.{name}.services: {service} already runs on group {seen[service]}"
-            seen[service] = name
-
-
-def _placed(hosts: list[Host], service: str) -> Counter[str]:
-    """Zone → how many hosts of the service stand in it."""
-    return Counter(host.zone for host in hosts if service in host.services)
-
-
-def _quorum_problems(environment: Environment, hosts: list[Host]) -> Iterator[str]:
-    for service in QUORUM_SERVICES:
-        zones = _placed(hosts, service)
-        members = zones.total()
-        if not members:
-            continue
-        if members < 3 or members % 2 == 0:
-            yield f"{service}: {members} members; a quorum needs an odd number, 3 or more"
-        elif members - max(zones.values()) <= members // 2:
-            yield (
-                f"{service}: zone {zones.most_common(1)[0][0]} holds {max(zones.values())} of "
-                f"{members} members; losing it loses the majority"
-            )
-    yield from _sentinel_problems(environment, hosts)
-
-
-def _sentinel_problems(environment: Environment, hosts: list[Host]) -> Iterator[str]:
-    sentinels = _placed(hosts, "redis_sentinel")
-    quorum = environment.replication.sentinel_quorum
-    if not sentinels:
-        return
-    if quorum > sentinels.total() - max(sentinels.values()):
-        yield (
-            f"replication.sentinel_quorum: {quorum} is out of reach when a zone is lost: only "
-            f"{sentinels.total() - max(sentinels.values())} of {sentinels.total()} sentinels stay"
-        )
-    if quorum <= sentinels.total() // 2:
-        yield (
-            f"replication.sentinel_quorum: {quorum} of {sentinels.total()} is no majority; a "
-            "minority could declare a healthy master dead"
-        )
-
-
-def _pair_problems(hosts: list[Host]) -> Iterator[str]:
-    for service in PAIRED_SERVICES:
-        zones = _placed(hosts, service)
-        if zones and zones.total() < 2:
-            yield f"{service}: 1 host; it needs a second one to fail over to"
-        elif zones and len(zones) < 2:
-            yield f"{service}: all hosts stand in zone {next(iter(zones))}"
-
-
-def _replication_problems(environment: Environment, hosts: list[Host]) -> Iterator[str]:
-    replication = environment.replication
-    kafka = replication.kafka
-    if kafka.min_insync >= kafka.factor:
-        yield (
-            f"replication.kafka.min_insync: {kafka.min_insync} with factor {kafka.factor} refuses "
-            "every write as soon as one broker is away; it must be smaller"
-        )
-    if kafka.min_insync < 2:
-        yield "replication.kafka.min_insync: 1 acknowledges events that a single disk holds"
-    yield from _spread_problems("replication.kafka.factor", kafka.factor, hosts, "kafka_broker")
-    yield from _spread_problems("replication.cassandra", replication.cassandra, hosts, "cassandra")
-    yield from _spread_problems("replication.hdfs", replication.hdfs, hosts, "datanode")
-    # min-replicas-to-write 1: a master that has lost its only replica stops taking writes.
-    yield from _spread_problems("redis", 3, hosts, "redis")
-    workers = _placed(hosts, "nodemanager")
-    if workers and len(workers) < 2:
-        yield f"nodemanager: all hosts stand in zone {next(iter(workers))}"
-
-
-def _spread_problems(key: str, factor: int, hosts: list[Host], service: str) -> Iterator[str]:
-    """A majority of every partition's replicas must outlive any zone."""
-    zones = _placed(hosts, service)
-    if not zones:
-        return
-    if factor < 3:
-        yield f"{key}: {factor} replicas; with fewer than 3 no majority outlives a lost host"
-    if factor > zones.total():
-        yield f"{key}: {factor} replicas can't stand on {zones.total()} {service} hosts"
-    elif factor > len(zones):
-        yield (
-            f"{key}: {factor} replicas in {len(zones)} zone(s) ({', '.join(sorted(zones))}); "
-            "each replica needs a zone of its own"
-        )
-
-
-def _group_problems(
-    name: str, group: Any, components: Mapping[str, Component], profile: Profile
-) -> Iterator[str]:
-    known = [service for service in group.services if service in components]
-    used: dict[int, str] = {}
-    needed = HOST_OVERHEAD
-    for service in known:
-        for port_name, port in components[service].ports.items():
-            if port in used:
-                yield f"groups.{name}: port {port} is {used[port]}'s and {service}.{port_name}'s"
-            used[port] = f"{service}.{port_name}"
-        memory = components[service].memory_at(profile)
-        if memory is None:
-            yield f"groups.{name}: {service} has no memory for profile '{profile}' in its component file"
-            continue
-        if memory.heap and memory.heap >= memory.total:
-            yield f"groups.{name}: {service}'s heap {memory.heap} MiB leaves nothing of {memory.total} MiB"
-        needed += memory.total
-    if needed > group.memory:
-        yield f"groups.{name}.memory: {group.memory} MiB; its services need {needed} MiB"

@@ -9,7 +9,9 @@ from millrace.plan import Plan
 
 def plan_view(plan: Plan) -> Group:
     """Hosts x services x memory with a line per host, and how the zones share them."""
-    hosts = Table(title=f"{plan.cluster} ({plan.profile}, {plan.network.subnet})", title_justify="left")
+    hosts = Table(
+        title=f"{plan.cluster} ({plan.profile}, {plan.network.subnet})", title_justify="left"
+    )
     for column in ("host", "zone", "address", "services"):
         hosts.add_column(column)
     for column in ("planned", "of"):

@@ -12,8 +12,6 @@ from millrace.replay.source import Lines, Source
 from millrace.weblog import Malformed, parse_line
 
 DAY = 24 * HOUR
-
-
 LOOK_AHEAD_LINES = 1000  # in which a log must show that it is one
 LOOK_AHEAD_BYTES = 16 * 1024 * 1024
 

@@ -53,7 +53,9 @@ def _ask_kafka(plan: Plan) -> dict[str, Any]:
     quiet = logging.getLogger("millrace.kafka")
     quiet.addHandler(logging.NullHandler())
     quiet.propagate = False  # connection errors are the answer, not noise on the terminal
-    admin = AdminClient({"bootstrap.servers": ",".join(plan.addresses("kafka_broker", "client"))}, logger=quiet)
+    admin = AdminClient(
+        {"bootstrap.servers": ",".join(plan.addresses("kafka_broker", "client"))}, logger=quiet
+    )
     try:
         metadata = admin.list_topics(timeout=5)
     except KafkaException as error:

@@ -32,7 +32,9 @@ def bean(address, port, name):
 
 
 def zookeeper(service):
-    with socket.create_connection((service["address"], service["ports"]["client"]), TIMEOUT) as link:
+    with socket.create_connection(
+        (service["address"], service["ports"]["client"]), TIMEOUT
+    ) as link:
         link.sendall(b"srvr")
         text = b"".join(iter(lambda: link.recv(4096), b"")).decode()
     mode = next(line for line in text.splitlines() if line.startswith("Mode: "))
@@ -76,7 +78,9 @@ def redis(service):
 
 
 def redis_sentinel(service):
-    answer = run("redis-cli", "-p", str(service["ports"]["client"]), "sentinel", "ckquorum", "millrace")
+    answer = run(
+        "redis-cli", "-p", str(service["ports"]["client"]), "sentinel", "ckquorum", "millrace"
+    )
     return {"quorum": answer.startswith("OK")}
 
 
@@ -97,7 +101,9 @@ def resourcemanager(service):
     role = http(address, port, "/ws/v1/cluster/info")["clusterInfo"]["haState"].lower()
     answer = {"role": role}
     if role == "active":
-        answer["nodes"] = http(address, port, "/ws/v1/cluster/metrics")["clusterMetrics"]["activeNodes"]
+        answer["nodes"] = http(address, port, "/ws/v1/cluster/metrics")["clusterMetrics"][
+            "activeNodes"
+        ]
         found = http(address, port, "/ws/v1/cluster/apps?states=ACCEPTED,RUNNING")["apps"] or {}
         keys = ("id", "name", "state", "allocatedMB", "elapsedTime")
         answer["applications"] = [{k: app[k] for k in keys} for app in found.get("app", [])]

@@ -213,7 +213,9 @@ def _host(plan: Plan, name: str, answer: dict[str, Any]) -> dict[str, Any]:
         "reachable": "error" not in answer,
         "resident": answer.get("resident", 0),
         "restarts": sum(service.get("restarts", 0) for service in services.values()),
-        "services": {n: s.get("role", "up" if s["active"] else "down") for n, s in services.items()},
+        "services": {
+            n: s.get("role", "up" if s["active"] else "down") for n, s in services.items()
+        },
     }
 
 

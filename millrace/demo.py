@@ -1,0 +1,111 @@
+"""`make demo`: from nothing to live insights, each step the command a user would type."""
+
+import subprocess
+import sys
+import time
+
+from rich.console import Console
+
+from millrace.errors import OperatorError
+from millrace.insights import Api, insights_view
+from millrace.operations import converge, make_hosts
+from millrace.paths import stack_state
+from millrace.plan import load_plan
+from millrace.replay.command import replay_command
+from millrace.replay.start import TooLate
+from millrace.setup.machine import run as run_setup
+from millrace.status.collect import collect
+from millrace.status.render import render
+from millrace.status.verdict import judge
+
+GENERATED_SPAN = "24h"
+GENERATED_RATE = "1"  # requests/s on average: some 86,000 lines
+LIVE_SPAN = "20s"
+LIVE_RATE = "40"
+SETTLED_AFTER = 6  # s without a change in the results
+LONGEST_WAIT = 180  # s for the results to settle
+
+
+def run_demo(stack: str, log: str | None, console: Console) -> None:
+    """Every step can be interrupted; the same command again goes on where it was."""
+    started = time.monotonic()
+
+    def step(title: str) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - started), 60)
+        console.rule(f"[bold]{title}[/]  [dim]{minutes}:{seconds:02d}", align="left")
+
+    step("1/5 What this machine lacks")
+    run_setup(console)
+    step("2/5 Hosts: pulumi up")
+    make_hosts(stack, console)
+    step("3/5 Services: Ansible")
+    converge(stack, "site.yml")
+    step("4/5 Streaming jobs")
+    converge(stack, "deploy-jobs.yml")
+    step("5/5 Traffic")
+    api = Api(load_plan(stack))
+    if log is None:
+        _generated_traffic(stack, console)
+    else:
+        _replay(log, console)
+    _wait_until_settled(api, console)
+    step("Insights")
+    console.print(insights_view(api))
+    _show_state(stack, console)
+    console.print(f"[bold]The live page: {api.urls[0]}/[/]   (or {api.urls[1]}/)")
+    console.print("All of it keeps running. `make status` shows it, `make down` removes it.")
+
+
+def _generated_traffic(stack: str, console: Console) -> None:
+    """A day of traffic, generated once for the stack, and some as it happens."""
+    history = stack_state(stack) / "traffic.log"
+    if not history.exists():
+        partial = history.with_suffix(".partial")
+        with partial.open("wb") as out:
+            generate = _millrace("generate", "--last", GENERATED_SPAN, "--rate", GENERATED_RATE)
+            subprocess.run(generate, stdout=out, check=True)
+        partial.rename(history)
+    _replay(str(history), console)
+    console.print(f"{LIVE_SPAN} of live traffic at {LIVE_RATE} requests/s")
+    seed = str(int(time.time()))
+    live = _millrace("generate", "--live", LIVE_SPAN, "--rate", LIVE_RATE, "--seed", seed)
+    with subprocess.Popen(live, stdout=subprocess.PIPE) as generator:
+        subprocess.run(_millrace("replay", "-"), stdin=generator.stdout, check=True)
+
+
+def _millrace(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "millrace.cli", *arguments]
+
+
+def _replay(log: str, console: Console) -> None:
+    """The log with its own dates where the jobs can still take them, else as today's traffic."""
+    try:
+        replay_command(log, speed="max", shift=None, shift_to_now=False, run="")
+    except TooLate as late:
+        console.print(f"{late.message}; sending it as today's traffic (--shift-to-now)")
+        replay_command(log, speed="max", shift=None, shift_to_now=True, run="")
+
+
+def _wait_until_settled(api: Api, console: Console) -> None:
+    """Until the results no longer change: all that was sent has been processed."""
+    deadline = time.monotonic() + LONGEST_WAIT
+    seen, since = -1, time.monotonic()
+    with console.status("processing") as spinner:
+        while time.monotonic() < deadline:
+            hours = api.get("/v1/extent")["hours"]
+            total = api.get("/v1/traffic/total", **hours)["requests"] if hours else 0
+            if total != seen:
+                seen, since = total, time.monotonic()
+                spinner.update(f"processing: {total:,} requests counted")
+            elif total and time.monotonic() - since > SETTLED_AFTER:
+                return
+            time.sleep(1)
+    raise OperatorError(
+        f"the results did not settle in {LONGEST_WAIT} s ({max(seen, 0):,} requests counted)",
+        "`millrace status` shows what is down; `yarn logs` on an edge host has the driver's log",
+    )
+
+
+def _show_state(stack: str, console: Console) -> None:
+    plan = load_plan(stack)
+    console.print(render(judge(plan, collect(plan)), plan.cluster))

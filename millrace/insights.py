@@ -1,0 +1,93 @@
+"""The REST API as the toolkit uses it, and its answers as tables."""
+
+from datetime import datetime
+from typing import Any
+
+import httpx
+from rich.console import Group
+from rich.table import Table
+
+from millrace.errors import OperatorError
+from millrace.plan import Plan
+
+SHOWN_WINDOWS = 12
+SHOWN_PAGES = 8
+
+
+class Api:
+    """Both edge hosts' API: whichever answers."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.urls = [f"http://{address}" for address in plan.addresses("insight_api", "http")]
+
+    def get(self, path: str, **parameters: Any) -> dict[str, Any]:
+        """The JSON answer of the first host that gives one; OperatorError if none does."""
+        reasons = []
+        for url in self.urls:
+            try:
+                answer = httpx.get(url + path, params=parameters, timeout=10)
+                answer.raise_for_status()
+            except httpx.HTTPError as error:
+                reasons.append(f"{url}{path}: {error}")
+            else:
+                found: dict[str, Any] = answer.json()
+                return found
+        raise OperatorError("\n".join(reasons), "`millrace status` shows what is down")
+
+
+def insights_view(api: Api) -> Group:
+    """Totals, the latest hours that have traffic, and the top pages."""
+    hours = api.get("/v1/extent")["hours"]
+    if hours is None:
+        raise OperatorError("there are no results yet", "`millrace replay FILE` sends traffic")
+    total = api.get("/v1/traffic/total", **_range(hours))
+    windows = api.get("/v1/traffic", window="1h", **_latest(hours))["windows"]
+    pages = api.get("/v1/pages/top", k=SHOWN_PAGES, **_latest(hours))["pages"]
+    return Group(_traffic(windows[-SHOWN_WINDOWS:], total), _pages(pages))
+
+
+def _range(span: dict[str, str]) -> dict[str, str]:
+    return {"from": span["from"], "to": span["to"]}
+
+
+def _latest(hours: dict[str, str], days: int = 7) -> dict[str, str]:
+    """The last days of a span: the API answers hours for 31 days at most."""
+    start, end = (datetime.fromisoformat(hours[key]) for key in ("from", "to"))
+    seconds = min((end - start).total_seconds(), days * 86400)
+    return {"from": datetime.fromtimestamp(end.timestamp() - seconds, end.tzinfo).isoformat()} | {
+        "to": hours["to"]
+    }
+
+
+def _traffic(windows: list[dict[str, Any]], total: dict[str, Any]) -> Table:
+    table = Table(title="traffic by the hour, the latest ones", title_justify="left")
+    table.add_column("hour (UTC)")
+    for column in ("requests", "page views", "unique visitors", "MB", "2xx", "3xx", "4xx", "5xx"):
+        table.add_column(column, justify="right")
+    table.add_column("state")
+    for window in windows:
+        hour = datetime.fromisoformat(window["from" if "from" in window else "start"])
+        table.add_row(f"{hour:%Y-%m-%d %H:%M}", *_counts(window))
+    table.add_section()
+    table.add_row("all time", *_counts(total), style="bold")
+    return table
+
+
+def _counts(counts: dict[str, Any]) -> list[str]:
+    return [
+        f"{counts['requests']:,}",
+        f"{counts['page_views']:,}",
+        f"{counts['unique_visitors']['estimate']:,}",
+        f"{counts['bytes'] / 1e6:,.1f}",
+        *(f"{counts['status'][kind]:,}" for kind in ("2xx", "3xx", "4xx", "5xx")),
+        "final" if counts["final"] else "open",
+    ]
+
+
+def _pages(pages: list[dict[str, Any]]) -> Table:
+    table = Table(title="top pages", title_justify="left")
+    table.add_column("page")
+    table.add_column("views", justify="right")
+    for page in pages:
+        table.add_row(page["url"], f"{page['page_views']:,}")
+    return table
