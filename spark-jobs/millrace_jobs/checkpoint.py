@@ -1,0 +1,72 @@
+"""What a query's checkpoint tells: for each batch its Kafka offsets and its watermark."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+Offsets = dict[str, dict[str, int]]  # topic → partition → offset
+EARLIEST = -2  # Kafka's number for "from the beginning"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one batch reads, ``start`` inclusive to ``end`` exclusive.
+
+    ``watermark_ms`` is the one that its late events are judged by: the batch before computed it.
+    """
+
+    start: Offsets
+    end: Offsets
+    watermark_ms: int
+
+
+class Checkpoint:
+    """Reads the offsets log, which Spark writes before a batch, and the commits log, after it."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        jvm: Any = spark.sparkContext._jvm
+        self._path = jvm.org.apache.hadoop.fs.Path(path)
+        self._fs = self._path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        self._jvm = jvm
+
+    def last_committed(self) -> int:
+        """The newest committed batch, -1 if there is none."""
+        return max(self._batches("commits"), default=-1)
+
+    def oldest(self) -> int:
+        """The oldest batch that `batch` can still tell about: its predecessor is needed, too."""
+        known = min(self._batches("offsets"), default=0)
+        return known if known == 0 else known + 1
+
+    def batch(self, number: int) -> Batch:
+        end, _ = self._entry(number)
+        start, watermark_ms = self._entry(number - 1) if number else ({}, 0)
+        complete = {
+            topic: {partition: start.get(topic, {}).get(partition, EARLIEST) for partition in ends}
+            for topic, ends in end.items()
+        }
+        return Batch(complete, end, watermark_ms)
+
+    def end_offsets(self, number: int) -> Offsets:
+        end, _ = self._entry(number)
+        return end
+
+    def _batches(self, log: str) -> list[int]:
+        folder = self._jvm.org.apache.hadoop.fs.Path(self._path, log)
+        if not self._fs.exists(folder):
+            return []
+        names = [status.getPath().getName() for status in self._fs.listStatus(folder)]
+        return [int(name) for name in names if name.isdecimal()]
+
+    def _entry(self, number: int) -> tuple[Offsets, int]:
+        """An offsets log entry: a version line, metadata, then a line for each source (here one)."""
+        file = self._jvm.org.apache.hadoop.fs.Path(self._path, f"offsets/{number}")
+        stream = self._fs.open(file)
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        _, metadata, offsets = text.splitlines()[:3]
+        return json.loads(offsets), json.loads(metadata)["batchWatermarkMs"]

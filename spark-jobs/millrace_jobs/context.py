@@ -1,0 +1,34 @@
+"""What a job gets to work with."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from millrace_jobs import versions
+from millrace_jobs.checkpoint import Checkpoint
+from millrace_jobs.config import Config
+from millrace_jobs.sinks.cassandra import Tables
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """One run of one job; ``spark`` is its own session, ``epoch`` its fencing epoch."""
+
+    job: str
+    config: Config
+    spark: SparkSession
+    tables: Tables
+    checkpoint: Checkpoint
+    epoch: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.config.jobs[self.job]
+
+    def version(self, batch: int) -> int:
+        return versions.version(self.epoch, batch)
+
+    def checkpoint_id(self) -> str:
+        """The query's id, the same for the life of its checkpoint. Known inside a batch only."""
+        return self.spark.sparkContext.getLocalProperty("sql.streaming.queryId")

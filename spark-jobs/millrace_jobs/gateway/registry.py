@@ -1,0 +1,109 @@
+"""What has to outlive a gateway, in ZooKeeper:
+
+/millrace/gateway/lock                       its holder acts, the others stand by
+/millrace/applications/APPLICATION/intent      what was deployed
+                                  /desired     what the drivers were told; they poll it
+                                  /submission  the last spark-submit
+                                  /status      what the gateway makes of it, for operators
+"""
+
+import json
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from kazoo.recipe.lock import Lock
+
+from millrace_jobs.gateway.decide import Intent, Order, Submission
+
+LOCK = "/millrace/gateway/lock"
+APPLICATIONS = "/millrace/applications"
+
+RecordT = TypeVar("RecordT", Intent, Order, Submission)
+
+
+class Deposed(Exception):
+    """The lock was lost; another gateway may be acting already."""
+
+
+class Registry:
+    """Reads for everyone."""
+
+    def __init__(self, client: KazooClient) -> None:
+        self.client = client
+
+    def applications(self) -> list[str]:
+        try:
+            return sorted(self.client.get_children(APPLICATIONS))
+        except NoNodeError:
+            return []
+
+    def intent(self, application: str) -> Intent | None:
+        return self._record(application, "intent", Intent)
+
+    def order(self, application: str) -> Order | None:
+        return self._record(application, "desired", Order)
+
+    def submission(self, application: str) -> Submission | None:
+        return self._record(application, "submission", Submission)
+
+    def status(self, application: str) -> dict[str, Any]:
+        return self._read(application, "status") or {}
+
+    def intend(self, application: str, intent: Intent) -> None:
+        """The one thing that is written from outside: the gateways act on it."""
+        path = _path(application, "intent")
+        self.client.ensure_path(path)
+        self.client.set(path, _bytes(asdict(intent)))
+
+    def _record(self, application: str, name: str, kind: type[RecordT]) -> RecordT | None:
+        content = self._read(application, name)
+        return kind(**content) if content else None
+
+    def _read(self, application: str, name: str) -> dict[str, Any] | None:
+        try:
+            content, _ = self.client.get(_path(application, name))
+        except NoNodeError:
+            return None
+        return json.loads(content) if content else None
+
+
+class LeaderRegistry(Registry):
+    """Writes for the gateway that holds the lock.
+
+    Each is a transaction that succeeds only while the lock's own node is there. So a gateway that
+    was frozen, lost its session and wakes up can't write; and whatever it does outside of
+    ZooKeeper, it writes down first.
+    """
+
+    def __init__(self, client: KazooClient, lock: Lock) -> None:
+        super().__init__(client)
+        self._lock = lock
+
+    def put_order(self, application: str, order: Order) -> None:
+        self._write(application, "desired", asdict(order))
+
+    def put_submission(self, application: str, submission: Submission) -> None:
+        self._write(application, "submission", asdict(submission))
+
+    def put_status(self, application: str, status: dict[str, Any]) -> None:
+        self._write(application, "status", status)
+
+    def _write(self, application: str, name: str, content: dict[str, Any]) -> None:
+        path = _path(application, name)
+        self.client.ensure_path(path)
+        transaction = self.client.transaction()
+        transaction.check(f"{self._lock.path}/{self._lock.node}", version=0)
+        transaction.set_data(path, _bytes(content))
+        failed = [result for result in transaction.commit() if isinstance(result, Exception)]
+        if failed:
+            raise Deposed(f"{path}: {failed[0]!r}")
+
+
+def _path(application: str, name: str) -> str:
+    return f"{APPLICATIONS}/{application}/{name}"
+
+
+def _bytes(content: dict[str, Any]) -> bytes:
+    return json.dumps(content).encode()

@@ -1,0 +1,55 @@
+"""The gateway's own configuration, as role job_gateway renders it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from kazoo.client import KazooClient
+from kazoo.retry import KazooRetry
+
+from millrace_jobs.gateway.decide import Limits
+
+PATH = Path("/etc/millrace/job-gateway/gateway.json")
+
+
+@dataclass(frozen=True)
+class Settings:
+    name: str  # of this gateway: its host
+    zookeeper: str
+    resourcemanagers: list[str]
+    user: str
+    spark_submit: Path
+    deployments: Path
+    logs: Path
+    poll_seconds: float
+    session_seconds: float
+    request_timeout_seconds: float
+    submit_timeout_seconds: float
+    drain_timeout_seconds: float
+    pause_max_seconds: float
+    settled_seconds: float
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            submit=self.submit_timeout_seconds,
+            drain=self.drain_timeout_seconds,
+            pause=self.pause_max_seconds,
+            settled=self.settled_seconds,
+        )
+
+    def connect(self) -> KazooClient:
+        """A client that is connected; the caller closes it."""
+        # Each command outlives the change of ZooKeeper's leader.
+        retry = KazooRetry(max_tries=-1, max_delay=1, deadline=self.session_seconds)
+        client = KazooClient(
+            self.zookeeper, timeout=self.session_seconds, command_retry=retry, logger=None
+        )
+        client.start(timeout=self.session_seconds)
+        return client
+
+
+def load(path: Path = PATH) -> Settings:
+    content = json.loads(path.read_text())
+    paths = {key: Path(content[key]) for key in ("spark_submit", "deployments", "logs")}
+    return Settings(**content | paths)

@@ -1,0 +1,101 @@
+"""spark-submit, as a child process that is looked at and never waited for."""
+
+import subprocess
+import tempfile
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+MAIN = "millrace_jobs/main.py"
+
+
+class NotDeployed(Exception):
+    """This host lacks the files of a version."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One version of one application: a folder that is written once."""
+
+    application: str
+    version: str
+    folder: Path
+
+    @property
+    def package(self) -> Path:
+        return self.folder / "millrace_jobs.zip"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / f"{self.application}.json"
+
+    def check(self) -> None:
+        for path in (self.package, self.config):
+            if not path.exists():
+                raise NotDeployed(f"{path} is missing on this host; run playbook deploy-jobs.yml")
+
+
+def deployment(root: Path, application: str, version: str) -> Deployment:
+    return Deployment(application, version, root / f"{application}-{version}")
+
+
+def command(spark_submit: Path, deployment: Deployment, main: Path) -> list[str]:
+    """Everything else that Spark needs to know stands in spark-defaults.conf."""
+    tags = f"millrace:{deployment.application},version:{deployment.version}"
+    # spark-submit leaves once YARN has accepted the application, and YARN keeps it from there on.
+    settings = {"spark.yarn.tags": tags, "spark.yarn.submit.waitAppCompletion": "false"}
+    return [
+        str(spark_submit),
+        *("--master", "yarn", "--deploy-mode", "cluster", "--name", deployment.application),
+        *(word for key, value in settings.items() for word in ("--conf", f"{key}={value}")),
+        *("--py-files", str(deployment.package), "--files", str(deployment.config)),
+        *(str(main), "--config", deployment.config.name),
+    ]
+
+
+class Child:
+    """One spark-submit on its way.
+
+    Args:
+        log: where its output goes; the last run's only.
+        timeout: seconds after which it is killed.
+    """
+
+    def __init__(self, spark_submit: Path, what: Deployment, log: Path, timeout: float) -> None:
+        what.check()
+        self.version = what.version
+        self._folder = tempfile.TemporaryDirectory(prefix="submit-")
+        self._log = log
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout
+        with zipfile.ZipFile(what.package) as package:
+            main = Path(package.extract(MAIN, self._folder.name))
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command(spark_submit, what, main),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def ended(self) -> bool:
+        if self._process.poll() is None and time.monotonic() < self._deadline:
+            return False
+        self.kill()
+        return True
+
+    def error(self) -> str:
+        """Why it failed, in one line; empty when it has not. Only once it has ended."""
+        if self._process.returncode == 0:
+            return ""
+        if self._process.returncode < 0:
+            return f"spark-submit was killed after {self._timeout:.0f} s; see {self._log}"
+        lines = self._log.read_text(errors="replace").splitlines()
+        told = [line for line in lines if "Exception" in line or "Error" in line] or lines[-1:]
+        return f"{told[0].strip()[:300] if told else 'no output'} (see {self._log})"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()

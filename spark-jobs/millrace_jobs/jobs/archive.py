@@ -1,0 +1,45 @@
+"""archive: every event into the Delta table, everything malformed to the dead letters."""
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from millrace_jobs import sources
+from millrace_jobs.context import JobContext
+from millrace_jobs.sinks import archive
+from millrace_jobs.sinks.dead_letters import DeadLetters
+from millrace_jobs.transforms import parse
+
+
+class Archive:
+    """``write`` is the query's sink. Dead letters are upserts, the append is recognised by Delta."""
+
+    output_mode = "append"
+    late_events = None  # an archive is never too late
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        request_bytes = context.settings["dead_letter_request_bytes"]
+        self._dead_letters = DeadLetters(context.config.kafka, context.tables, request_bytes)
+        self._is_first_batch = True
+
+    def frame(self) -> DataFrame:
+        context = self._context
+        return sources.stream(context.spark, context.config.kafka, context.settings)
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        """Reads Kafka once, and again only for a batch that has malformed records.
+
+        The batch isn't cached instead: records may be megabytes, and are streamed through one by one.
+        """
+        config = self._context.config
+        classified = frame.transform(parse.classify, config.limits)
+        seen = Observation()
+        observed = classified.observe(seen, F.count_if("not is_event").alias("malformed"))
+        application = f"{self._context.job} {self._context.checkpoint_id()}"
+        archive.append(parse.valid(observed), config.archive, application, batch)
+        # Delta skips a batch that it has, and then nothing is observed. Only a driver's first batch
+        # can be one that its predecessor had begun.
+        if self._is_first_batch or seen.get["malformed"]:
+            malformed = parse.malformed(classified, config.limits)
+            self._dead_letters.write(malformed, self._context.version(batch))
+        self._is_first_batch = False

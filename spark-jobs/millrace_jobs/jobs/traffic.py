@@ -1,0 +1,103 @@
+"""traffic: events by window into Cassandra, the results topic and the live stream."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+
+from millrace_jobs import sources
+from millrace_jobs.context import JobContext
+from millrace_jobs.late import LateEvents
+from millrace_jobs.sinks.live import LiveStream
+from millrace_jobs.sinks.results import Results
+from millrace_jobs.transforms import parse
+from millrace_jobs.transforms.traffic import STATUS_CLASSES, PageViewRule, traffic
+
+COUNTS = ("requests", "page_views", "bytes", *(f"status_{name}" for name in STATUS_CLASSES))
+TRAFFIC_COLUMNS = ("window", "bucket", "window_start", *COUNTS, "visitors", "version")
+PAGES_COLUMNS = ("bucket", "url", "page_views", "version")
+
+
+class Traffic:
+    """``write`` is the query's sink: each of its writes is idempotent or knows what it did."""
+
+    output_mode = "update"
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._results = Results(context.config.kafka, context.job)
+        self._live = LiveStream(context.config.redis)
+        self.late_events = LateEvents(context)
+
+    def frame(self) -> DataFrame:
+        context, settings = self._context, self._context.settings
+        records = sources.stream(context.spark, context.config.kafka, settings)
+        classified = records.transform(parse.classify, context.config.limits)
+        return parse.valid(classified).transform(
+            traffic,
+            PageViewRule(**settings["page_view"]),
+            settings["watermark_seconds"],
+            settings["hll_lg_k"],
+        )
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        """Collects: a batch has at most one row for each window and page that it touched."""
+        rows = sorted(frame.collect(), key=lambda row: row.window_start)
+        windows = [row for row in rows if row.url is None]
+        pages = [row for row in rows if row.url is not None]
+        version = self._context.version(batch)
+        tables = self._context.tables
+        tables.upsert("traffic", TRAFFIC_COLUMNS, [_traffic(r, version) for r in windows], version)
+        tables.upsert("pages", PAGES_COLUMNS, [_page(r, version) for r in pages], version)
+        updates = [window_record(row, version) for row in windows]
+        self._results.publish(
+            self._context.checkpoint_id(),
+            batch,
+            self._context.checkpoint.end_offsets(batch),
+            [*updates, *(page_record(row, version) for row in pages)],
+        )
+        self._live.announce(updates)
+
+
+def _traffic(row: Row, version: int) -> tuple[Any, ...]:
+    counts = (row[name] for name in COUNTS)
+    start = row.window_start
+    return (row.window, start.date(), start, *counts, bytes(row.visitors), version)
+
+
+def _page(row: Row, version: int) -> tuple[Any, ...]:
+    return (row.window_start, row.url, row.page_views, version)
+
+
+def window_record(row: Row, version: int) -> dict[str, Any]:
+    """A window in the results topic and the live stream; the whole value, whichever is last wins."""
+    start = _iso(row.window_start)
+    return {
+        "key": f"traffic|{row.window}|{start}",
+        "window": row.window,
+        "start": start,
+        "end": _iso(row.window_end),
+        "requests": row.requests,
+        "page_views": row.page_views,
+        "bytes": row.bytes,
+        "status": {name: row[f"status_{name}"] for name in STATUS_CLASSES},
+        "unique_visitors": {"estimate": row.visitors_estimate},
+        "version": version,
+    }
+
+
+def page_record(row: Row, version: int) -> dict[str, Any]:
+    start = _iso(row.window_start)
+    return {
+        "key": f"pages|{row.window}|{start}|{row.url}",
+        "window": row.window,
+        "start": start,
+        "end": _iso(row.window_end),
+        "url": row.url,
+        "page_views": row.page_views,
+        "version": version,
+    }
+
+
+def _iso(time: datetime) -> str:
+    return time.replace(tzinfo=UTC).isoformat().replace("+00:00", "Z")

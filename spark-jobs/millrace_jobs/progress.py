@@ -1,0 +1,111 @@
+"""Keeps the row of a job in ``job_progress``, and has late events counted batch by batch."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql.streaming import StreamingQuery
+
+from millrace_jobs.context import JobContext
+from millrace_jobs.late import LateEvents
+from millrace_jobs.transforms.traffic import WINDOWS
+from millrace_jobs.versions import version
+
+COLUMNS = (
+    "job",
+    "checkpoint",
+    "epoch",
+    '"batch"',
+    "watermark",
+    "max_event_time",
+    "input_rows_per_second",
+    "updated",
+    "version",
+)
+HEARTBEAT_SECONDS = 2.0
+SHORTEST_WINDOW_SECONDS = min(seconds for _, seconds in WINDOWS.values())
+
+
+class Progress:
+    """Follows one query. ``batch`` in the row is the newest one whose late events are counted."""
+
+    def __init__(
+        self, context: JobContext, query: StreamingQuery, late_events: LateEvents | None
+    ) -> None:
+        self._context = context
+        self._query = query
+        self._late_events = late_events
+        self._began = time.monotonic()
+        self._reported = -HEARTBEAT_SECONDS
+        keyspace = context.config.cassandra.keyspace
+        row = context.tables.select_one(
+            f'SELECT checkpoint, "batch", watermark, max_event_time FROM {keyspace}.job_progress'
+            " WHERE job = ?",
+            [context.job],
+        )
+        known = row is not None and row.checkpoint == query.id
+        self._batch = row.batch if known else -1
+        self._watermark = row.watermark if known else None
+        self._max_event_time = row.max_event_time if known else None
+        self._rate = 0.0
+
+    def catch_up(self) -> None:
+        """Count what the driver before this one committed without having counted it."""
+        checkpoint = self._context.checkpoint
+        first = max(self._batch + 1, checkpoint.oldest())
+        for number in range(first, checkpoint.last_committed() + 1):
+            self._count_late(number)
+            self._batch = number
+
+    def follow(self) -> None:
+        """Take in the batches that ended since the last call, and write the row when it is time."""
+        news = [p for p in self._query.recentProgress if p.batchId > self._batch]
+        for progress in news:
+            self._take_in(progress)
+        since_began = time.monotonic() - self._began
+        if news or since_began - self._reported >= HEARTBEAT_SECONDS:
+            self._write(since_began)
+            self._reported = since_began
+
+    def _take_in(self, progress: Any) -> None:
+        times = progress.eventTime
+        watermark = _time(times.get("watermark"))
+        oldest, newest = _time(times.get("min")), _time(times.get("max"))
+        if oldest and watermark and _may_be_late(oldest, watermark):
+            self._count_late(progress.batchId)
+        self._batch = progress.batchId
+        self._rate = progress.inputRowsPerSecond
+        # Until there was an event, Spark's watermark is 1970.
+        self._watermark = watermark if watermark and watermark.timestamp() > 0 else None
+        self._max_event_time = max(filter(None, [self._max_event_time, newest]), default=None)
+
+    def _count_late(self, batch: int) -> None:
+        if self._late_events:
+            self._late_events.count(str(self._query.id), batch)
+
+    def _write(self, since_began: float) -> None:
+        context = self._context
+        row = (
+            context.job,
+            str(self._query.id),
+            context.epoch,
+            self._batch,
+            self._watermark,
+            self._max_event_time,
+            self._rate,
+            datetime.now(UTC),
+            context.config.version,
+        )
+        # A heartbeat isn't a batch: its place within the epoch is the driver's age.
+        timestamp = version(context.epoch, int(since_began * 1000))
+        context.tables.upsert("job_progress", COLUMNS, [row], timestamp)
+
+
+def _may_be_late(oldest: datetime, watermark: datetime) -> bool:
+    """The window that closes first, of the oldest event, is closed."""
+    start = oldest.timestamp() // SHORTEST_WINDOW_SECONDS * SHORTEST_WINDOW_SECONDS
+    return start + SHORTEST_WINDOW_SECONDS <= watermark.timestamp()
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

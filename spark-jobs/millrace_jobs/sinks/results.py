@@ -1,0 +1,117 @@
+"""The results topic: an upsert stream that a ``read_committed`` reader sees each batch of once.
+
+A batch is one transaction. With its records the transaction commits, under the job's consumer group,
+how far the batch has read: the pattern of Kafka's own consume-process-produce. So a batch that ran
+again after a crash is recognised and not sent twice, and ``kafka-consumer-groups`` shows the job's lag.
+"""
+
+import json
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from millrace_jobs.checkpoint import Offsets
+from millrace_jobs.config import Kafka
+from millrace_jobs.retries import retry
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS = 30.0
+GIVE_UP_SECONDS = 120.0
+
+
+class Results:
+    """Publishes a job's batches in order. A new producer of the same job fences the one before it."""
+
+    def __init__(self, kafka: Kafka, job: str) -> None:
+        name = f"millrace-{job}"
+        brokers = {"bootstrap.servers": kafka.bootstrap}
+        self._topic = kafka.results
+        self._group = Consumer(brokers | {"group.id": name})
+        # The default of 60 s would block readers for so long after a driver died in a transaction.
+        self._producer = Producer(
+            brokers | {"transactional.id": name, "transaction.timeout.ms": 15000, "linger.ms": 5}
+        )
+        retry(
+            lambda: self._producer.init_transactions(CALL_SECONDS),
+            KafkaException,
+            GIVE_UP_SECONDS,
+            "joining transactions",
+        )
+        self._published: int | None = None
+
+    def publish(
+        self, checkpoint: str, batch: int, read: Offsets, records: Iterable[dict[str, Any]]
+    ) -> None:
+        """Send a batch's records unless they were sent already.
+
+        Args:
+            checkpoint: the query's id; batches of another checkpoint have nothing to do with ours.
+            read: the offsets up to which the batch has read its source.
+        """
+        if self._published is None:
+            self._published = self._last_published(checkpoint, read)
+        if batch <= self._published:
+            log.info("batch %d is in the results topic already", batch)
+            return
+        encoded = [(record["key"], json.dumps(record)) for record in records]
+        positions = [
+            TopicPartition(topic, int(partition), offset, metadata=f"{checkpoint} {batch}")
+            for topic, partitions in read.items()
+            for partition, offset in partitions.items()
+        ]
+        retry(
+            lambda: self._transaction(encoded, positions),
+            AbortedError,
+            GIVE_UP_SECONDS,
+            "publishing results",
+        )
+        self._published = batch
+
+    def _last_published(self, checkpoint: str, read: Offsets) -> int:
+        partitions = [TopicPartition(t, int(p)) for t, numbers in read.items() for p in numbers]
+        committed = retry(
+            lambda: self._group.committed(partitions, CALL_SECONDS),
+            KafkaException,
+            GIVE_UP_SECONDS,
+            "reading the group's offsets",
+        )
+        tokens = [position.metadata.split() for position in committed if position.metadata]
+        return max((int(batch) for owner, batch in tokens if owner == checkpoint), default=-1)
+
+    def _transaction(self, records: list[tuple[str, str]], positions: list[TopicPartition]) -> None:
+        try:
+            self._producer.begin_transaction()
+            for key, value in records:
+                self._produce(key, value)
+            group = self._group.consumer_group_metadata()
+            self._producer.send_offsets_to_transaction(positions, group, CALL_SECONDS)
+            self._commit()
+        except KafkaException as error:
+            if error.args[0].fatal():  # fenced by a successor, or beyond repair
+                raise
+            self._producer.abort_transaction(CALL_SECONDS)
+            raise AbortedError(str(error)) from error
+
+    def _produce(self, key: str, value: str) -> None:
+        while True:
+            try:
+                return self._producer.produce(self._topic, value, key)
+            except BufferError:  # the local queue is full: let it drain
+                self._producer.poll(0.1)
+
+    def _commit(self) -> None:
+        """Whether a commit that timed out took place is unknown; only asking again tells."""
+        while True:
+            try:
+                return self._producer.commit_transaction(CALL_SECONDS)
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+                log.warning("committing results: %s; asking again", error)
+
+
+class AbortedError(Exception):
+    """The transaction was undone and may be tried again."""

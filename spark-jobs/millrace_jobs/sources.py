@@ -1,0 +1,40 @@
+"""Kafka as a source, in a stream and for a given range."""
+
+import json
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millrace_jobs.checkpoint import Batch
+from millrace_jobs.config import Kafka
+
+
+def stream(spark: SparkSession, kafka: Kafka, settings: dict[str, Any]) -> DataFrame:
+    """The events topic from its beginning, in batches of bounded size."""
+    reader = spark.readStream.format("kafka").options(**_options(kafka, settings))
+    return reader.option("maxOffsetsPerTrigger", settings["max_offsets_per_trigger"]).load()
+
+
+def records(spark: SparkSession, kafka: Kafka, settings: dict[str, Any], batch: Batch) -> DataFrame:
+    """Exactly the records that a batch of the stream was made of."""
+    reader = spark.read.format("kafka").options(**_options(kafka, settings))
+    offsets = {
+        "startingOffsets": json.dumps(batch.start),
+        "endingOffsets": json.dumps(batch.end),
+    }
+    return reader.options(**offsets).load()
+
+
+def _options(kafka: Kafka, settings: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "subscribe": kafka.events,
+        "startingOffsets": "earliest",
+        # Producers write in transactions; what they aborted must not be counted.
+        "kafka.isolation.level": "read_committed",
+        # Offsets that are gone were never counted: stop rather than go on without them.
+        "failOnDataLoss": "true",
+        "includeHeaders": "true",
+        "kafka.fetch.max.bytes": settings["fetch_max_bytes"],
+        "kafka.max.partition.fetch.bytes": settings["fetch_max_bytes_per_partition"],
+    }

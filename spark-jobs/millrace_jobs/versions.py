@@ -1,0 +1,14 @@
+"""The version that every write carries: a driver's fencing epoch, then its batch.
+
+It is also the Cassandra write timestamp. There the higher timestamp wins cell by cell, whatever
+order writes arrive in, so a driver that was replaced but is still alive (paused, cut off) can't
+overwrite what its successor wrote. This holds as long as nobody writes these tables with an ordinary
+timestamp (microseconds since 1970): ours are higher than those by a factor of 80.
+"""
+
+BATCH_BITS = 32
+
+
+def version(epoch: int, batch: int) -> int:
+    """One number that orders writes by epoch first; 31 bits of epoch fit a signed 64-bit column."""
+    return epoch << BATCH_BITS | batch
