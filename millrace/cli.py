@@ -1,4 +1,4 @@
-"""`millrace`: the operator's command line. Thin: each command calls one module and shows its answer."""
+"""`millrace`: the operator's command line. Each command calls one module and shows its answer."""
 
 import json
 import shlex

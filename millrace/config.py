@@ -1,4 +1,4 @@
-"""Models of everything under ``configs/``, and the loader that names file and key in every refusal."""
+"""Models of everything under ``configs/``, and a loader whose refusals name file and key."""
 
 from ipaddress import IPv4Network
 from pathlib import Path

@@ -1,0 +1,125 @@
+"""The verdict on every state a cluster may be in."""
+
+import copy
+
+import pytest
+from rich.console import Console
+
+from millrace.plan import load_plan
+from millrace.status.render import render
+from millrace.status.verdict import judge
+
+PLAN = load_plan("local")
+UP = {"active": True, "restarts": 0}
+
+
+def healthy() -> dict:
+    """What `collect` observes on a cluster where all is well."""
+    ring = {host.address: "UN" for host in PLAN.hosts_of("cassandra")}
+    apps = [
+        {"id": "application_1_1", "name": name, "state": "RUNNING", "elapsedTime": 61_000}
+        for name in PLAN.applications
+    ]
+    says = {
+        "cassandra": lambda first: {"nodes": ring},
+        "zookeeper": lambda first: {"role": "leader" if first else "follower"},
+        "kafka_controller": lambda first: {"role": "leader" if first else "follower"},
+        "redis": lambda first: {"role": "master" if first else "replica", "link": "up"},
+        "redis_sentinel": lambda first: {"quorum": True},
+        "namenode": lambda first: {
+            "role": "active" if first else "standby",
+            "live_datanodes": 3,
+            "missing_blocks": 0,
+        },
+        "resourcemanager": lambda first: {"role": "active", "applications": apps}
+        if first
+        else {"role": "standby"},
+        "insight_api": lambda first: {"ready": True, "progress": {"jobs": []}},
+    }
+    hosts = {
+        host.name: {
+            "resident": 2**28,
+            "services": {
+                name: UP | says.get(name, lambda first: {})(host.index == 1)
+                for name in host.services
+            },
+        }
+        for host in PLAN.hosts
+    }
+    kafka = {"brokers": 3, "partitions": 12, "under_replicated": 0, "leaderless": 0}
+    return {"hosts": hosts, "kafka": kafka}
+
+
+def verdict(observed: dict, name: str):
+    return next(c for c in judge(PLAN, observed).components if c.name == name)
+
+
+def test_a_healthy_cluster_is_healthy():
+    status = judge(PLAN, healthy())
+    assert status.state == "healthy"
+    assert [c.problems for c in status.components if c.problems] == []
+    assert status.resident == len(PLAN.hosts) * 2**28
+
+
+@pytest.mark.parametrize(
+    ("host", "service", "says", "component", "state"),
+    [
+        ("coord-1", "zookeeper", {"role": "follower"}, "ZooKeeper", "down"),
+        ("coord-2", "zookeeper", {"role": "leader"}, "ZooKeeper", "down"),
+        ("coord-3", "kafka_controller", {"error": "x"}, "Kafka controllers", "degraded"),
+        ("master-1", "namenode", {"role": "standby"}, "HDFS", "down"),
+        ("master-2", "namenode", {"error": "URLError"}, "HDFS", "degraded"),
+        ("master-1", "namenode", {"missing_blocks": 2}, "HDFS", "down"),
+        ("master-2", "resourcemanager", {"role": "active"}, "YARN", "down"),
+        ("redis-2", "redis", {"role": "master"}, "Redis", "down"),
+        ("redis-2", "redis", {"link": "down"}, "Redis", "degraded"),
+        ("coord-1", "redis_sentinel", {"quorum": False}, "Redis", "degraded"),
+        ("worker-1", "datanode", {"active": False}, "DataNodes", "degraded"),
+        ("edge-1", "insight_api", {"error": "URLError", "ready": False}, "Insight API", "degraded"),
+        ("master-1", "resourcemanager", {"applications": []}, "Applications", "down"),
+    ],
+)
+def test_a_sick_service_shows(host, service, says, component, state):
+    observed = healthy()
+    observed["hosts"][host]["services"][service] |= says
+    if "error" in says:
+        observed["hosts"][host]["services"][service].pop("role", None)
+    assert verdict(observed, component).state == state
+    assert judge(PLAN, observed).state in ("degraded", "down")
+
+
+@pytest.mark.parametrize(("lost", "state"), [(1, "degraded"), (2, "down")])
+def test_cassandra_goes_on_with_a_majority(lost, state):
+    observed = healthy()
+    ring = copy.copy(observed["hosts"]["cassandra-1"]["services"]["cassandra"]["nodes"])
+    for address in list(ring)[:lost]:
+        ring[address] = "DN"
+    for host in PLAN.hosts_of("cassandra"):
+        observed["hosts"][host.name]["services"]["cassandra"]["nodes"] = ring
+    assert verdict(observed, "Cassandra").state == state
+
+
+def test_one_dead_host_degrades_and_stops_nothing():
+    for host in PLAN.hosts:
+        if "leader" in str(healthy()["hosts"][host.name]) or host.index == 1:
+            continue  # an election would have taken place
+        observed = healthy()
+        observed["hosts"][host.name] = {"error": "Connection timed out"}
+        status = judge(PLAN, observed)
+        assert status.state == "degraded", host.name
+        assert any(host.name in p for c in status.components for p in c.problems)
+
+
+def test_kafka_without_an_answer_is_down():
+    observed = healthy() | {"kafka": {"error": "Broker: timed out"}}
+    assert verdict(observed, "Kafka brokers").state == "down"
+
+
+def test_every_state_can_be_shown():
+    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    observed = healthy()
+    observed["hosts"]["edge-2"] = {"error": "Connection timed out"}
+    console.print(render(judge(PLAN, observed), PLAN.cluster))
+    text = console.export_text()
+    assert "unreachable" in text
+    assert "edge-2: Connection timed out" in text
