@@ -122,6 +122,17 @@ class Plan(Model):
         number = self.services[service].ports[port]
         return [f"{host.address}:{number}" for host in self.hosts_of(service)]
 
+    @property
+    def applications_memory(self) -> int:
+        """MiB that all Spark applications' containers ask YARN for."""
+        spark = self.shared["spark"]["settings"]["spark-defaults.conf"]
+        driver, executor = (
+            _mebibytes(spark[f"spark.{kind}.memory"])
+            + _mebibytes(spark[f"spark.{kind}.memoryOverhead"])
+            for kind in ("driver", "executor")
+        )
+        return len(self.applications) * (driver + spark["spark.executor.instances"] * executor)
+
     def planned_memory(self, host: Host) -> int:
         """MiB that the host's services and its own daemons are planned to hold resident."""
         return HOST_OVERHEAD + sum(self.services[name].memory.total for name in host.services)
@@ -266,6 +277,11 @@ def _topics(events: Events, environment: Environment) -> dict[str, TopicPlan]:
         )
         for name, topic in events.topics.items()
     }
+
+
+def _mebibytes(size: str) -> int:
+    """Spark's ``512m`` or ``2g`` in MiB."""
+    return int(size[:-1]) * {"m": 1, "g": 1024}[size[-1]]
 
 
 def _property(value: Any) -> str:

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import State
 from starlette.types import Lifespan
 
@@ -27,7 +28,7 @@ When the store has no quorum the answer is 503 with `Retry-After`, and asking ag
 """
 LONGEST = {Window.MINUTE: timedelta(days=2), Window.HOUR: timedelta(days=31)}
 LONGEST_TOTAL = timedelta(days=366)
-PAGE = files("millrace_api").joinpath("page/index.html").read_text()
+PAGE = Path(__file__).with_name("page")
 
 From = Annotated[
     str,
@@ -207,8 +208,8 @@ async def readyz(store: StoreDep) -> dict[str, str]:
 
 
 @router.get("/", include_in_schema=False)
-async def page() -> HTMLResponse:
-    return HTMLResponse(PAGE)
+async def page() -> FileResponse:
+    return FileResponse(PAGE / "index.html")
 
 
 def create_app(
@@ -231,6 +232,7 @@ def create_app(
     app.state.streams = 0
     problems.install(app)
     app.include_router(router)
+    app.mount("/page", StaticFiles(directory=PAGE))
     return app
 
 

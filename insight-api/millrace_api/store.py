@@ -231,7 +231,7 @@ class CassandraStore:
 
     async def progress(self) -> list[JobProgress]:
         rows = await self._fetch(
-            "SELECT job, epoch, \"batch\", watermark, max_event_time, updated, input_rows_per_second,"
+            'SELECT job, epoch, "batch", watermark, max_event_time, updated, input_rows_per_second,'
             " version FROM {keyspace}.job_progress"
         )
         jobs = [

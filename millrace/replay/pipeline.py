@@ -26,7 +26,7 @@ class Pipeline:
         return cls(
             brokers=",".join(plan.addresses("kafka_broker", "client")),
             apis=[f"http://{address}" for address in plan.addresses("insight_api", "http")],
-            watermark=parse_duration(plan.shared["spark"]["settings"]["jobs"]["traffic.watermark"]),
+            watermark=plan.shared["spark"]["settings"]["jobs"]["traffic.watermark_seconds"],
             limits=Limits(
                 earliest=int(earliest.timestamp()),
                 ahead=parse_duration(plan.limits["event_time_ahead"]),

@@ -24,7 +24,7 @@ class JobContext:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return self.config.jobs[self.job]
+        return self.config.settings[self.job]
 
     def version(self, batch: int) -> int:
         return versions.version(self.epoch, batch)

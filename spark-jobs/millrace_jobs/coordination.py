@@ -1,5 +1,6 @@
 """What a driver asks ZooKeeper: its fencing epoch, and whether it is to go on."""
 
+import json
 import logging
 import time
 
@@ -9,15 +10,9 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 log = logging.getLogger(__name__)
 
-ROOT = "/millrace/jobs"
-STOPPED = b"stopped"
-RUNNING = b"running"
+EPOCHS = "/millrace/jobs"
+APPLICATIONS = "/millrace/applications"
 CONNECT_SECONDS = 120
-
-
-def desired_path(application: str) -> str:
-    """Where the gateway says whether an application is to run or to stop after its batch."""
-    return f"{ROOT}/{application}/desired"
 
 
 class Coordination:
@@ -35,7 +30,7 @@ class Coordination:
         stays the highest even if ZooKeeper has lost its data or was restored from a backup: with a
         lower epoch, Cassandra would silently drop everything that the job writes.
         """
-        path = f"{ROOT}/{job}/epoch"
+        path = f"{EPOCHS}/{job}/epoch"
         self._client.ensure_path(path)
         while True:
             value, stat = self._client.get(path)
@@ -48,11 +43,13 @@ class Coordination:
 
     def is_superseded(self, job: str, epoch: int) -> bool:
         """True when another driver has taken the job over, as after a long pause of this one."""
-        value = self._read(f"{ROOT}/{job}/epoch")
+        value = self._read(f"{EPOCHS}/{job}/epoch")
         return value is not None and int(value) > epoch
 
-    def is_stop_desired(self) -> bool:
-        return self._read(desired_path(self._application)) == STOPPED
+    def is_stop_desired(self, version: str) -> bool:
+        """True when the gateway wants this version of the application to end."""
+        order = json.loads(self._read(f"{APPLICATIONS}/{self._application}/desired") or "{}")
+        return order.get("state") == "stopped" and order.get("version") == version
 
     def close(self) -> None:
         self._client.stop()

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQuery
 
+from millrace_jobs.config import KEYSPACE
 from millrace_jobs.context import JobContext
 from millrace_jobs.late import LateEvents
 from millrace_jobs.transforms.traffic import WINDOWS
@@ -37,13 +38,12 @@ class Progress:
         self._late_events = late_events
         self._began = time.monotonic()
         self._reported = -HEARTBEAT_SECONDS
-        keyspace = context.config.cassandra.keyspace
         row = context.tables.select_one(
-            f'SELECT checkpoint, "batch", watermark, max_event_time FROM {keyspace}.job_progress'
+            f'SELECT checkpoint, "batch", watermark, max_event_time FROM {KEYSPACE}.job_progress'
             " WHERE job = ?",
             [context.job],
         )
-        known = row is not None and row.checkpoint == query.id
+        known = row is not None and row.checkpoint == str(query.id)
         self._batch = row.batch if known else -1
         self._watermark = row.watermark if known else None
         self._max_event_time = row.max_event_time if known else None
@@ -81,13 +81,13 @@ class Progress:
 
     def _count_late(self, batch: int) -> None:
         if self._late_events:
-            self._late_events.count(str(self._query.id), batch)
+            self._late_events.count(str(self._str(query.id)), batch)
 
     def _write(self, since_began: float) -> None:
         context = self._context
         row = (
             context.job,
-            str(self._query.id),
+            str(self._str(query.id)),
             context.epoch,
             self._batch,
             self._watermark,

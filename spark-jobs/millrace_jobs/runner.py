@@ -10,12 +10,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from millrace_jobs import config as configuration
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
@@ -28,7 +26,6 @@ from millrace_jobs.sinks.cassandra import Tables
 log = logging.getLogger(__name__)
 
 JOBS = {"archive": Archive, "traffic": Traffic}
-CONFIG = Path("application.json")  # YARN puts it into the driver's working directory
 POLL_SECONDS = 1.0
 DRAIN_SECONDS = 60.0
 
@@ -48,22 +45,22 @@ class RunningJob:
     progress: Progress
 
 
-def main() -> None:
+def run(config: Config) -> None:
+    """The whole life of a driver."""
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("cassandra").setLevel(logging.ERROR)  # reconnections are its own business
     _use_utc()
-    config = configuration.load(CONFIG)
     coordination = Coordination(config.zookeeper, config.application)
     spark = SparkSession.builder.appName(f"millrace {config.application}").getOrCreate()
     draining = threading.Event()
-    tables = Tables(config.cassandra)
+    tables = Tables(config)
     jobs: list[RunningJob] = []
     try:
         for name in config.jobs:
             jobs.append(start(name, config, spark, tables, coordination, draining))
-        supervise(jobs, coordination)
+        supervise(jobs, coordination, config.version)
     finally:
         drain(jobs, draining)
         tables.close()
@@ -80,7 +77,7 @@ def start(
     draining: threading.Event,
 ) -> RunningJob:
     """Take the job over from whoever ran it before, and start its query."""
-    settings = config.jobs[name]
+    settings = config.settings[name]
     # A session of its own: a stateful query keeps the number of partitions it first ran with.
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", settings["shuffle_partitions"])
@@ -103,11 +100,11 @@ def start(
     return RunningJob(context, query, Progress(context, query, job.late_events))
 
 
-def supervise(jobs: list[RunningJob], coordination: Coordination) -> None:
+def supervise(jobs: list[RunningJob], coordination: Coordination, version: str) -> None:
     """Returns when the application is to stop; raises when it can't go on."""
     for job in jobs:
         job.progress.catch_up()
-    while not coordination.is_stop_desired():
+    while not coordination.is_stop_desired(version):
         for job in jobs:
             if error := job.query.exception():
                 raise error

@@ -6,18 +6,18 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace_jobs.checkpoint import Batch
-from millrace_jobs.config import Kafka
+from millrace_jobs.config import EVENTS_TOPIC
 
 
-def stream(spark: SparkSession, kafka: Kafka, settings: dict[str, Any]) -> DataFrame:
+def stream(spark: SparkSession, brokers: str, settings: dict[str, Any]) -> DataFrame:
     """The events topic from its beginning, in batches of bounded size."""
-    reader = spark.readStream.format("kafka").options(**_options(kafka, settings))
+    reader = spark.readStream.format("kafka").options(**_options(brokers, settings))
     return reader.option("maxOffsetsPerTrigger", settings["max_offsets_per_trigger"]).load()
 
 
-def records(spark: SparkSession, kafka: Kafka, settings: dict[str, Any], batch: Batch) -> DataFrame:
+def records(spark: SparkSession, brokers: str, settings: dict[str, Any], batch: Batch) -> DataFrame:
     """Exactly the records that a batch of the stream was made of."""
-    reader = spark.read.format("kafka").options(**_options(kafka, settings))
+    reader = spark.read.format("kafka").options(**_options(brokers, settings))
     offsets = {
         "startingOffsets": json.dumps(batch.start),
         "endingOffsets": json.dumps(batch.end),
@@ -25,10 +25,10 @@ def records(spark: SparkSession, kafka: Kafka, settings: dict[str, Any], batch: 
     return reader.options(**offsets).load()
 
 
-def _options(kafka: Kafka, settings: dict[str, Any]) -> dict[str, Any]:
+def _options(brokers: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {
-        "kafka.bootstrap.servers": kafka.bootstrap,
-        "subscribe": kafka.events,
+        "kafka.bootstrap.servers": brokers,
+        "subscribe": EVENTS_TOPIC,
         "startingOffsets": "earliest",
         # Producers write in transactions; what they aborted must not be counted.
         "kafka.isolation.level": "read_committed",

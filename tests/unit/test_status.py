@@ -31,9 +31,9 @@ def healthy() -> dict:
             "live_datanodes": 3,
             "missing_blocks": 0,
         },
-        "resourcemanager": lambda first: {"role": "active", "applications": apps}
-        if first
-        else {"role": "standby"},
+        "resourcemanager": lambda first: (
+            {"role": "active", "applications": apps} if first else {"role": "standby"}
+        ),
         "insight_api": lambda first: {"ready": True, "progress": {"jobs": []}},
     }
     hosts = {

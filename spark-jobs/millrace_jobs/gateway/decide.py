@@ -6,6 +6,8 @@ that takes over decides as its predecessor would have.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 from typing import Literal
 
 State = Literal["running", "stopped"]
@@ -98,11 +100,13 @@ class Kill:
 
 @dataclass(frozen=True)
 class Decision:
-    """``phase`` and ``detail`` say to operators why; they change only when the situation does."""
+    """``phase`` and ``detail`` tell operators why; they change only when the situation does.
+    ``run`` is the one that they speak of, if there is one."""
 
     action: Wait | Submit | Tell | Kill
     phase: str
     detail: str
+    run: str = ""
 
 
 def decide(seen: Seen, limits: Limits) -> Decision:
@@ -126,15 +130,15 @@ def _single_out(seen: Seen) -> Decision:
     wanted = [run for run in seen.active if _is_wanted(run, seen.intent)]
     keep = (wanted or list(seen.active))[0]
     surplus = next(run for run in seen.active if run is not keep)
-    return Decision(Kill(surplus.id), "surplus", f"killing {surplus.id}; {keep.id} stays")
+    detail = f"{surplus.id} is killed, {keep.id} stays"
+    return Decision(Kill(surplus.id), "surplus", detail, keep.id)
 
 
 def _keep(seen: Seen, run: Run) -> Decision:
     told = Tell("running", run.version)
-    if not _was_told(seen.order, told):
-        return Decision(told, "starting", f"{run.id}, version {run.version}")
+    action = Wait() if _was_told(seen.order, told) else told
     phase = "running" if run.state == "RUNNING" else "starting"
-    return Decision(Wait(), phase, f"{run.id}, version {run.version}")
+    return Decision(action, phase, f"{run.id}, version {run.version}", run.id)
 
 
 def _drain(seen: Seen, run: Run, limits: Limits) -> Decision:
@@ -142,14 +146,14 @@ def _drain(seen: Seen, run: Run, limits: Limits) -> Decision:
     detail = f"{run.id}, version {run.version} -> {goal}"
     if run.state != "RUNNING":
         # It has no driver that could obey, and so nothing under way that it could finish.
-        return Decision(Kill(run.id), "draining", detail)
+        return Decision(Kill(run.id), "draining", detail, run.id)
     told = Tell("stopped", run.version)
     if seen.order is None or not _was_told(seen.order, told):
-        return Decision(told, "draining", detail)
+        return Decision(told, "draining", detail, run.id)
     if seen.now - seen.order.since > limits.drain:
         late = f"{detail}; killed, as it went on for {limits.drain:.0f} s after it was told to stop"
-        return Decision(Kill(run.id), "draining", late)
-    return Decision(Wait(), "draining", detail)
+        return Decision(Kill(run.id), "draining", late, run.id)
+    return Decision(Wait(), "draining", detail, run.id)
 
 
 def _bring_up(seen: Seen, limits: Limits) -> Decision:
@@ -160,12 +164,10 @@ def _bring_up(seen: Seen, limits: Limits) -> Decision:
     if submission and _is_open(submission, seen.now, limits):
         detail = f"version {submission.version}, by {submission.gateway}"
         return Decision(Wait(), "submitting", detail)
-    failures, last, why = _failures(seen, limits)
-    if failures and seen.now < (again := last + _pause(failures, limits)):
-        detail = (
-            f"version {version} failed {failures} time(s); next try after {_clock(again)}: {why}"
-        )
-        return Decision(Wait(), "backing-off", detail)
+    failures = _failures(seen, limits)
+    if failures and seen.now < (again := failures.last + _pause(failures.count, limits)):
+        what = f"version {version}, failure {failures.count}, again at {_clock(again)}"
+        return Decision(Wait(), "backing-off", f"{what}: {failures.why}", failures.run)
     return Decision(Submit(version), "submitting", f"version {version}")
 
 
@@ -178,25 +180,29 @@ def _is_open(submission: Submission, now: float, limits: Limits) -> bool:
     return submission.ended is None and now - submission.started <= limits.submit
 
 
-def _failures(seen: Seen, limits: Limits) -> tuple[int, float, str]:
+@dataclass(frozen=True)
+class _Failures:
     """How often in a row the version didn't get going, when it last ended, and why."""
-    count, last, why = 0, 0.0, ""
-    for run in reversed(seen.ended):
-        if run.version != seen.intent.version or run.finished - run.started > limits.settled:
-            break
-        if not count:
-            last, why = (
-                run.finished,
-                f"{run.id} ended {run.state}; yarn logs -applicationId {run.id}",
-            )
-        count += 1
-    submission = seen.submission
-    if submission and submission.failures and submission.version == seen.intent.version:
-        ended = submission.ended or submission.started
-        if ended > last:
-            last, why = ended, submission.error
-        count += submission.failures
-    return count, last, why
+
+    count: int
+    last: float
+    why: str
+    run: str = ""
+
+
+def _failures(seen: Seen, limits: Limits) -> _Failures | None:
+    runs = list(takewhile(partial(_was_short, seen.intent, limits), reversed(seen.ended)))
+    last = seen.submission
+    if last and last.failures and last.version == seen.intent.version:
+        return _Failures(len(runs) + last.failures, last.ended or last.started, last.error)
+    if runs:
+        why = f"{runs[0].id} ended {runs[0].state}; yarn logs -applicationId {runs[0].id}"
+        return _Failures(len(runs), runs[0].finished, why, runs[0].id)
+    return None
+
+
+def _was_short(intent: Intent, limits: Limits, run: Run) -> bool:
+    return run.version == intent.version and run.finished - run.started <= limits.settled
 
 
 def _pause(failures: int, limits: Limits) -> float:

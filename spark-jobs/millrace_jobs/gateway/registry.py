@@ -35,7 +35,7 @@ class Registry:
 
     def applications(self) -> list[str]:
         try:
-            return sorted(self.client.get_children(APPLICATIONS))
+            return sorted(self.client.retry(self.client.get_children, APPLICATIONS))
         except NoNodeError:
             return []
 
@@ -54,8 +54,8 @@ class Registry:
     def intend(self, application: str, intent: Intent) -> None:
         """The one thing that is written from outside: the gateways act on it."""
         path = _path(application, "intent")
-        self.client.ensure_path(path)
-        self.client.set(path, _bytes(asdict(intent)))
+        self.client.retry(self.client.ensure_path, path)
+        self.client.retry(self.client.set, path, _bytes(asdict(intent)))
 
     def _record(self, application: str, name: str, kind: type[RecordT]) -> RecordT | None:
         content = self._read(application, name)
@@ -63,7 +63,7 @@ class Registry:
 
     def _read(self, application: str, name: str) -> dict[str, Any] | None:
         try:
-            content, _ = self.client.get(_path(application, name))
+            content, _ = self.client.retry(self.client.get, _path(application, name))
         except NoNodeError:
             return None
         return json.loads(content) if content else None
@@ -81,6 +81,9 @@ class LeaderRegistry(Registry):
         super().__init__(client)
         self._lock = lock
 
+    def holds_lock(self) -> bool:
+        return self.client.retry(self.client.exists, self._lock_node) is not None
+
     def put_order(self, application: str, order: Order) -> None:
         self._write(application, "desired", asdict(order))
 
@@ -92,13 +95,20 @@ class LeaderRegistry(Registry):
 
     def _write(self, application: str, name: str, content: dict[str, Any]) -> None:
         path = _path(application, name)
-        self.client.ensure_path(path)
+        self.client.retry(self.client.ensure_path, path)
+        self.client.retry(self._commit, path, _bytes(content))
+
+    def _commit(self, path: str, content: bytes) -> None:
         transaction = self.client.transaction()
-        transaction.check(f"{self._lock.path}/{self._lock.node}", version=0)
-        transaction.set_data(path, _bytes(content))
+        transaction.check(self._lock_node, version=0)
+        transaction.set_data(path, content)
         failed = [result for result in transaction.commit() if isinstance(result, Exception)]
         if failed:
             raise Deposed(f"{path}: {failed[0]!r}")
+
+    @property
+    def _lock_node(self) -> str:
+        return f"{self._lock.path}/{self._lock.node}"
 
 
 def _path(application: str, name: str) -> str:

@@ -1,5 +1,8 @@
 """spark-submit, as a child process that is looked at and never waited for."""
 
+import contextlib
+import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -77,6 +80,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # a group of its own: its launcher script dies with it
             )
 
     def ended(self) -> bool:
@@ -90,12 +94,15 @@ class Child:
         if self._process.returncode == 0:
             return ""
         if self._process.returncode < 0:
-            return f"spark-submit was killed after {self._timeout:.0f} s; see {self._log}"
+            return (
+                f"spark-submit was killed, at the latest after {self._timeout:.0f} s ({self._log})"
+            )
         lines = self._log.read_text(errors="replace").splitlines()
         told = [line for line in lines if "Exception" in line or "Error" in line] or lines[-1:]
-        return f"{told[0].strip()[:300] if told else 'no output'} (see {self._log})"
+        return f"{told[0].strip()[:300] if told else 'no output'} ({self._log})"
 
     def kill(self) -> None:
-        self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._folder.cleanup()

@@ -26,7 +26,7 @@ class Traffic:
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._results = Results(context.config.kafka, context.job)
-        self._live = LiveStream(context.config.redis)
+        self._live = LiveStream(context.config)
         self.late_events = LateEvents(context)
 
     def frame(self) -> DataFrame:
@@ -35,7 +35,7 @@ class Traffic:
         classified = records.transform(parse.classify, context.config.limits)
         return parse.valid(classified).transform(
             traffic,
-            PageViewRule(**settings["page_view"]),
+            PageViewRule.of(settings),
             settings["watermark_seconds"],
             settings["hll_lg_k"],
         )

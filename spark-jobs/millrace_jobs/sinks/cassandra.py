@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from cassandra import ConsistencyLevel
@@ -15,7 +14,7 @@ from cassandra.policies import (
     TokenAwarePolicy,
 )
 
-from millrace_jobs.config import Cassandra
+from millrace_jobs.config import DATACENTER, KEYSPACE, Config
 from millrace_jobs.retries import retry
 
 log = logging.getLogger(__name__)
@@ -33,8 +32,8 @@ class WriteFailed(Exception):
     """Some rows were not acknowledged by a quorum."""
 
 
-def connect(config: Cassandra) -> Cluster:
-    balancing = TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=config.datacenter))
+def connect(config: Config) -> Cluster:
+    balancing = TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=DATACENTER))
     profile = ExecutionProfile(
         load_balancing_policy=balancing,
         consistency_level=ConsistencyLevel.LOCAL_QUORUM,
@@ -42,8 +41,8 @@ def connect(config: Cassandra) -> Cluster:
         speculative_execution_policy=ConstantSpeculativeExecutionPolicy(SPECULATE_AFTER_SECONDS, 1),
     )
     return Cluster(
-        config.hosts,
-        port=config.port,
+        config.cassandra,
+        port=config.cassandra_port,
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
         reconnection_policy=ConstantReconnectionPolicy(RECONNECT_SECONDS, max_attempts=None),
     )
@@ -52,8 +51,7 @@ def connect(config: Cassandra) -> Cluster:
 class Tables:
     """Writes rows by `upsert`; everything is idempotent, so everything may be repeated."""
 
-    def __init__(self, config: Cassandra) -> None:
-        self._keyspace = config.keyspace
+    def __init__(self, config: Config) -> None:
         cluster = connect(config)
         self._session = retry(cluster.connect, NoHostAvailable, GIVE_UP_SECONDS, "connecting")
         self._prepared: dict[str, Any] = {}
@@ -101,7 +99,7 @@ class Tables:
     def _statement(self, table: str, columns: Sequence[str]) -> Any:
         names, marks = ", ".join(columns), ", ".join("?" for _ in columns)
         return self._prepare(
-            f"INSERT INTO {self._keyspace}.{table} ({names}) VALUES ({marks}) USING TIMESTAMP ?"
+            f"INSERT INTO {KEYSPACE}.{table} ({names}) VALUES ({marks}) USING TIMESTAMP ?"
         )
 
     def _prepare(self, query: str) -> Any:

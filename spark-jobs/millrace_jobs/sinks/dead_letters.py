@@ -8,7 +8,7 @@ short previews, at most as many as a batch has records.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from millrace_jobs.config import Kafka
+from millrace_jobs.config import DEAD_LETTER_TOPIC
 from millrace_jobs.sinks.cassandra import Tables
 
 PREVIEW_CHARACTERS = 200
@@ -18,11 +18,11 @@ COLUMNS = ("bucket", "id", "reason", "size", "preview", "kafka_timestamp")
 class DeadLetters:
     """``request_bytes`` bounds one letter; what fitted into the events topic must fit."""
 
-    def __init__(self, kafka: Kafka, tables: Tables, request_bytes: int) -> None:
+    def __init__(self, brokers: str, tables: Tables, request_bytes: int) -> None:
         self._tables = tables
         self._sink = {
-            "kafka.bootstrap.servers": kafka.bootstrap,
-            "topic": kafka.dead_letter,
+            "kafka.bootstrap.servers": brokers,
+            "topic": DEAD_LETTER_TOPIC,
             "kafka.acks": "all",
             "kafka.max.request.size": str(request_bytes),
             "kafka.buffer.memory": str(2 * request_bytes),

@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from millrace_jobs.config import Redis
+from millrace_jobs.config import LIVE_STREAM, REDIS_MASTER, Config
 
 log = logging.getLogger(__name__)
 
@@ -25,13 +25,11 @@ BATCHES_WAITING = 4
 class LiveStream:
     """Sends on a thread of its own; what doesn't fit into its short queue is dropped and said so."""
 
-    def __init__(self, config: Redis) -> None:
+    def __init__(self, config: Config) -> None:
         at_once = Retry(NoBackoff(), 0)
         timeouts = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
-        sentinels = [(host, int(port)) for host, port in (s.split(":") for s in config.sentinels)]
-        sentinel = Sentinel(sentinels, sentinel_kwargs={**timeouts, "retry": at_once})
-        self._master = sentinel.master_for(config.master, **timeouts, retry=at_once)
-        self._stream = config.stream
+        sentinel = Sentinel(config.sentinels, sentinel_kwargs={**timeouts, "retry": at_once})
+        self._master = sentinel.master_for(REDIS_MASTER, **timeouts, retry=at_once)
         self._waiting: queue.Queue[Sequence[dict[str, Any]]] = queue.Queue(BATCHES_WAITING)
         threading.Thread(target=self._run, name="live-stream", daemon=True).start()
 
@@ -54,5 +52,5 @@ class LiveStream:
             # A batch may touch more windows than the stream keeps: send its newest ones only.
             for entry in entries[-ENTRIES_KEPT:]:
                 fields = {"json": json.dumps(entry)}
-                pipeline.xadd(self._stream, fields, maxlen=ENTRIES_KEPT, approximate=True)
+                pipeline.xadd(LIVE_STREAM, fields, maxlen=ENTRIES_KEPT, approximate=True)
             pipeline.execute()

@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from millrace_jobs.checkpoint import Offsets
-from millrace_jobs.config import Kafka
+from millrace_jobs.config import RESULTS_TOPIC
 from millrace_jobs.retries import retry
 
 log = logging.getLogger(__name__)
@@ -25,14 +25,13 @@ GIVE_UP_SECONDS = 120.0
 class Results:
     """Publishes a job's batches in order. A new producer of the same job fences the one before it."""
 
-    def __init__(self, kafka: Kafka, job: str) -> None:
+    def __init__(self, brokers: str, job: str) -> None:
         name = f"millrace-{job}"
-        brokers = {"bootstrap.servers": kafka.bootstrap}
-        self._topic = kafka.results
-        self._group = Consumer(brokers | {"group.id": name})
+        common = {"bootstrap.servers": brokers}
+        self._group = Consumer(common | {"group.id": name})
         # The default of 60 s would block readers for so long after a driver died in a transaction.
         self._producer = Producer(
-            brokers | {"transactional.id": name, "transaction.timeout.ms": 15000, "linger.ms": 5}
+            common | {"transactional.id": name, "transaction.timeout.ms": 15000, "linger.ms": 5}
         )
         retry(
             lambda: self._producer.init_transactions(CALL_SECONDS),
@@ -98,7 +97,7 @@ class Results:
     def _produce(self, key: str, value: str) -> None:
         while True:
             try:
-                return self._producer.produce(self._topic, value, key)
+                return self._producer.produce(RESULTS_TOPIC, value, key)
             except BufferError:  # the local queue is full: let it drain
                 self._producer.poll(0.1)
 

@@ -3,7 +3,8 @@
 One aggregation means one state, one watermark and one reading of Kafka for both results.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -22,6 +23,10 @@ class PageViewRule:
     methods: list[str]
     statuses: list[int]
     asset_extensions: list[str]
+
+    @classmethod
+    def of(cls, settings: dict[str, Any]) -> "PageViewRule":
+        return cls(**{field.name: settings[f"page_view_{field.name}"] for field in fields(cls)})
 
 
 def traffic(events: DataFrame, rule: PageViewRule, watermark_seconds: int, lg_k: int) -> DataFrame:
