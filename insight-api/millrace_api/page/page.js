@@ -1,0 +1,239 @@
+// The live page: asks the API for a range, draws it, and asks again when the stream says so.
+import { drawChart } from "./chart.js";
+
+const HOUR = 3600e3;
+const DAY = 24 * HOUR;
+const VIEWS = {
+  "1h": { step: HOUR, widest: 7 * DAY, narrowest: 12 * HOUR },
+  "1m": { step: 60e3, widest: 3 * HOUR, narrowest: HOUR },
+};
+const REFRESH_MS = 15e3; // without any event from the stream
+const SOONEST_MS = 1e3; // with them
+
+const $ = (id) => document.getElementById(id);
+const number = new Intl.NumberFormat("en");
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const view = { size: null, from: 0, to: 0, following: true, extent: null };
+
+// -- Words
+
+const iso = (ms) => new Date(ms).toISOString().replace(".000Z", "Z");
+const clock = (ms) => iso(ms).slice(11, 16);
+const day = (ms) => new Date(ms).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" });
+const moment = (ms) => `${day(ms)}, ${clock(ms)}`;
+const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "–");
+
+function bytes(count) {
+  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  const power = Math.min(Math.floor(Math.log10(Math.max(count, 1)) / 3), units.length - 1);
+  return `${(count / 1000 ** power).toFixed(power ? 1 : 0)} ${units[power]}`;
+}
+
+function ago(seconds) {
+  if (seconds < 90) return `${Math.round(seconds)} s ago`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min ago`;
+  return `${Math.round(seconds / 3600)} h ago`;
+}
+
+/** An element with properties and children; text is never parsed as HTML. */
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+// -- The API
+
+async function ask(path, parameters) {
+  const response = await fetch(`${path}?${new URLSearchParams(parameters)}`);
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.detail);
+  return answer;
+}
+
+const askRange = (path, from, to, more) => ask(path, { from: iso(from), to: iso(to), ...more });
+
+// -- The range shown
+
+/** Move to the end of the data, whenever that was: a replayed log of 2015 shows 2015. */
+function follow() {
+  const { step, widest, narrowest } = VIEWS[view.size];
+  const data = view.extent?.[view.size];
+  const last = data ? Date.parse(data.to) : Math.ceil(Date.now() / step) * step;
+  const length = data ? last - Date.parse(data.from) : 0;
+  view.to = last;
+  view.from = last - Math.min(Math.max(length, narrowest), widest);
+}
+
+function pickSize() {
+  const data = view.extent?.["1h"];
+  return data && Date.parse(data.to) - Date.parse(data.from) <= 2 * HOUR ? "1m" : "1h";
+}
+
+function move(direction) {
+  const length = view.to - view.from;
+  view.from += direction * length;
+  view.to += direction * length;
+  view.following = false;
+  refresh();
+}
+
+// -- Drawing
+
+function showFigures(total, letters) {
+  const per = (view.to - view.from) / 60e3;
+  $("requests").textContent = number.format(total.requests);
+  $("requests-note").textContent = `${number.format(Math.round((10 * total.requests) / per) / 10)} a minute`;
+  $("page-views").textContent = number.format(total.page_views);
+  $("page-views-note").textContent = `${percent(total.page_views, total.requests)} of requests`;
+  const { estimate, lower, upper } = total.unique_visitors;
+  $("visitors").textContent = number.format(estimate);
+  $("visitors-note").textContent = `between ${number.format(lower)} and ${number.format(upper)}`;
+  $("bytes").textContent = bytes(total.bytes);
+  $("bytes-note").textContent = total.requests ? `${bytes(total.bytes / total.requests)} a request` : "–";
+  $("letters").textContent = number.format(letters.count);
+  $("letters-note").textContent = "received in the last 30 days";
+  $("letters-figure").classList.toggle("alert", letters.count > 0);
+}
+
+function showStatus(total) {
+  const colours = { "2xx": "--s2", "3xx": "--s3", "4xx": "--s4", "5xx": "--s5", other: "--so" };
+  const present = Object.entries(total.status).filter(([, count]) => count);
+  const swatch = (name, flex) => element("i", { style: `background:var(${colours[name]});${flex}` });
+  $("status-bar").replaceChildren(...present.map(([name, count]) => swatch(name, `flex:${count}`)));
+  $("status-legend").replaceChildren(
+    ...present.map(([name, count]) =>
+      element("span", {}, swatch(name, ""), `${name}  ${number.format(count)} (${percent(count, total.requests)})`)),
+  );
+}
+
+function showPages(top) {
+  const most = top.pages[0]?.page_views ?? 1;
+  $("pages-note").textContent = top.distinct_pages ? `· of ${number.format(top.distinct_pages)}` : "";
+  $("pages").replaceChildren(
+    ...top.pages.map(({ url, page_views: views }) =>
+      element("li", { title: url, style: `--share:${(100 * views) / most}%` },
+        element("span", {}, url), element("span", {}, number.format(views)))),
+  );
+  if (!top.pages.length) $("pages").append(element("p", { className: "quiet" }, "No page views in this range."));
+}
+
+function showLetters(letters) {
+  $("letter-list").replaceChildren(
+    ...letters.dead_letters.map((letter) =>
+      element("div", { className: "letter" },
+        element("time", {}, moment(Date.parse(letter.received))), letter.reason,
+        element("code", { title: letter.preview }, letter.preview))),
+  );
+  if (!letters.count) $("letter-list").append(element("p", { className: "quiet" }, "None. Every event could be read."));
+}
+
+function showPlanes(status) {
+  $("cluster").textContent = status.cluster;
+  $("planes").replaceChildren(
+    ...status.planes.map(({ name, system, state, detail }) =>
+      element("div", { className: "card plane" },
+        element("span", { className: `dot ${state}`, title: state }),
+        element("b", {}, `${name} `, element("span", {}, `· ${system}`)),
+        element("small", {}, state === "up" ? detail : `${state}: ${detail}`))),
+  );
+}
+
+function showJobs(progress) {
+  const time = (text) => (text ? moment(Date.parse(text)) : "–");
+  $("jobs").replaceChildren(
+    ...progress.jobs.map((job) =>
+      element("tr", {}, ...[job.job, job.version, `${job.epoch} · ${number.format(job.batch)}`,
+        time(job.max_event_time), time(job.watermark), compact.format(job.input_rows_per_second),
+        ago(job.age_seconds)].map((text) => element("td", {}, text)))),
+  );
+  if (!progress.jobs.length) $("jobs").append(element("tr", {}, element("td", { colSpan: 7 }, "No job has committed a batch yet.")));
+}
+
+function showRange(windows) {
+  const provisional = windows.filter((window) => !window.final).length;
+  $("range").textContent = `${moment(view.from)} – ${moment(view.to)} · `
+    + (provisional ? `${provisional} of ${windows.length} windows provisional` : `${windows.length} windows, all final`);
+  for (const button of document.querySelectorAll("[data-size]")) {
+    button.setAttribute("aria-pressed", button.dataset.size === view.size);
+  }
+  $("latest").disabled = view.following;
+  $("later").disabled = view.following;
+}
+
+// -- Refreshing
+
+async function refresh() {
+  const now = Math.ceil(Date.now() / 60e3) * 60e3;
+  try {
+    view.extent = await ask("/v1/extent");
+    view.size ??= pickSize();
+    if (view.following) follow();
+    const { from, to, size } = view;
+    const hours = [Math.floor(from / HOUR) * HOUR, Math.ceil(to / HOUR) * HOUR];
+    const [traffic, total, top, letters, progress] = await Promise.all([
+      askRange("/v1/traffic", from, to, { window: size }),
+      askRange("/v1/traffic/total", from, to),
+      askRange("/v1/pages/top", ...hours, { k: 12 }),
+      askRange("/v1/dead-letters", now - 30 * DAY, now + 60e3, { limit: 3 }),
+      ask("/v1/progress"),
+    ]);
+    if (from !== view.from || size !== view.size) return; // the reader has moved on meanwhile
+    showFigures(total, letters);
+    showStatus(total);
+    showPages(top);
+    showLetters(letters);
+    showJobs(progress);
+    showRange(traffic.windows);
+    drawChart($("chart"), $("chart-words"), { from, to, step: VIEWS[size].step, windows: traffic.windows });
+    $("notice").hidden = true;
+  } catch (error) {
+    $("notice").textContent = `What you see may be old. ${error.message}`;
+    $("notice").hidden = false;
+  }
+  ask("/v1/status").then(showPlanes, () => {});
+}
+
+/** At most one refresh at a time and one a second, however fast events come. */
+let refreshing = false;
+let wanted = false;
+async function refreshSoon() {
+  wanted = true;
+  if (refreshing) return;
+  refreshing = true;
+  while (wanted) {
+    wanted = false;
+    await refresh();
+    await new Promise((done) => setTimeout(done, SOONEST_MS));
+  }
+  refreshing = false;
+}
+
+function listen() {
+  let source = "redis";
+  const say = (state, text) => {
+    $("live-dot").className = `dot ${state}`;
+    $("live-text").textContent = text;
+  };
+  const stream = new EventSource("/v1/stream");
+  stream.onopen = () => say("up", "live");
+  stream.onerror = () => say("down", "reconnecting…");
+  stream.addEventListener("source", (event) => {
+    source = event.data;
+    if (source === "redis") say("up", "live"); else say("degraded", "live, from the store");
+  });
+  stream.addEventListener("window", () => {
+    say(source === "redis" ? "up beat" : "degraded beat", `live · ${iso(Date.now()).slice(11, 19)}`);
+    refreshSoon();
+  });
+}
+
+for (const button of document.querySelectorAll("[data-size]")) {
+  button.onclick = () => { view.size = button.dataset.size; view.following = true; refresh(); };
+}
+$("earlier").onclick = () => move(-1);
+$("later").onclick = () => move(1);
+$("latest").onclick = () => { view.following = true; refresh(); };
+setInterval(refreshSoon, REFRESH_MS);
+refreshSoon();
+listen();

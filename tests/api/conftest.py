@@ -1,0 +1,83 @@
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+from datasketches import hll_sketch, tgt_hll_type
+from fastapi.testclient import TestClient
+from millrace_api.app import create_app
+from millrace_api.ranges import Window
+from millrace_api.settings import Settings
+from millrace_api.store import JobProgress, TrafficRow
+
+from tests.api.fakes import FakeFeed, FakeStore
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(
+        cluster="millrace-test",
+        cassandra=["127.0.0.1"],
+        cassandra_port=9042,
+        datacenter="millrace",
+        keyspace="millrace",
+        sentinels=["127.0.0.1:26379"],
+        redis_master="millrace",
+        stream="millrace:traffic",
+        kafka=["127.0.0.1:1"],
+        request_timeout_seconds=2,
+        speculate_after_seconds=0.25,
+        max_streams=1,
+    )
+
+
+@pytest.fixture
+def store() -> FakeStore:
+    return FakeStore()
+
+
+@pytest.fixture
+def feed() -> FakeFeed:
+    return FakeFeed()
+
+
+@pytest.fixture
+def client(settings: Settings, store: FakeStore, feed: FakeFeed) -> Iterator[TestClient]:
+    # Let a bug answer 500, as in production, instead of failing the test with its trace.
+    with TestClient(create_app(settings, store, feed), raise_server_exceptions=False) as client:
+        yield client
+
+
+def sketch_of(*visitors: str) -> bytes:
+    """A sketch as Spark's hll_sketch_agg(visitor_id, 12) makes it."""
+    sketch = hll_sketch(12, tgt_hll_type.HLL_8)
+    for visitor in visitors:
+        sketch.update(visitor)
+    return sketch.serialize_updatable()
+
+
+@pytest.fixture
+def row() -> Callable[..., TrafficRow]:
+    """A window at ``10:00`` of the log's first day, or at another time."""
+
+    def make(window: Window, clock: str, *visitors: str, requests: int = 1) -> TrafficRow:
+        return TrafficRow(
+            window=window,
+            start=datetime.fromisoformat(f"2015-05-17T{clock}:00").replace(tzinfo=UTC),
+            requests=requests,
+            page_views=1,
+            bytes=100,
+            status={"2xx": requests, "3xx": 0, "4xx": 0, "5xx": 0, "other": 0},
+            visitors=sketch_of(*visitors),
+            version=(3 << 32) | int(clock.replace(":", "")),
+        )
+
+    return make
+
+
+@pytest.fixture
+def progress() -> Callable[..., JobProgress]:
+    def make(watermark: str | None, updated: datetime, job: str = "traffic") -> JobProgress:
+        at = watermark and datetime.fromisoformat(watermark)
+        return JobProgress(job, 3, 7, at, at, updated, 12.5, "1.0.0")
+
+    return make

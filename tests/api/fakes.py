@@ -1,0 +1,90 @@
+"""A store and a feed in memory, which a test can fill and switch off."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+from millrace_api.live import FeedUnavailable
+from millrace_api.ranges import Span, Window
+from millrace_api.store import (
+    DeadLetter,
+    JobProgress,
+    LateEvents,
+    StoreHealth,
+    StoreUnavailable,
+    TrafficRow,
+)
+
+
+@dataclass
+class FakeStore:
+    rows: list[TrafficRow] = field(default_factory=list)
+    pages: dict[datetime, Counter[str]] = field(default_factory=dict)
+    letters: list[DeadLetter] = field(default_factory=list)
+    late: list[LateEvents] = field(default_factory=list)
+    jobs: list[JobProgress] = field(default_factory=list)
+    away: bool = False
+
+    def _check(self) -> None:
+        if self.away:
+            raise StoreUnavailable("NoHostAvailable('Unable to connect', {'10.0.0.1': secret})")
+
+    async def traffic(self, window: Window, span: Span) -> list[TrafficRow]:
+        self._check()
+        inside = [r for r in self.rows if r.window == window and span.start <= r.start < span.end]
+        return sorted(inside, key=lambda row: row.start)
+
+    async def extent(self, window: Window) -> Span | None:
+        self._check()
+        rows = [row for row in self.rows if row.window == window]
+        if not rows:
+            return None
+        return Span(min(row.start for row in rows), max(row.end for row in rows))
+
+    async def page_views(self, hours: Iterable[datetime]) -> Counter[str]:
+        self._check()
+        return sum((self.pages.get(hour, Counter()) for hour in hours), Counter())
+
+    async def dead_letters(self, span: Span) -> list[DeadLetter]:
+        self._check()
+        return [letter for letter in self.letters if span.start <= letter.received < span.end]
+
+    async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
+        self._check()
+        wanted = set(days)
+        return [late for late in self.late if late.day in wanted]
+
+    async def progress(self) -> list[JobProgress]:
+        self._check()
+        return self.jobs
+
+    async def health(self) -> StoreHealth:
+        self._check()
+        return StoreHealth(up=2, total=3)
+
+
+@dataclass
+class FakeFeed:
+    entries: list[tuple[str, str]] = field(default_factory=list)
+    away: bool = False
+
+    def _check(self) -> None:
+        if self.away:
+            raise FeedUnavailable("no master")
+
+    async def latest(self) -> str:
+        self._check()
+        return self.entries[-1][0] if self.entries else "0-0"
+
+    async def read(self, after: str) -> list[tuple[str, str]]:
+        self._check()
+        return [entry for entry in self.entries if _order(entry[0]) > _order(after)]
+
+    async def replicas(self) -> int:
+        self._check()
+        return 2
+
+
+def _order(entry_id: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in entry_id.split("-"))

@@ -1,0 +1,187 @@
+"""The HTTP interface over a store in memory."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from fastapi.testclient import TestClient
+from millrace_api.ranges import Window
+from millrace_api.store import DeadLetter, JobProgress, LateEvents, TrafficRow
+
+from tests.api.fakes import FakeFeed, FakeStore
+
+Row = Callable[..., TrafficRow]
+MakeProgress = Callable[..., JobProgress]
+DAY = {"from": "2015-05-17T00:00:00Z", "to": "2015-05-18T00:00:00Z"}
+READS = ["/v1/traffic", "/v1/traffic/total", "/v1/pages/top", "/v1/dead-letters", "/v1/late"]
+
+
+def test_windows_come_oldest_first_and_tell_final_from_provisional(
+    client: TestClient, store: FakeStore, row: Row, progress: MakeProgress
+) -> None:
+    store.rows = [row(Window.HOUR, "11:00", "b"), row(Window.HOUR, "10:00", "a", "b", requests=5)]
+    store.jobs = [progress("2015-05-17T11:59:59Z", datetime.now(UTC))]
+    windows = client.get("/v1/traffic", params=DAY | {"window": "1h"}).json()["windows"]
+    assert [(w["start"], w["requests"], w["final"]) for w in windows] == [
+        ("2015-05-17T10:00:00Z", 5, True),
+        ("2015-05-17T11:00:00Z", 1, False),
+    ]
+    assert windows[0]["unique_visitors"] == {"estimate": 2, "lower": 2, "upper": 2}
+    assert windows[0]["version"] == (3 << 32) | 1000
+    assert windows[0]["status"] == {"2xx": 5, "3xx": 0, "4xx": 0, "5xx": 0, "other": 0}
+
+
+def test_another_jobs_watermark_makes_nothing_final(
+    client: TestClient, store: FakeStore, row: Row, progress: MakeProgress
+) -> None:
+    store.rows = [row(Window.HOUR, "10:00")]
+    store.jobs = [progress("2015-05-18T00:00:00Z", datetime.now(UTC), job="archive")]
+    assert not client.get("/v1/traffic", params=DAY).json()["windows"][0]["final"]
+
+
+def test_a_total_takes_hours_where_it_can_and_counts_each_visitor_once(
+    client: TestClient, store: FakeStore, row: Row
+) -> None:
+    store.rows = [
+        row(Window.MINUTE, "09:58", "a"),
+        row(Window.MINUTE, "09:57", "outside", requests=1000),
+        row(Window.HOUR, "10:00", "a", "b", requests=10),
+        row(Window.MINUTE, "10:30", "b", requests=10),  # is part of the hour
+        row(Window.MINUTE, "11:00", "c", requests=100),
+        row(Window.HOUR, "11:00", "c", requests=100),  # is not whole in the range
+    ]
+    total = client.get(
+        "/v1/traffic/total", params={"from": "2015-05-17T09:58:00Z", "to": "2015-05-17T11:01:00Z"}
+    ).json()
+    assert total["requests"] == 1 + 10 + 100
+    assert total["unique_visitors"]["estimate"] == 3
+    assert total["version"] == (3 << 32) | 1100
+    assert total["final"] is False
+
+
+def test_an_empty_range_is_zero_not_an_error(client: TestClient) -> None:
+    total = client.get("/v1/traffic/total", params=DAY).json()
+    assert (total["requests"], total["unique_visitors"]["estimate"]) == (0, 0)
+    assert client.get("/v1/traffic", params=DAY).json()["windows"] == []
+    assert client.get("/v1/extent").json() == {"1m": None, "1h": None}
+
+
+def test_top_pages_are_summed_over_hours_and_ranked(client: TestClient, store: FakeStore) -> None:
+    ten = datetime(2015, 5, 17, 10, tzinfo=UTC)
+    store.pages = {
+        ten: Counter({"/b": 2, "/a": 2, "/c": 1}),
+        ten + timedelta(hours=1): Counter({"/c": 4}),
+        ten + timedelta(days=1): Counter({"/outside": 99}),
+    }
+    top = client.get("/v1/pages/top", params=DAY | {"k": 2}).json()
+    assert top["pages"] == [{"url": "/c", "page_views": 5}, {"url": "/a", "page_views": 2}]
+    assert top["distinct_pages"] == 3
+
+
+def test_dead_letters_are_all_counted_but_few_are_listed(
+    client: TestClient, store: FakeStore
+) -> None:
+    noon = datetime(2015, 5, 17, 12, tzinfo=UTC)
+    store.letters = [DeadLetter(f"events-0-{i}", "not JSON", 9, "{", noon) for i in range(5)]
+    answer = client.get("/v1/dead-letters", params=DAY | {"limit": 2}).json()
+    assert answer["count"] == 5
+    assert [letter["id"] for letter in answer["dead_letters"]] == ["events-0-0", "events-0-1"]
+
+
+def test_late_events_by_day_and_window(client: TestClient, store: FakeStore) -> None:
+    store.late = [LateEvents(datetime(2015, 5, 17).date(), "1m", 3)]
+    days = client.get("/v1/late", params=DAY).json()["days"]
+    assert days == [{"day": "2015-05-17", "window": "1m", "events": 3}]
+
+
+def test_the_extent_says_where_there_is_data(
+    client: TestClient, store: FakeStore, row: Row
+) -> None:
+    store.rows = [row(Window.HOUR, "10:00"), row(Window.HOUR, "13:00")]
+    assert client.get("/v1/extent").json() == {
+        "1m": None,
+        "1h": {"from": "2015-05-17T10:00:00Z", "to": "2015-05-17T14:00:00Z"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "parameter"),
+    [
+        ("/v1/traffic", {"from": "2015-05-17T00:00:00"}, "from"),
+        ("/v1/traffic", {"window": "5m"}, "window"),
+        ("/v1/traffic", {"window": "1m", "to": "2015-05-20T00:00:00Z"}, "to"),
+        ("/v1/traffic/total", {"from": "2015-05-17T00:00:30Z"}, "from"),
+        ("/v1/pages/top", {"k": "101"}, "k"),
+        ("/v1/pages/top", {"k": "many"}, "k"),
+        ("/v1/pages/top", {"from": "2015-05-17T00:01:00Z"}, "from"),
+        ("/v1/dead-letters", {"to": "2015-01-01T00:00:00Z"}, "to"),
+    ],
+)
+def test_a_bad_parameter_is_named(
+    client: TestClient, path: str, parameters: dict[str, str], parameter: str
+) -> None:
+    answer = client.get(path, params=DAY | parameters)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["parameter"] == parameter
+    assert parameter in answer.json()["detail"]
+
+
+def test_a_missing_parameter_is_named(client: TestClient) -> None:
+    assert client.get("/v1/traffic?from=2015-05-17T00:00:00Z").json()["parameter"] == "to"
+
+
+@pytest.mark.parametrize("path", [*READS, "/v1/extent", "/v1/progress", "/readyz"])
+def test_without_the_store_the_answer_is_503_and_says_when_to_retry(
+    client: TestClient, store: FakeStore, path: str
+) -> None:
+    store.away = True
+    answer = client.get(path, params=DAY)
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) > 0
+    assert answer.json()["title"] == "Store unavailable"
+    assert "secret" not in answer.text
+    store.away = False
+    assert client.get(path, params=DAY).status_code == 200
+
+
+def test_health_does_not_depend_on_the_store(client: TestClient, store: FakeStore) -> None:
+    store.away = True
+    assert client.get("/healthz").status_code == 200
+
+
+def test_status_shows_each_plane(
+    client: TestClient, store: FakeStore, feed: FakeFeed, progress: MakeProgress
+) -> None:
+    now = datetime.now(UTC)
+    store.jobs = [progress(None, now), progress(None, now - timedelta(minutes=5), job="archive")]
+    planes = {plane["name"]: plane for plane in client.get("/v1/status").json()["planes"]}
+    assert planes["ingest"]["state"] == "down"
+    assert planes["process"]["state"] == "degraded"
+    assert "archive" in planes["process"]["detail"]
+    assert planes["store"]["detail"] == "quorum, 2 of 3 nodes up"
+    assert planes["cache"]["state"] == "up"
+
+
+def test_status_answers_when_everything_is_away(
+    client: TestClient, store: FakeStore, feed: FakeFeed
+) -> None:
+    store.away = feed.away = True
+    answer = client.get("/v1/status")
+    assert answer.status_code == 200
+    assert {plane["state"] for plane in answer.json()["planes"]} == {"down"}
+
+
+def test_the_page_and_its_parts_come_from_here_alone(client: TestClient) -> None:
+    page = client.get("/").text
+    for part in ("/page/page.css", "/page/page.js", "/page/chart.js"):
+        assert client.get(part).status_code == 200
+    assert "://" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_every_route_is_described(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert set(READS) < set(paths)
+    for path, operations in paths.items():
+        assert operations["get"]["description"], path
