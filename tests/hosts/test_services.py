@@ -1,0 +1,73 @@
+"""What holds for every service of the plan: it runs where it should, as it should, and only there."""
+
+import json
+import shlex
+
+import pytest
+
+from millrace.paths import stack_name
+from millrace.plan import load_plan
+
+PLAN = load_plan(stack_name())
+PLACEMENTS = [(host.name, service) for host in PLAN.hosts for service in host.services]
+HOSTS = [host.name for host in PLAN.hosts]
+MOST_EXPOSED = 3.0  # of 10, as systemd-analyze counts; a unit without hardening has 9.6
+
+
+@pytest.mark.parametrize(("name", "service"), PLACEMENTS)
+def test_a_service_runs_under_its_own_user_and_comes_back_at_boot(host_named, name, service):
+    unit, user = PLAN.services[service].unit, PLAN.services[service].user
+    shown = host_named(name).check_output(
+        f"systemctl show -p ActiveState,UnitFileState,User,Restart {unit}"
+    )
+    state = dict(line.split("=", 1) for line in shown.splitlines())
+    assert state == {
+        "ActiveState": "active",
+        "UnitFileState": "enabled",
+        "User": user,
+        "Restart": "on-failure",
+    }
+
+
+@pytest.mark.parametrize("service", sorted(PLAN.services))
+def test_a_unit_is_hardened(hosts_of, service):
+    connection = next(iter(hosts_of(service).values()))
+    unit = PLAN.services[service].unit
+    report = connection.check_output(f"systemd-analyze security --json=short {unit}.service")
+    exposure = sum(float(item.get("exposure") or 0) for item in json.loads(report))
+    overall = connection.check_output(f"systemd-analyze security --no-pager {unit} | tail -n 1")
+    assert float(overall.split(":")[1].split()[0]) <= MOST_EXPOSED, (exposure, overall)
+    shown = connection.check_output(f"systemctl show -p NoNewPrivileges,ProtectSystem {unit}")
+    assert set(shown.splitlines()) == {"NoNewPrivileges=yes", "ProtectSystem=strict"}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_host_listens_only_where_the_plan_says(host_named, name):
+    """Ports open to other hosts, but for those that a service chooses at random."""
+    planned = {22} | {p for s in PLAN.host(name).services for p in PLAN.services[s].ports.values()}
+    lines = host_named(name).check_output("ss -Hltn").splitlines()
+    local = [line.split()[3].rsplit(":", 1) for line in lines]
+    listening = {
+        int(port)
+        for address, port in local
+        if not address.strip("[]").startswith(("127.", "::ffff:127."))
+    }
+    ephemeral = host_named(name).check_output("cat /proc/sys/net/ipv4/ip_local_port_range").split()
+    fixed = {port for port in listening if not int(ephemeral[0]) <= port <= int(ephemeral[1])}
+    assert fixed - planned == set()
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_host_resolves_every_other_one_by_name(host_named, name):
+    names = shlex.join(HOSTS)
+    found = host_named(name).check_output(f"getent hosts {names}")
+    assert found.split()[::2] == [PLAN.host(other).address for other in HOSTS]
+
+
+def test_no_unit_of_ours_has_failed(host_named):
+    failed = {
+        name: output
+        for name in HOSTS
+        if (output := host_named(name).check_output("systemctl list-units --failed --plain -q"))
+    }
+    assert failed == {}
