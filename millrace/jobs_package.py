@@ -1,0 +1,81 @@
+"""The zips that edge hosts get of spark-jobs/: the jobs, and the gateway that keeps them running.
+
+Apart, so that a change in one of them doesn't restart the other. Their bytes depend on their
+content alone, and so does the version that a deployment gets from them.
+"""
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from millrace.errors import OperatorError
+from millrace.paths import CACHE, REPO
+
+SOURCE = REPO / "spark-jobs"
+PACKAGE = "millrace_jobs"
+GATEWAY = f"{PACKAGE}/gateway"
+MAIN = "main.py"  # what spark-submit runs; the gateway takes it out of the zip
+# The oldest date that a zip can hold.
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+class Package(BaseModel):
+    """A zip for Python's path, and the sha256 of what is in it."""
+
+    path: Path
+    digest: str
+
+
+def build(source: Path = SOURCE, target: Path = CACHE / "jobs") -> dict[str, Package]:
+    """The packages ``jobs`` and ``gateway``, from the sources as they are now."""
+    files = sorted(_files(source))
+    if not files:
+        raise OperatorError(f"{source / PACKAGE} holds no source file", "is the checkout complete?")
+    gateway = [name for name in files if name.startswith(f"{GATEWAY}/")]
+    jobs = [MAIN, *(name for name in files if name not in gateway)]
+    return {
+        "jobs": _package(source, jobs, target, "jobs"),
+        "gateway": _package(source, [f"{PACKAGE}/__init__.py", *gateway], target, "gateway"),
+    }
+
+
+def _files(source: Path) -> Iterator[str]:
+    for path in (source / PACKAGE).rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path.relative_to(source).as_posix()
+
+
+def _package(source: Path, names: list[str], target: Path, kind: str) -> Package:
+    contents = {name: (source / name).read_bytes() for name in names}
+    digest = _digest(contents)
+    path = target / f"{kind}-{digest[:8]}.zip"
+    if not path.exists():
+        _write(contents, path)
+    return Package(path=path, digest=digest)
+
+
+def _digest(contents: dict[str, bytes]) -> str:
+    table = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+def _write(contents: dict[str, bytes], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    # Stored, not compressed: a compressor's version would show in the bytes.
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in contents.items():
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content)
+    os.replace(partial, path)
+
+
+if __name__ == "__main__":
+    # For the playbooks.
+    print(json.dumps({kind: p.model_dump(mode="json") for kind, p in build().items()}))

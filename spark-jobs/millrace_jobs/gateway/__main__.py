@@ -1,0 +1,3 @@
+from millrace_jobs.gateway.commands import main
+
+main()

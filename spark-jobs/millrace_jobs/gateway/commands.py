@@ -1,0 +1,124 @@
+"""What operators and deployments call, on any edge host: `job-gateway status|start|stop|wait`."""
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+
+from millrace_jobs.gateway import settings as configuration
+from millrace_jobs.gateway.decide import Intent
+from millrace_jobs.gateway.progress import Progress
+from millrace_jobs.gateway.registry import LOCK, Registry
+from millrace_jobs.gateway.settings import Settings
+from millrace_jobs.gateway.submit import NotDeployed, deployment
+
+POLL_SECONDS = 2
+
+
+def main() -> None:
+    arguments = _parser().parse_args()
+    settings = configuration.load()
+    with _registry(settings) as registry:
+        arguments.run(registry, settings, arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="job-gateway", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    status = commands.add_parser("status", help="what runs, and who sees to it, as JSON")
+    status.set_defaults(run=_status)
+
+    start = commands.add_parser("start", help="have a deployed version run")
+    start.add_argument("application")
+    start.add_argument("version")
+    start.add_argument("--check", action="store_true", help="say what would change, change nothing")
+    start.set_defaults(run=_start)
+
+    stop = commands.add_parser("stop", help="let the application finish its batches and end")
+    stop.add_argument("application")
+    stop.set_defaults(run=_stop)
+
+    wait = commands.add_parser("wait", help="until a version runs and each of its jobs writes")
+    wait.add_argument("application")
+    wait.add_argument("version")
+    wait.add_argument("--timeout", type=float, default=300, metavar="SECONDS")
+    wait.set_defaults(run=_wait)
+    return parser
+
+
+@contextlib.contextmanager
+def _registry(settings: Settings) -> Iterator[Registry]:
+    client = settings.connect()
+    try:
+        yield Registry(client)
+    finally:
+        client.stop()
+        client.close()
+
+
+def _status(registry: Registry, _: Settings, __: argparse.Namespace) -> None:
+    contenders = registry.client.Lock(LOCK).contenders()
+    applications = {name: registry.status(name) for name in registry.applications()}
+    answer = {
+        "acting": contenders[0] if contenders else None,
+        "standby": contenders[1:],
+        "applications": applications,
+    }
+    print(json.dumps(answer, indent=2))
+
+
+def _start(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
+    application, version = arguments.application, arguments.version
+    if not arguments.check:
+        try:
+            deployment(settings.deployments, application, version).check()
+        except NotDeployed as error:
+            sys.exit(str(error))
+    _intend(registry, application, Intent("running", version), check=arguments.check)
+
+
+def _stop(registry: Registry, _: Settings, arguments: argparse.Namespace) -> None:
+    current = registry.intent(arguments.application)
+    if current is None:
+        sys.exit(f"{arguments.application} was never started; `job-gateway status` shows what was")
+    _intend(registry, arguments.application, Intent("stopped", current.version), check=False)
+
+
+def _intend(registry: Registry, application: str, intent: Intent, *, check: bool) -> None:
+    before = registry.intent(application)
+    if before == intent:
+        print(f"{application}: unchanged")
+        return
+    if not check:
+        registry.intend(application, intent)
+    was = f"{before.state} {before.version}" if before else "nothing"
+    print(f"{application}: {was} -> {intent.state} {intent.version}")
+
+
+def _wait(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
+    application, version = arguments.application, arguments.version
+    config = deployment(settings.deployments, application, version).config
+    deadline = time.monotonic() + arguments.timeout
+    with Progress(json.loads(config.read_text())) as progress:
+        while missing := _missing(registry.status(application), version, progress):
+            if time.monotonic() > deadline:
+                late = f"{application} {version} after {arguments.timeout:.0f} s: {missing}"
+                sys.exit(f"{late}\n{_where_to_look(registry.status(application).get('run'))}")
+            time.sleep(POLL_SECONDS)
+    print(f"{application}: {version} runs")
+
+
+def _missing(status: dict[str, str], version: str, progress: Progress) -> str:
+    """What is still to come; empty when nothing is."""
+    if status.get("version") != version or status.get("phase") != "running":
+        return f"{status.get('phase', 'no gateway has seen it')}: {status.get('detail', '')}"
+    return "; ".join(progress.missing())
+
+
+def _where_to_look(run: str | None) -> str:
+    if run:
+        return f"the driver's log: yarn logs -applicationId {run}"
+    return "the gateway's log, on the edge host that acts: journalctl -u job-gateway"

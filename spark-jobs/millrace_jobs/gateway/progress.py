@@ -1,0 +1,44 @@
+"""Do an application's jobs write? Read from where the API reads it: Cassandra's job_progress."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.policies import DCAwareRoundRobinPolicy
+
+# A job's heartbeat comes several times in this span.
+FRESH = timedelta(seconds=60)
+
+
+class Progress:
+    """The jobs of one application, as its configuration file names them."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._jobs = list(config["jobs"])
+        self._version = config["version"]
+        cassandra = config["cassandra"]
+        profile = ExecutionProfile(DCAwareRoundRobinPolicy(cassandra["datacenter"]))
+        self._cluster = Cluster(
+            cassandra["hosts"],
+            port=cassandra["port"],
+            execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        )
+        self._session = self._cluster.connect(cassandra["keyspace"])
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.shutdown()
+
+    def missing(self) -> Iterator[str]:
+        """One line for each job that has not written with this version just now."""
+        rows = self._session.execute("SELECT job, version, updated FROM job_progress")
+        found = {row.job: row for row in rows}
+        for job in self._jobs:
+            row = found.get(job)
+            if row is None or row.version != self._version:
+                yield f"job {job} has not written yet"
+            elif datetime.now(UTC) - row.updated.replace(tzinfo=UTC) > FRESH:
+                yield f"job {job} last wrote at {row.updated:%H:%M:%S} UTC"
