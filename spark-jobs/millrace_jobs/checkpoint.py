@@ -61,7 +61,7 @@ class Checkpoint:
         return [int(name) for name in names if name.isdecimal()]
 
     def _entry(self, number: int) -> tuple[Offsets, int]:
-        """An offsets log entry: a version line, metadata, then a line for each source (here one)."""
+        """An entry: a version line, metadata, then a line for each source (here one)."""
         file = self._jvm.org.apache.hadoop.fs.Path(self._path, f"offsets/{number}")
         stream = self._fs.open(file)
         try:

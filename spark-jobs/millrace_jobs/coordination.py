@@ -16,7 +16,7 @@ CONNECT_SECONDS = 120
 
 
 class Coordination:
-    """One driver's view. Without ZooKeeper a running driver goes on: its epoch fences its writes."""
+    """One driver's view. Without ZooKeeper it goes on: its epoch fences its writes."""
 
     def __init__(self, hosts: str, application: str) -> None:
         self._application = application
@@ -26,9 +26,9 @@ class Coordination:
     def take_epoch(self, job: str) -> int:
         """A number higher than any driver of this job was given before.
 
-        The compare-and-set makes it unique. It starts from the clock (minutes since 1970) so that it
-        stays the highest even if ZooKeeper has lost its data or was restored from a backup: with a
-        lower epoch, Cassandra would silently drop everything that the job writes.
+        The compare-and-set makes it unique. It starts from the clock (minutes since 1970), to be
+        the highest even if ZooKeeper lost its data or was restored from a backup: with a lower
+        epoch, Cassandra would silently drop everything that the job writes.
         """
         path = f"{EPOCHS}/{job}/epoch"
         self._client.ensure_path(path)

@@ -10,7 +10,5 @@ from millrace_jobs import config, runner
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Run a Millrace application.")
-    parser.add_argument(
-        "--config", type=Path, required=True, help="what to run, as a deployment wrote it"
-    )
+    parser.add_argument("--config", type=Path, required=True, help="written by a deployment")
     runner.run(config.load(parser.parse_args().config))

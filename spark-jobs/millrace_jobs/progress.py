@@ -81,13 +81,13 @@ class Progress:
 
     def _count_late(self, batch: int) -> None:
         if self._late_events:
-            self._late_events.count(str(self._str(query.id)), batch)
+            self._late_events.count(str(self._query.id), batch)
 
     def _write(self, since_began: float) -> None:
         context = self._context
         row = (
             context.job,
-            str(self._str(query.id)),
+            str(self._query.id),
             context.epoch,
             self._batch,
             self._watermark,

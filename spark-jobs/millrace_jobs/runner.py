@@ -141,6 +141,6 @@ def _until_drained(
 
 
 def _use_utc() -> None:
-    """Rows come to Python in local time without a zone; let that be UTC wherever the driver runs."""
+    """Rows come to Python in local time without a zone: let that be UTC wherever this runs."""
     os.environ["TZ"] = "UTC"
     time.tzset()

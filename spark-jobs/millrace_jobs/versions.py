@@ -2,8 +2,8 @@
 
 It is also the Cassandra write timestamp. There the higher timestamp wins cell by cell, whatever
 order writes arrive in, so a driver that was replaced but is still alive (paused, cut off) can't
-overwrite what its successor wrote. This holds as long as nobody writes these tables with an ordinary
-timestamp (microseconds since 1970): ours are higher than those by a factor of 80.
+overwrite what its successor wrote. This holds as long as nobody writes these tables with an
+ordinary timestamp (microseconds since 1970): ours are higher than those by a factor of 70.
 """
 
 BATCH_BITS = 32

@@ -11,7 +11,7 @@ from millrace_jobs.transforms import parse
 
 
 class Archive:
-    """``write`` is the query's sink. Dead letters are upserts, the append is recognised by Delta."""
+    """``write`` is the query's sink: dead letters are upserts, Delta knows a repeated append."""
 
     output_mode = "append"
     late_events = None  # an archive is never too late
@@ -29,7 +29,7 @@ class Archive:
     def write(self, frame: DataFrame, batch: int) -> None:
         """Reads Kafka once, and again only for a batch that has malformed records.
 
-        The batch isn't cached instead: records may be megabytes, and are streamed through one by one.
+        The batch isn't cached instead: records may be megabytes, and stream through one by one.
         """
         config = self._context.config
         classified = frame.transform(parse.classify, config.limits)

@@ -70,7 +70,7 @@ def _page(row: Row, version: int) -> tuple[Any, ...]:
 
 
 def window_record(row: Row, version: int) -> dict[str, Any]:
-    """A window in the results topic and the live stream; the whole value, whichever is last wins."""
+    """A window in the results topic and the live stream: the whole value, so the last one wins."""
     start = _iso(row.window_start)
     return {
         "key": f"traffic|{row.window}|{start}",

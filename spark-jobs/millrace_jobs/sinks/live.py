@@ -1,4 +1,4 @@
-"""The live stream in Redis, for whoever watches. Best effort: it never holds up or fails a batch."""
+"""The live stream in Redis, for whoever watches. It never holds up or fails a batch."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ BATCHES_WAITING = 4
 
 
 class LiveStream:
-    """Sends on a thread of its own; what doesn't fit into its short queue is dropped and said so."""
+    """Sends on a thread of its own; what doesn't fit into its short queue is dropped."""
 
     def __init__(self, config: Config) -> None:
         at_once = Retry(NoBackoff(), 0)

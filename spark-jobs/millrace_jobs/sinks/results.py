@@ -1,8 +1,9 @@
 """The results topic: an upsert stream that a ``read_committed`` reader sees each batch of once.
 
-A batch is one transaction. With its records the transaction commits, under the job's consumer group,
-how far the batch has read: the pattern of Kafka's own consume-process-produce. So a batch that ran
-again after a crash is recognised and not sent twice, and ``kafka-consumer-groups`` shows the job's lag.
+A batch is one transaction. With its records the transaction commits, under the job's consumer
+group, how far the batch has read: the pattern of Kafka's own consume-process-produce. So a batch
+that ran again after a crash is recognised and not sent twice, and ``kafka-consumer-groups`` shows
+the job's lag.
 """
 
 import json
@@ -23,7 +24,7 @@ GIVE_UP_SECONDS = 120.0
 
 
 class Results:
-    """Publishes a job's batches in order. A new producer of the same job fences the one before it."""
+    """Publishes a job's batches in order. A job's new producer fences the one before it."""
 
     def __init__(self, brokers: str, job: str) -> None:
         name = f"millrace-{job}"

@@ -1,7 +1,7 @@
 """Kafka records → events, or the reason why not.
 
-Total: `classify` says of each record whether it is an event, and `malformed` gives each of the others
-the first rule that it breaks. Nothing that a job relies on is coerced or nulled on the way.
+Total: `classify` says of each record whether it is an event, and `malformed` gives each of the
+others the first rule that it breaks. Nothing that a job relies on is coerced or nulled on the way.
 
 Two steps, because nearly all records are events. The first is cheap and only says yes or no; the
 second reads the others again, with a parser that keeps the types, to explain.
@@ -37,7 +37,7 @@ _STRICT = {
 
 
 def classify(records: DataFrame, limits: Limits) -> DataFrame:
-    """Each record with its fields and ``is_event``; only if that is true the fields mean anything."""
+    """Each record with its fields and ``is_event``, without which the fields mean nothing."""
     texts = records.withColumn("text", _text(limits))
     return texts.transform(_with_fields, FIELDS).withColumn("is_event", _is_event(limits))
 

@@ -1,0 +1,46 @@
+"""Events to test with."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from millrace_jobs.config import Limits
+
+# As configs/components/events.yaml and spark.yaml have them.
+LIMITS = Limits(
+    event_bytes=32768, event_time_earliest="2000-01-01T00:00:00Z", event_time_ahead_seconds=3600
+)
+RECEIVED = datetime(2026, 1, 1)
+
+EVENT: dict[str, Any] = {
+    "event_id": "0f9e",
+    "event_time": "2015-05-17T10:05:03.000Z",
+    "visitor_id": "a1",
+    "session_hint": None,
+    "method": "GET",
+    "url": "/projects/xdotool/",
+    "referrer": None,
+    "status": 200,
+    "bytes": 203023,
+    "user_agent": "Mozilla/5.0",
+    "kind": "page_view",
+    "campaign": None,
+}
+
+
+def event(**changes: Any) -> bytes:
+    """A valid event but for the changes."""
+    return json.dumps(EVENT | changes, separators=(",", ":")).encode()
+
+
+def without(field: str) -> bytes:
+    return json.dumps({name: value for name, value in EVENT.items() if name != field}).encode()
+
+
+def at(text: str) -> datetime:
+    """``2015-05-17 10:05:03`` as rows of Spark show it."""
+    return datetime.fromisoformat(text)
+
+
+def millis(text: str) -> int:
+    return int(at(text).replace(tzinfo=UTC).timestamp() * 1000)

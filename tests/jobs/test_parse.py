@@ -1,0 +1,138 @@
+"""Which records are events, and the reasons why the others are not."""
+
+import json
+import random
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from millrace_jobs.transforms import parse
+from pyspark.sql import DataFrame
+
+from tests.jobs.samples import EVENT, LIMITS, at, event, without
+
+Records = Callable[[list[bytes | None]], DataFrame]
+
+EVENTS = {
+    "compact": event(),
+    "with blanks": json.dumps(EVENT, indent=2).encode(),
+    "another zone": event(event_time="2015-05-17T12:05:03+02:00"),
+    "no milliseconds": event(event_time="2015-05-17T10:05:03Z"),
+    "optional fields absent": json.dumps({name: EVENT[name] for name in parse.REQUIRED}).encode(),
+    "unknown fields": event(added_later={"a": [1]}),
+    "an hour ahead of the broker": event(event_time="2026-01-01T01:00:00.000Z"),
+    "not ASCII": event(url="/straße?q=日本"),
+    "largest": event(url="/" + "x" * (LIMITS.event_bytes - len(event(url="/")))),
+}
+
+MALFORMED = {
+    "no value": [None],
+    "larger than 32768 bytes": [b"x" * 32769, b"\xff" * 10_000_000, event(url="/" + "x" * 32768)],
+    "not UTF-8": [b"\xff\xfe", event().replace(b"xdotool", b"\xc3\x28")],
+    "not JSON": [
+        b"",
+        b"  ",
+        b'83.149.9.216 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 1',
+        event()[:-1],
+        event() + b" trailing",
+        event() + event(),
+        event() + b"," + event(),
+        event().replace(b'"', b"'"),
+        event(status=float("nan")),
+        b"\xef\xbb\xbf" + event(),
+        b'{"a":' * 2000,
+    ],
+    "not a JSON object": [b"[]", b"[" + event() + b"]", b"5", b'"text"', b"null", b"true"],
+    **{f"missing field: {name}": [without(name), event(**{name: None})] for name in parse.REQUIRED},
+    **{f"wrong type: {name}": [event(**{name: 5})] for name in (*parse.TEXTS, "event_time")},
+    "wrong type: url": [event(url={"path": "/"}), event(url=True), event(url=["/"])],
+    "wrong type: status": [event(status="200"), event(status=200.0), event(status=10**10)],
+    "wrong type: bytes": [event(bytes="1"), event(bytes=1.5), event(bytes=2**63), event(bytes=[])],
+    "event_time unreadable": [
+        event(event_time="17/May/2015:10:05:03 +0000"),
+        event(event_time="2015-05-17"),
+        event(event_time="2015-05-17T10:05:03"),
+        event(event_time="2015-02-30T10:05:03.000Z"),
+        event(event_time=""),
+    ],
+    "event_time out of range": [
+        event(event_time="1999-12-31T23:59:59.999Z"),
+        event(event_time="2026-01-01T01:00:00.001Z"),
+    ],
+    "status out of range": [event(status=99), event(status=600), event(status=-200)],
+    "bytes out of range": [event(bytes=-1)],
+    "unusual JSON": [event().replace(b'"url"', b'"ur\\u006c"')],
+}
+
+
+def test_events_are_recognised(records: Records) -> None:
+    classified = records(list(EVENTS.values())).transform(parse.classify, LIMITS)
+    recognised = {row.offset for row in parse.valid(classified).collect()}
+    assert [name for i, name in enumerate(EVENTS) if i not in recognised] == []
+
+
+def test_fields_arrive_unchanged(records: Records) -> None:
+    classified = records([event(url="/straße?q=日本")]).transform(parse.classify, LIMITS)
+    row = parse.valid(classified).first()
+    assert row is not None
+    fields = {name: row[name] for name in parse.FIELDS}
+    expected = EVENT | {"url": "/straße?q=日本", "event_time": at("2015-05-17 10:05:03")}
+    assert fields == expected
+
+
+def test_every_malformed_record_has_its_reason(records: Records) -> None:
+    cases = [(reason, value) for reason, values in MALFORMED.items() for value in values]
+    classified = records([value for _, value in cases]).transform(parse.classify, LIMITS)
+    found = {row.offset: row.reason for row in parse.malformed(classified, LIMITS).collect()}
+    wrong = {
+        (reason, (value or b"")[:200]): found.get(i, "taken for an event")
+        for i, (reason, value) in enumerate(cases)
+        if found.get(i) != reason
+    }
+    assert wrong == {}
+    assert parse.valid(classified).count() == 0
+
+
+def test_malformed_records_keep_their_bytes(records: Records) -> None:
+    values = [b"\xff\xfe\x00", event(status="200"), b"x" * 100_000]
+    classified = records(list(values)).transform(parse.classify, LIMITS)
+    rows = parse.malformed(classified, LIMITS).orderBy("offset").collect()
+    assert [bytes(row.value) for row in rows] == values
+
+
+# JSON values that may stand where any other was expected, and mutilated bytes of events.
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+altered_events = st.dictionaries(st.sampled_from(list(EVENT)), json_values, max_size=3).map(
+    lambda changes: json.dumps(EVENT | changes).encode()
+)
+
+
+def _mutilated(seed: int) -> bytes:
+    randomness = random.Random(seed)
+    value = bytearray(event())
+    for _ in range(randomness.randint(1, 4)):
+        position = randomness.randrange(len(value))
+        value[position : position + randomness.randint(0, 3)] = randomness.randbytes(1)
+    return bytes(value)
+
+
+anything = st.one_of(
+    altered_events, st.integers(0, 2**32).map(_mutilated), st.binary(max_size=60), st.none()
+)
+
+
+# Many values to an example: Spark takes as long for one as for hundreds.
+@settings(max_examples=8, deadline=None)
+@given(values=st.lists(anything, min_size=50, max_size=200))
+def test_every_record_gets_exactly_one_verdict(
+    records: Records, values: list[bytes | None]
+) -> None:
+    classified = records(values).transform(parse.classify, LIMITS)
+    events = [row.offset for row in parse.valid(classified).select("offset").collect()]
+    others = parse.malformed(classified, LIMITS).select("offset", "reason").collect()
+    assert sorted(events + [row.offset for row in others]) == list(range(len(values)))
+    assert all(row.reason for row in others)
