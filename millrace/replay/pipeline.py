@@ -26,7 +26,7 @@ class Pipeline:
         return cls(
             brokers=",".join(plan.addresses("kafka_broker", "client")),
             apis=[f"http://{address}" for address in plan.addresses("insight_api", "http")],
-            watermark=plan.shared["spark"]["settings"]["jobs"]["traffic.watermark_seconds"],
+            watermark=plan.shared["spark"]["settings"]["traffic"]["watermark_seconds"],
             limits=Limits(
                 earliest=int(earliest.timestamp()),
                 ahead=parse_duration(plan.limits["event_time_ahead"]),
