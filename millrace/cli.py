@@ -20,7 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Plan, run and prove a highly available stream-processing service.",
 )
-console = Console()
+# Tables that go to a file or a pipe aren't squeezed into the 80 columns of no terminal.
+console = Console(width=None if sys.stdout.isatty() else 120)
 
 
 @app.command()

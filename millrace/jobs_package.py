@@ -19,7 +19,6 @@ from millrace.paths import CACHE, REPO
 SOURCE = REPO / "spark-jobs"
 PACKAGE = "millrace_jobs"
 GATEWAY = f"{PACKAGE}/gateway"
-MAIN = "main.py"  # what spark-submit runs; the gateway takes it out of the zip
 # The oldest date that a zip can hold.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -37,7 +36,7 @@ def build(source: Path = SOURCE, target: Path = CACHE / "jobs") -> dict[str, Pac
     if not files:
         raise OperatorError(f"{source / PACKAGE} holds no source file", "is the checkout complete?")
     gateway = [name for name in files if name.startswith(f"{GATEWAY}/")]
-    jobs = [MAIN, *(name for name in files if name not in gateway)]
+    jobs = [name for name in files if name not in gateway]
     return {
         "jobs": _package(source, jobs, target, "jobs"),
         "gateway": _package(source, [f"{PACKAGE}/__init__.py", *gateway], target, "gateway"),

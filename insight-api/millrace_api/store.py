@@ -15,6 +15,7 @@ from cassandra.cluster import (
     ExecutionProfile,
     NoHostAvailable,
     ResponseFuture,
+    ResultSet,
     Session,
 )
 from cassandra.policies import (
@@ -279,11 +280,21 @@ class CassandraStore:
         async with self._slots:
             try:
                 statement = await self._prepare(query.format(keyspace=self._settings.keyspace))
-                return await _all_rows(self._connected().execute_async(statement, values))
+                return await self._pages(statement, values)
             except InvalidRequest as error:
                 raise StoreUnavailable(f"the schema is not there yet: {error}") from error
             except (DriverException, RequestExecutionException, NoHostAvailable) as error:
                 raise StoreUnavailable(str(error)) from error
+
+    async def _pages(self, statement: PreparedStatement, values: tuple[Any, ...]) -> list[Any]:
+        session = self._connected()
+        rows, next_page = await _page(session.execute_async(statement, values))
+        while next_page is not None:
+            more, next_page = await _page(
+                session.execute_async(statement, values, paging_state=next_page)
+            )
+            rows += more
+        return rows
 
     async def _prepare(self, query: str) -> PreparedStatement:
         async with self._preparing:
@@ -299,32 +310,35 @@ class CassandraStore:
         return self._session
 
 
-async def _all_rows(response: ResponseFuture) -> list[Any]:
-    """Wait for a driver's future on the event loop, page by page."""
+async def _page(response: ResponseFuture) -> tuple[list[Any], bytes | None]:
+    """Wait on the event loop for one page; its rows, and where the next page begins.
+
+    The driver calls back once per answer, so twice when a speculative request was answered too. The
+    first one counts. For the same reason its own paging isn't used: an answer that comes late would
+    be taken for the next page.
+    """
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[list[Any]] = loop.create_future()
-    rows: list[Any] = []
+    done: asyncio.Future[tuple[list[Any], bytes | None]] = loop.create_future()
 
-    def settle(error: BaseException | None) -> None:
-        if done.done():  # the request was cancelled meanwhile
-            return
-        if error is None:
-            done.set_result(rows)
-        else:
-            done.set_exception(error)
-
-    def on_page(page: list[Any] | None) -> None:
-        rows.extend(page or [])
-        if response.has_more_pages:
-            response.start_fetching_next_page()
-        else:
-            loop.call_soon_threadsafe(settle, None)
+    def on_rows(rows: list[Any] | None) -> None:
+        next_page = ResultSet(response, rows).paging_state
+        loop.call_soon_threadsafe(_settle, done, (rows or [], next_page), None)
 
     def on_error(error: BaseException) -> None:
-        loop.call_soon_threadsafe(settle, error)
+        loop.call_soon_threadsafe(_settle, done, None, error)
 
-    response.add_callbacks(on_page, on_error)
+    response.add_callbacks(on_rows, on_error)
     return await done
+
+
+def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    """Give the future its outcome, unless it has one or was cancelled."""
+    if done.done():
+        return
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)
 
 
 def _traffic_row(window: Window, row: Any) -> TrafficRow:

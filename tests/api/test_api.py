@@ -185,3 +185,10 @@ def test_every_route_is_described(client: TestClient) -> None:
     assert set(READS) < set(paths)
     for path, operations in paths.items():
         assert operations["get"]["description"], path
+
+
+def test_one_client_too_many_is_told_to_come_back(client: TestClient) -> None:
+    client.app.state.streams = 1  # as many as the settings allow
+    answer = client.get("/v1/stream")
+    assert answer.status_code == 503
+    assert "retry-after" in answer.headers

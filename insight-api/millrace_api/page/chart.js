@@ -3,7 +3,7 @@
 const HOUR = 3600e3;
 const BARS = { top: 14, height: 220 };
 const LINE = { top: 276, height: 62 };
-const HEIGHT = 366;
+const HEIGHT = 344;
 const LEFT = 46;
 const number = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });

@@ -109,7 +109,7 @@ function showStatus(total) {
 
 function showPages(top) {
   const most = top.pages[0]?.page_views ?? 1;
-  $("pages-note").textContent = top.distinct_pages ? `· of ${number.format(top.distinct_pages)}` : "";
+  $("pages-note").textContent = top.distinct_pages ? `· ${top.pages.length} of ${number.format(top.distinct_pages)}` : "";
   $("pages").replaceChildren(
     ...top.pages.map(({ url, page_views: views }) =>
       element("li", { title: url, style: `--share:${(100 * views) / most}%` },

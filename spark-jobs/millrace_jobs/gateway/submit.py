@@ -10,7 +10,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-MAIN = "main.py"
+MAIN = "millrace_jobs/main.py"
 
 
 class NotDeployed(Exception):
@@ -31,7 +31,7 @@ class Deployment:
 
     @property
     def config(self) -> Path:
-        return self.folder / "application.json"
+        return self.folder / f"{self.application}.json"
 
     def check(self) -> None:
         for path in (self.package, self.config):
@@ -53,7 +53,7 @@ def command(spark_submit: Path, deployment: Deployment, main: Path) -> list[str]
         *("--master", "yarn", "--deploy-mode", "cluster", "--name", deployment.application),
         *(word for key, value in settings.items() for word in ("--conf", f"{key}={value}")),
         *("--py-files", str(deployment.package), "--files", str(deployment.config)),
-        str(main),
+        *(str(main), "--config", deployment.config.name),
     ]
 
 
