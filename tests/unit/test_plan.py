@@ -166,7 +166,7 @@ def stopped_by_losing(plan: Plan, lost: set[str]) -> list[str]:
     return stopped
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(environments())
 def test_an_accepted_plan_survives_any_host_and_any_zone(content):
     try:
