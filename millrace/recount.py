@@ -1,7 +1,8 @@
 """Counts a web log once more, exactly and from the file alone: the truth that results are held to.
 
 Plain Python and sets, no estimate, no state, no cluster. Whatever the pipeline says of a log after
-kills, restarts and failovers has to equal this.
+kills, restarts and failovers has to equal this. (Of what the jobs refuse it knows malformed lines;
+an event that is well formed but of a time out of range it counts.)
 """
 
 from collections import Counter, defaultdict

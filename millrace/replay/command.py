@@ -67,7 +67,7 @@ def replay_command(
         raise OperatorError("--shift and --shift-to-now exclude each other")
     hours = None if shift is None else start.parse_shift(shift)
     pipeline = Pipeline.of(load_plan(stack_name()))
-    with _twice_readable(log, shift_to_now) as path, _stop_on_signals() as stop:
+    with twice_readable(log, shift_to_now) as path, _stop_on_signals() as stop:
         asked = Asked(path, parse_speed(speed), hours, shift_to_now, run)
         if not _replay(asked, pipeline, stop, Console(soft_wrap=True, highlight=False)):
             raise typer.Exit(EXIT_STOPPED)
@@ -149,7 +149,7 @@ def _conclude(console: Console, progress: Progress) -> bool:
 
 
 @contextmanager
-def _twice_readable(path: str, twice: bool) -> Iterator[str]:
+def twice_readable(path: str, twice: bool = True) -> Iterator[str]:
     """To find a log's end it is read before it is replayed; what is piped is kept on disk."""
     if path != STDIN or not twice:
         yield path

@@ -19,7 +19,7 @@ _QUOTED = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
 _LINE = re.compile(
     r"(\S+) (\S+) (\S+) "
     r"\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d):([0-5]\d) ([+-]\d{4})\] "
-    rf"{_QUOTED} (\d{{3}}) (\d{{1,18}}|-) {_QUOTED} {_QUOTED}",
+    rf"{_QUOTED} ([1-5]\d\d) (\d{{1,18}}|-) {_QUOTED} {_QUOTED}",
     re.ASCII,
 )
 
