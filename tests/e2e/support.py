@@ -14,7 +14,7 @@ from millrace.recount import Counts, Recount
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-MILLRACE = Path(sys.executable).with_name("millrace")
+MILLRACE = [sys.executable, "-m", "millrace.cli"]
 TOP = 20
 UNIQUE_ERROR = 0.02
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def _text(value: Any) -> str:
 
 def replay(log: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [MILLRACE, "replay", str(log), *options],
+        [*MILLRACE, "replay", str(log), *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -101,4 +101,4 @@ def docker(*arguments: str) -> None:
 
 
 def is_healthy() -> bool:
-    return subprocess.run([MILLRACE, "status", "--json"], capture_output=True).returncode == 0
+    return subprocess.run([*MILLRACE, "status", "--json"], capture_output=True).returncode == 0
