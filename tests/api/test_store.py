@@ -1,0 +1,113 @@
+"""Reading from Cassandra: the bridge from the driver's threads, and the queries on a real ring."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from cassandra import OperationTimedOut
+from millrace_api import store as store_module
+from millrace_api.ranges import Span, Window
+from millrace_api.store import CassandraStore, StoreUnavailable
+
+
+class Response:
+    """A driver's future that answers from a thread, as often as it is told to."""
+
+    def __init__(self, *answers: Any, paging_state: bytes | None = None) -> None:
+        self._answers = answers
+        self._paging_state = paging_state
+        self._col_names: list[str] = []
+        self._col_types: list[Any] = []
+
+    def add_callbacks(self, callback: Callable, errback: Callable) -> None:
+        def answer() -> None:
+            for item in self._answers:
+                (errback if isinstance(item, Exception) else callback)(item)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        thread.join()
+
+
+def test_a_speculative_request_that_is_answered_too_counts_once() -> None:
+    response = Response(["a", "b"], ["a", "b"], paging_state=b"next")
+    assert asyncio.run(store_module._page(response)) == (["a", "b"], b"next")
+
+
+def test_an_error_after_an_answer_is_ignored_and_before_it_is_raised() -> None:
+    assert asyncio.run(store_module._page(Response(["a"], OperationTimedOut())))[0] == ["a"]
+    with pytest.raises(OperationTimedOut):
+        asyncio.run(store_module._page(Response(OperationTimedOut(), ["a"])))
+
+
+def test_before_the_first_connection_the_store_is_unavailable(settings: Any) -> None:
+    with pytest.raises(StoreUnavailable, match="not connected"):
+        asyncio.run(CassandraStore(settings).progress())
+
+
+# -- On a real ring
+
+DAY = datetime(2001, 2, 3, tzinfo=UTC)  # older than any event that a job accepts
+SPAN = Span(DAY, DAY + timedelta(days=1))
+PAGES = 5500  # more than the driver's page of 5,000 rows
+
+
+@asynccontextmanager
+async def connected(settings: Any) -> AsyncIterator[CassandraStore]:
+    """A store on the running cluster."""
+    from millrace.paths import stack_name
+    from millrace.plan import load_plan
+
+    plan = load_plan(stack_name())
+    addresses = [host.address for host in plan.hosts_of("cassandra")]
+    store = CassandraStore(settings.model_copy(update={"cassandra": addresses}))
+    async with asyncio.timeout(60):
+        await store.connect_forever()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@pytest.mark.cluster
+def test_the_queries_fit_the_schema(settings: Any) -> None:
+    async def scenario() -> None:
+        async with connected(settings) as store:
+            assert (await store.health()).total == 3
+            for window in Window:
+                assert await store.traffic(window, SPAN) == []
+                await store.extent(window)
+            assert await store.page_views(SPAN.hours()) == {}
+            assert await store.dead_letters(SPAN) == []
+            assert await store.late_events(SPAN.days()) == []
+            await store.progress()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.cluster
+def test_results_larger_than_a_page_are_whole(settings: Any) -> None:
+    async def scenario() -> None:
+        async with connected(settings) as store:
+            session = store._connected()
+            insert = session.prepare(
+                "INSERT INTO millrace.pages (bucket, url, page_views) VALUES (?, ?, 1)"
+            )
+            try:
+                for first in range(0, PAGES, 500):
+                    batch = range(first, first + 500)
+                    await asyncio.gather(
+                        *(
+                            store_module._page(session.execute_async(insert, (DAY, f"/{n}")))
+                            for n in batch
+                        )
+                    )
+                assert len(await store.page_views([DAY])) == PAGES
+            finally:
+                session.execute("DELETE FROM millrace.pages WHERE bucket = %s", (DAY,))
+
+    asyncio.run(scenario())

@@ -1,0 +1,59 @@
+"""The insight API on the edge hosts."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def edges(hosts_of):
+    return hosts_of("insight_api")
+
+
+@pytest.fixture(scope="module")
+def get(plan, edges):
+    port = plan.services["insight_api"].ports["http"]
+
+    def get(edge, path):
+        script = (
+            "import sys, urllib.request as u;"
+            "sys.stdout.write(u.urlopen(sys.argv[1], timeout=10).read().decode())"
+        )
+        url = f"http://127.0.0.1:{port}{path}"
+        return edges[edge].check_output("python3 -c %s %s", script, url)
+
+    return get
+
+
+def test_every_edge_reads_from_a_quorum(edges, get):
+    for edge in edges:
+        assert json.loads(get(edge, "/readyz")) == {"status": "ok"}
+
+
+def test_every_edge_sees_the_whole_cluster(edges, get):
+    for edge in edges:
+        planes = {plane["name"]: plane for plane in json.loads(get(edge, "/v1/status"))["planes"]}
+        assert planes["ingest"]["state"] == "up", planes["ingest"]["detail"]
+        assert planes["store"]["state"] == "up", planes["store"]["detail"]
+        assert planes["cache"]["state"] == "up", planes["cache"]["detail"]
+
+
+def test_every_edge_serves_the_page(edges, get):
+    for edge in edges:
+        assert "<title>Millrace" in get(edge, "/")
+
+
+def test_the_unit_is_hardened_and_starts_at_boot(edges):
+    for edge in edges.values():
+        service = edge.service("insight-api")
+        assert service.is_running
+        assert service.is_enabled
+        assert service.systemd_properties["User"] == "insight"
+        assert service.systemd_properties["NoNewPrivileges"] == "yes"
+        assert service.systemd_properties["ProtectSystem"] == "strict"
+
+
+def test_resident_memory_is_within_the_plan(plan, edges):
+    planned = plan.services["insight_api"].memory.total
+    for edge in edges.values():
+        assert sum(p.rss for p in edge.process.filter(user="insight")) / 1024 <= planned
