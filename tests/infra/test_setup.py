@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
+
 from infra import keys
 from millrace.errors import OperatorError
 from millrace.setup import engine
