@@ -1,0 +1,640 @@
+"""The job gateway: its decisions by table and by property, then what it does with them."""
+
+import json
+import logging
+import os
+import threading
+import time
+import zipfile
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from millrace_jobs.gateway import settings as configuration
+from millrace_jobs.gateway.daemon import Gateway
+from millrace_jobs.gateway.decide import (
+    Intent,
+    Kill,
+    Limits,
+    Order,
+    Run,
+    Seen,
+    Submission,
+    Submit,
+    Tell,
+    Wait,
+    decide,
+)
+from millrace_jobs.gateway.registry import Deposed
+from millrace_jobs.gateway.settings import Settings
+from millrace_jobs.gateway.submit import Child, Deployment, NotDeployed, command
+from millrace_jobs.gateway.yarn import Unreachable, Yarn
+
+LIMITS = Limits(submit=120, drain=90, pause=60, settled=300)
+NOW = 10_000.0
+RUNNING_V2 = Intent("running", "v2")
+TOLD_V2 = Order("running", "v2", NOW - 500)
+
+
+def run(version: str, state: str = "RUNNING", number: int = 1, **times: float) -> Run:
+    return Run(f"application_{number}", state, version, times.get("started", NOW - 500), NOW - 400)
+
+
+def failed(number: int, ago: float, lasted: float = 10) -> Run:
+    ended = NOW - ago
+    return Run(f"application_{number}", "FAILED", "v2", ended - lasted, ended)
+
+
+OPEN = Submission("v2", "edge-1", NOW - 20)
+TABLE = {
+    "absent: submit": (Seen(NOW, RUNNING_V2), Submit("v2"), "submitting"),
+    "absent and to be stopped: nothing": (Seen(NOW, Intent("stopped", "v2")), Wait(), "stopped"),
+    "submission under way: wait": (Seen(NOW, RUNNING_V2, submission=OPEN), Wait(), "submitting"),
+    "submission of a gateway that died long ago: submit": (
+        Seen(NOW, RUNNING_V2, submission=replace(OPEN, started=NOW - 121)),
+        Submit("v2"),
+        "submitting",
+    ),
+    "another version's submission may still bring a driver: wait": (
+        Seen(NOW, RUNNING_V2, submission=replace(OPEN, version="v1")),
+        Wait(),
+        "submitting",
+    ),
+    "runs: nothing": (Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")]), Wait(), "running"),
+    "accepted: nothing": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2", "ACCEPTED")]),
+        Wait(),
+        "starting",
+    ),
+    "told to stop, but wanted again: tell it to run": (
+        Seen(NOW, RUNNING_V2, Order("stopped", "v2", NOW - 5), active=[run("v2")]),
+        Tell("running", "v2"),
+        "running",
+    ),
+    "old version: drain": (
+        Seen(NOW, RUNNING_V2, Order("running", "v1", 0), active=[run("v1")]),
+        Tell("stopped", "v1"),
+        "draining",
+    ),
+    "old version, draining: wait": (
+        Seen(NOW, RUNNING_V2, Order("stopped", "v1", NOW - 30), active=[run("v1")]),
+        Wait(),
+        "draining",
+    ),
+    "old version, draining for too long: kill": (
+        Seen(NOW, RUNNING_V2, Order("stopped", "v1", NOW - 91), active=[run("v1")]),
+        Kill("application_1"),
+        "draining",
+    ),
+    "old version without a driver: kill": (
+        Seen(NOW, RUNNING_V2, active=[run("v1", "ACCEPTED")]),
+        Kill("application_1"),
+        "draining",
+    ),
+    "to be stopped: drain": (
+        Seen(NOW, Intent("stopped", "v2"), TOLD_V2, active=[run("v2")]),
+        Tell("stopped", "v2"),
+        "draining",
+    ),
+    "two of them: the later one goes": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2"), run("v2", number=2)]),
+        Kill("application_2"),
+        "surplus",
+    ),
+    "two versions: the old one goes": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v1"), run("v2", number=2)]),
+        Kill("application_1"),
+        "surplus",
+    ),
+    "ended after a long run: submit at once": (
+        Seen(NOW, RUNNING_V2, ended=[failed(1, ago=0.5, lasted=301)]),
+        Submit("v2"),
+        "submitting",
+    ),
+    "failed once, 2 s ago: submit": (
+        Seen(NOW, RUNNING_V2, ended=[failed(1, ago=2)]),
+        Submit("v2"),
+        "submitting",
+    ),
+    "failed three times, 2 s ago: back off": (
+        Seen(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 2)]),
+        Wait(),
+        "backing-off",
+    ),
+    "failed three times, 5 s ago: submit": (
+        Seen(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 5)]),
+        Submit("v2"),
+        "submitting",
+    ),
+    "spark-submit failed ten times: back off": (
+        Seen(NOW, RUNNING_V2, submission=Submission("v2", "edge-1", NOW - 60, NOW - 59, 10)),
+        Wait(),
+        "backing-off",
+    ),
+    "another version's failures don't count": (
+        Seen(NOW, Intent("running", "v3"), ended=[failed(1, 50), failed(2, 0.1)]),
+        Submit("v3"),
+        "submitting",
+    ),
+}
+
+
+@pytest.mark.parametrize(("seen", "action", "phase"), TABLE.values(), ids=TABLE)
+def test_decision(seen, action, phase):
+    decision = decide(seen, LIMITS)
+    assert (decision.action, decision.phase) == (action, phase)
+
+
+def test_backing_off_says_when_it_tries_again_and_where_to_look():
+    seen = Seen(NOW, RUNNING_V2, ended=[failed(1, 50), failed(2, 1)])
+    decision = decide(seen, LIMITS)
+    assert decision.detail == (
+        "version v2, failure 2, again at 02:46:41 UTC: "
+        "application_2 ended FAILED; yarn logs -applicationId application_2"
+    )
+    assert decision.run == "application_2"
+
+
+def test_what_a_decision_says_stays_the_same_while_the_situation_does():
+    seen = Seen(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 0)])
+    said = {decide(replace(seen, now=NOW + second), LIMITS).detail for second in range(4)}
+    assert len(said) == 1
+
+
+# --- properties ---------------------------------------------------------------------------------
+
+versions = st.sampled_from(["v1", "v2"])
+moments = st.floats(min_value=NOW - 1000, max_value=NOW)
+intents = st.builds(Intent, st.sampled_from(["running", "stopped"]), versions)
+orders = st.builds(Order, st.sampled_from(["running", "stopped"]), versions, moments)
+submissions = st.builds(
+    Submission,
+    version=versions,
+    gateway=st.just("edge-1"),
+    started=moments,
+    ended=st.none() | moments,
+    failures=st.integers(0, 40),
+)
+active_runs = st.builds(
+    Run,
+    id=st.uuids().map(str),
+    state=st.sampled_from(["NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING"]),
+    version=versions,
+    started=moments,
+)
+ended_runs = st.builds(
+    Run, st.uuids().map(str), st.sampled_from(["FAILED", "KILLED"]), versions, moments, moments
+)
+situations = st.builds(
+    Seen,
+    now=st.just(NOW),
+    intent=intents,
+    order=st.none() | orders,
+    submission=st.none() | submissions,
+    active=st.lists(active_runs, max_size=3),
+    ended=st.lists(ended_runs, max_size=30),
+)
+
+
+@given(situations)
+def test_never_submits_beside_an_active_run_or_one_that_may_still_come(seen):
+    if isinstance(decide(seen, LIMITS).action, Submit):
+        assert not seen.active
+        assert seen.intent.state == "running"
+        last = seen.submission
+        assert last is None or last.ended is not None or NOW - last.started > LIMITS.submit
+
+
+@given(situations)
+def test_never_kills_the_only_run_that_is_wanted(seen):
+    action = decide(seen, LIMITS).action
+    wanted = [r for r in seen.active if r.version == seen.intent.version]
+    if isinstance(action, Kill) and seen.intent.state == "running" and len(wanted) == 1:
+        assert action.run != wanted[0].id
+
+
+@given(situations)
+def test_submits_at_the_latest_after_the_longest_wait_when_nothing_is_there(seen):
+    later = replace(seen, now=NOW + LIMITS.submit + LIMITS.pause + 1, active=[])
+    expected = Submit if seen.intent.state == "running" else Wait
+    assert isinstance(decide(later, LIMITS).action, expected)
+
+
+@dataclass
+class World:
+    """ZooKeeper, YARN, drivers and a gateway, as far as a decision can tell."""
+
+    now: float = NOW
+    intent: Intent = RUNNING_V2
+    order: Order | None = None
+    submission: Submission | None = None
+    in_flight: str = ""  # version of the spark-submit that is under way
+    active: list[Run] = field(default_factory=list)
+    ended: list[Run] = field(default_factory=list)
+    submitted: int = 0
+
+    def look(self) -> None:
+        """One turn of the gateway."""
+        seen = Seen(self.now, self.intent, self.order, self.submission, self.active, self.ended)
+        match decide(seen, LIMITS).action:
+            case Submit(version):
+                assert not self.in_flight
+                self.order = Order("running", version, self.now)
+                self.submission = Submission(version, "edge-1", self.now)
+                self.in_flight = version
+            case Tell(state, version):
+                self.order = Order(state, version, self.now)
+            case Kill(killed):
+                self._end(killed, "KILLED")
+
+    def arrive(self) -> None:
+        """spark-submit is through, and its gateway lives to write that down."""
+        if self.in_flight:
+            self._accept()
+            self.submission = replace(self.submission, ended=self.now)
+
+    def arrive_orphaned(self) -> None:
+        """spark-submit is through, but its gateway has died."""
+        if self.in_flight:
+            self._accept()
+
+    def vanish(self) -> None:
+        """The gateway dies, and its spark-submit with it, before YARN hears of anything."""
+        self.in_flight = ""
+
+    def crash(self) -> None:
+        if self.active:
+            self._end(self.active[0].id, "FAILED")
+
+    def obey(self) -> None:
+        if self.active and self.order.state == "stopped":
+            assert self.order.version == self.active[0].version
+            self._end(self.active[0].id, "FINISHED")
+
+    def deploy(self, version: str) -> None:
+        self.intent = Intent("running", version)
+
+    def stop(self) -> None:
+        self.intent = replace(self.intent, state="stopped")
+
+    def _accept(self) -> None:
+        self.submitted += 1
+        run_id = f"application_{self.submitted}"
+        self.active.append(Run(run_id, "RUNNING", self.in_flight, self.now))
+        self.in_flight = ""
+
+    def _end(self, run_id: str, state: str) -> None:
+        ended = next(r for r in self.active if r.id == run_id)
+        self.active.remove(ended)
+        self.ended.append(replace(ended, state=state, finished=self.now))
+
+
+steps = st.sampled_from(
+    [
+        *[lambda w: w.look()] * 4,
+        lambda w: w.arrive(),
+        lambda w: w.arrive_orphaned(),
+        lambda w: w.vanish(),
+        lambda w: w.crash(),
+        lambda w: w.obey(),
+        lambda w: w.deploy("v1"),
+        lambda w: w.deploy("v2"),
+        lambda w: w.stop(),
+    ]
+)
+
+
+@given(st.lists(st.tuples(steps, st.floats(0.1, 20)), max_size=60))
+def test_whatever_happens_there_are_never_two_and_in_the_end_there_is_the_right_one(story):
+    world = World()
+    for step, seconds in story:
+        step(world)
+        assert len(world.active) + bool(world.in_flight) <= 1
+        world.now += seconds
+        if world.in_flight and world.now - world.submission.started > LIMITS.submit:
+            world.vanish()  # its gateway kills it, and a dead gateway's children are dead
+    world.deploy("v2")
+    for _ in range(150):
+        world.look()
+        world.arrive()
+        world.obey()
+        world.now += 3
+    assert [r.version for r in world.active] == ["v2"]
+
+
+# --- the gateway around the decision --------------------------------------------------------------
+
+
+class Registry:
+    """In memory what `LeaderRegistry` keeps in ZooKeeper."""
+
+    def __init__(self, intent: Intent) -> None:
+        self.leads = True
+        self.intents = {"insights": intent}
+        self.orders: dict[str, Order] = {}
+        self.submissions: dict[str, Submission] = {}
+        self.statuses: list[dict[str, Any]] = []
+
+    def holds_lock(self) -> bool:
+        return self.leads
+
+    def applications(self) -> list[str]:
+        return list(self.intents)
+
+    def intent(self, application: str) -> Intent | None:
+        return self.intents.get(application)
+
+    def order(self, application: str) -> Order | None:
+        return self.orders.get(application)
+
+    def submission(self, application: str) -> Submission | None:
+        return self.submissions.get(application)
+
+    def put_order(self, application: str, order: Order) -> None:
+        self.orders[application] = order
+
+    def put_submission(self, application: str, submission: Submission) -> None:
+        self.submissions[application] = submission
+
+    def put_status(self, application: str, status: dict[str, Any]) -> None:
+        self.statuses.append(status)
+
+
+class Cluster:
+    """In memory what `Yarn` asks the ResourceManager."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.away = False
+
+    def active(self, _: str) -> list[Run]:
+        if self.away:
+            raise Unreachable("no active ResourceManager among master-1:8088, master-2:8088")
+        return self.runs
+
+    def ended(self, _: str) -> list[Run]:
+        return []
+
+
+@pytest.fixture
+def deployments(tmp_path: Path) -> Path:
+    """A deployed v2 of `insights`."""
+    folder = tmp_path / "insights-v2"
+    folder.mkdir()
+    (folder / "insights.json").write_text("{}")
+    with zipfile.ZipFile(folder / "millrace_jobs.zip", "w") as package:
+        package.writestr("millrace_jobs/main.py", "")
+    return tmp_path
+
+
+@pytest.fixture
+def settings(tmp_path: Path, deployments: Path) -> Settings:
+    return Settings(
+        name="edge-1",
+        zookeeper="",
+        resourcemanagers=[],
+        user="millrace",
+        spark_submit=spark_submit(tmp_path, "exit 0"),
+        deployments=deployments,
+        logs=tmp_path,
+        poll_seconds=3,
+        session_seconds=10,
+        request_timeout_seconds=2,
+        submit_timeout_seconds=10,
+        drain_timeout_seconds=90,
+        pause_max_seconds=60,
+        settled_seconds=300,
+    )
+
+
+def spark_submit(folder: Path, script: str) -> Path:
+    path = folder / "spark-submit"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def until_reaped(gateway: Gateway, registry: Registry) -> Submission:
+    """Turns the gateway until its spark-submit has ended."""
+    deadline = time.monotonic() + 10
+    while registry.submissions["insights"].ended is None and time.monotonic() < deadline:
+        gateway.turn()
+        time.sleep(0.01)
+    return registry.submissions["insights"]
+
+
+def test_a_submission_is_written_down_and_done_once(settings, tmp_path):
+    registry, cluster = Registry(RUNNING_V2), Cluster()
+    calls = tmp_path / "calls"
+    recording = spark_submit(tmp_path, f"echo $* >> {calls}; sleep 1")
+    settings = replace(
+        settings, spark_submit=spark_submit(tmp_path, f"echo $* >> {calls}; sleep 1")
+    )
+    gateway = Gateway(settings, registry, cluster)
+    gateway.turn()
+    assert registry.orders["insights"].state == "running"
+    assert registry.submissions["insights"].gateway == "edge-1"
+    gateway.turn()
+    cluster.runs = [run("v2")]
+    assert until_reaped(gateway, registry).failures == 0
+    assert calls.read_text().count("\n") == 1
+
+
+def test_a_failing_spark_submit_is_told_and_counted(settings, tmp_path):
+    registry = Registry(RUNNING_V2)
+    failing = spark_submit(tmp_path, "echo java.io.IOException: no space; exit 1")
+    gateway = Gateway(replace(settings, spark_submit=failing), registry, Cluster())
+    gateway.turn()
+    last = until_reaped(gateway, registry)
+    assert last.failures == 1
+    assert last.error.startswith("java.io.IOException: no space")
+    gateway.turn()
+    assert registry.statuses[-1]["phase"] == "backing-off"
+
+
+def test_a_version_that_this_host_lacks_is_a_failure_that_names_the_file(settings):
+    registry = Registry(Intent("running", "v9"))
+    Gateway(settings, registry, Cluster()).turn()
+    error = registry.submissions["insights"].error
+    assert "insights-v9/millrace_jobs.zip is missing" in error
+    assert "deploy-jobs.yml" in error
+
+
+def test_one_log_line_and_one_status_for_each_change(settings, caplog):
+    registry, cluster = Registry(RUNNING_V2), Cluster()
+    registry.orders["insights"] = TOLD_V2
+    cluster.runs = [run("v2")]
+    gateway = Gateway(settings, registry, cluster)
+    with caplog.at_level(logging.INFO, "gateway"):
+        for away in (False, False, True, True, False):
+            cluster.away = away
+            gateway.turn()
+    assert [status["phase"] for status in registry.statuses] == ["running", "unknown", "running"]
+    assert len(caplog.records) == 3
+
+
+def test_a_gateway_without_the_lock_does_nothing(settings):
+    registry = Registry(RUNNING_V2)
+    registry.leads = False
+    with pytest.raises(Deposed):
+        Gateway(settings, registry, Cluster()).turn()
+    assert not registry.submissions
+
+
+def test_what_a_restarted_gateway_had_begun_is_over(settings):
+    registry = Registry(RUNNING_V2)
+    registry.submissions["insights"] = Submission("v2", "edge-1", time.time())
+    Gateway(settings, registry, Cluster()).take_over()
+    assert registry.submissions["insights"].ended is not None
+
+
+def test_what_another_gateway_has_begun_may_still_arrive(settings):
+    registry = Registry(RUNNING_V2)
+    begun = registry.submissions["insights"] = Submission("v2", "edge-2", time.time())
+    gateway = Gateway(settings, registry, Cluster())
+    gateway.take_over()
+    gateway.turn()
+    assert registry.submissions["insights"] == begun
+
+
+def test_a_gateway_that_leaves_takes_its_spark_submit_with_it(settings, tmp_path):
+    registry = Registry(RUNNING_V2)
+    child = tmp_path / "child"
+    hanging = spark_submit(tmp_path, f"echo $$ > {child}; exec sleep 60")
+    gateway = Gateway(replace(settings, spark_submit=hanging), registry, Cluster())
+    gateway.turn()
+    while not child.exists() or not child.read_text():
+        time.sleep(0.01)
+    gateway.leave()
+    assert registry.submissions["insights"].ended is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(child.read_text()), 0)
+
+
+# --- spark-submit -------------------------------------------------------------------------------
+
+
+def test_command_names_application_version_package_and_config():
+    words = command(
+        Path("/opt/spark-submit"), Deployment("insights", "v2", Path("/d")), Path("/tmp/main.py")
+    )
+    line = " ".join(words)
+    assert "--deploy-mode cluster --name insights" in line
+    assert "spark.yarn.tags=millrace:insights,version:v2" in line
+    assert "spark.yarn.submit.waitAppCompletion=false" in line
+    assert "--py-files /d/millrace_jobs.zip --files /d/insights.json" in line
+    assert words[-3:] == ["/tmp/main.py", "--config", "insights.json"]
+
+
+def test_a_spark_submit_that_hangs_is_killed(tmp_path, deployments):
+    hanging = spark_submit(tmp_path, "exec sleep 60")
+    deployed = Deployment("insights", "v2", deployments / "insights-v2")
+    child = Child(hanging, deployed, tmp_path / "log", timeout=0.1)
+    assert not child.ended()
+    time.sleep(0.2)
+    assert child.ended()
+    assert child.error().startswith("spark-submit was killed")
+
+
+def test_a_deployment_lacking_a_file_is_refused_by_name(tmp_path):
+    with pytest.raises(NotDeployed, match=r"millrace_jobs\.zip is missing"):
+        Deployment("insights", "v2", tmp_path).check()
+
+
+# --- YARN ---------------------------------------------------------------------------------------
+
+
+class ResourceManager(BaseHTTPRequestHandler):
+    """Answers as its server's ``role`` says."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        if self.server.role == "standby":
+            self.send_response(307)
+            self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+            self.end_headers()
+            self.wfile.write(b"This is standby RM.")
+            return
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(self.server.answer).encode())
+
+    def do_PUT(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.killed.append((self.path, json.loads(content)))
+        self.do_GET()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def resourcemanagers():
+    servers = []
+    for role in ("standby", "active"):
+        server = HTTPServer(("127.0.0.1", 0), ResourceManager)
+        server.role, server.asked, server.killed, server.answer = role, [], [], {"apps": None}
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        servers.append(server)
+    yield servers
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def yarn(servers: list[HTTPServer]) -> Yarn:
+    addresses = ["127.0.0.1:1", *(f"127.0.0.1:{server.server_port}" for server in servers)]
+    return Yarn(addresses, "millrace", timeout=2)
+
+
+def app(number: int, started: int) -> dict[str, Any]:
+    return {
+        "id": f"application_{number}",
+        "state": "RUNNING",
+        "applicationTags": "millrace:insights,version:v2",
+        "startedTime": started,
+        "finishedTime": 0,
+    }
+
+
+def test_the_active_resourcemanager_is_found_beside_a_dead_one_and_a_standby(resourcemanagers):
+    standby, active = resourcemanagers
+    active.answer = {"apps": {"app": [app(2, 2000), app(1, 1000)]}}
+    client = yarn(resourcemanagers)
+    assert client.active("insights") == [
+        Run("application_1", "RUNNING", "v2", 1.0),
+        Run("application_2", "RUNNING", "v2", 2.0),
+    ]
+    client.active("insights")
+    assert len(standby.asked) == 1, "it is remembered which one is active"
+
+
+def test_nothing_runs(resourcemanagers):
+    assert yarn(resourcemanagers).active("insights") == []
+
+
+def test_no_active_resourcemanager_is_not_mistaken_for_nothing_runs(resourcemanagers):
+    resourcemanagers[1].role = "standby"
+    with pytest.raises(Unreachable, match="no active ResourceManager among"):
+        yarn(resourcemanagers).active("insights")
+
+
+def test_kill(resourcemanagers):
+    yarn(resourcemanagers).kill("application_1")
+    path, content = resourcemanagers[1].killed[0]
+    assert path.startswith("/ws/v1/cluster/apps/application_1/state")
+    assert content == {"state": "KILLED"}
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+def test_settings_are_those_that_the_role_renders(tmp_path, settings):
+    paths = {key: str(getattr(settings, key)) for key in ("spark_submit", "deployments", "logs")}
+    file = tmp_path / "gateway.json"
+    file.write_text(json.dumps(vars(settings) | paths))
+    assert configuration.load(file) == settings
