@@ -21,7 +21,8 @@ DOCUMENTATION = """
 module: kafka_topics
 short_description: Kafka has the topics it should have
 description:
-  - Creates topics, adds partitions and corrects configuration. Removes neither topics nor partitions.
+  - Creates topics, adds partitions and corrects configuration.
+  - Removes neither topics nor partitions.
   - Settings that were made on a topic but aren't wanted go back to the brokers' default.
 options:
   brokers:
@@ -70,7 +71,9 @@ def main() -> None:
             apply(client, wanted, found)
     except (KafkaException, TimeoutError, ValueError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(changes), diff=[{"prepared": "\n".join(changes) + "\n"}] * bool(changes))
+    module.exit_json(
+        changed=bool(changes), diff=[{"prepared": "\n".join(changes) + "\n"}] * bool(changes)
+    )
 
 
 def wait_for_brokers(client: AdminClient, count: int, timeout: float) -> None:
@@ -119,12 +122,12 @@ def compare(wanted: Topics, found: Topics) -> list[str]:
         have = found[name]
         if topic["replication"] != have["replication"]:
             raise ValueError(
-                f"topic {name} has {have['replication']} replicas, the plan {topic['replication']}: "
+                f"topic {name} has {have['replication']} replicas, not {topic['replication']}: "
                 "move it with kafka-reassign-partitions"
             )
         if topic["partitions"] < have["partitions"]:
             raise ValueError(
-                f"topic {name} has {have['partitions']} partitions, the plan {topic['partitions']}: "
+                f"topic {name} has {have['partitions']} partitions, not {topic['partitions']}: "
                 "partitions can't be removed without losing events and the order of keys"
             )
         if topic["partitions"] > have["partitions"]:

@@ -30,7 +30,9 @@ def problems(expected: dict) -> Iterator[str]:
 
 def system_problems() -> Iterator[str]:
     release = dict(
-        line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line
+        line.split("=", 1)
+        for line in Path("/etc/os-release").read_text().splitlines()
+        if "=" in line
     )
     version = f"{release.get('ID')} {release.get('VERSION_ID', '').strip(chr(34))}"
     if version != "debian 12":
