@@ -11,7 +11,7 @@ from millrace.insights import Api, insights_view
 from millrace.operations import converge, make_hosts
 from millrace.paths import stack_state
 from millrace.plan import load_plan
-from millrace.replay.command import replay_command
+from millrace.replay.command import replay_command, twice_readable
 from millrace.replay.start import TooLate
 from millrace.setup.machine import run as run_setup
 from millrace.status.collect import collect
@@ -79,11 +79,12 @@ def _millrace(*arguments: str) -> list[str]:
 
 def _replay(log: str, console: Console) -> None:
     """The log with its own dates where the jobs can still take them, else as today's traffic."""
-    try:
-        replay_command(log, speed="max", shift=None, shift_to_now=False, run="")
-    except TooLate as late:
-        console.print(f"{late.message}; sending it as today's traffic (--shift-to-now)")
-        replay_command(log, speed="max", shift=None, shift_to_now=True, run="")
+    with twice_readable(log) as path:
+        try:
+            replay_command(path, speed="max", shift=None, shift_to_now=False, run="")
+        except TooLate as late:
+            console.print(f"{late.message}; sending it as today's traffic (--shift-to-now)")
+            replay_command(path, speed="max", shift=None, shift_to_now=True, run="")
 
 
 def _wait_until_settled(api: Api, console: Console) -> None:
