@@ -44,7 +44,8 @@ def _zones(plan: Plan) -> Table:
     table.add_section()
     total = sum(plan.planned_memory(host) for host in plan.hosts)
     table.add_row("all", f"{len(plan.hosts)} hosts", f"{total:,}")
-    applications = ", ".join(f"{name}: {', '.join(jobs)}" for name, jobs in plan.applications.items())
+    hosted = plan.applications.items()
+    applications = ", ".join(f"{name}: {', '.join(jobs)}" for name, jobs in hosted)
     table.add_row("", f"Spark on YARN ({applications})", f"{plan.applications_memory:,}")
     return table
 
