@@ -12,14 +12,10 @@ EARLIEST = -2  # Kafka's number for "from the beginning"
 
 @dataclass(frozen=True)
 class Batch:
-    """What one batch reads, ``start`` inclusive to ``end`` exclusive.
-
-    ``watermark_ms`` is the one that its late events are judged by: the batch before computed it.
-    """
+    """What one batch reads, from ``start`` up to but not including ``end``."""
 
     start: Offsets
     end: Offsets
-    watermark_ms: int
 
 
 class Checkpoint:
@@ -41,17 +37,20 @@ class Checkpoint:
         return known if known == 0 else known + 1
 
     def batch(self, number: int) -> Batch:
-        end, _ = self._entry(number)
-        start, watermark_ms = self._entry(number - 1) if number else ({}, 0)
+        end = self._entry(number).offsets
+        start = self._entry(number - 1).offsets if number else {}
         complete = {
             topic: {partition: start.get(topic, {}).get(partition, EARLIEST) for partition in ends}
             for topic, ends in end.items()
         }
-        return Batch(complete, end, watermark_ms)
+        return Batch(complete, end)
 
-    def end_offsets(self, number: int) -> Offsets:
-        end, _ = self._entry(number)
-        return end
+    def watermark_ms(self, number: int) -> int:
+        """What the late events of a batch are judged by: the watermark of the batch before.
+
+        (The batch's own watermark only decides which windows it closes after taking in its events.)
+        """
+        return self._entry(number - 1).watermark_ms if number else 0
 
     def _batches(self, log: str) -> list[int]:
         folder = self._jvm.org.apache.hadoop.fs.Path(self._path, log)
@@ -60,8 +59,8 @@ class Checkpoint:
         names = [status.getPath().getName() for status in self._fs.listStatus(folder)]
         return [int(name) for name in names if name.isdecimal()]
 
-    def _entry(self, number: int) -> tuple[Offsets, int]:
-        """An entry: a version line, metadata, then a line for each source (here one)."""
+    def _entry(self, number: int) -> "_Entry":
+        """A version line, a line of metadata, then a line of offsets for each source (here one)."""
         file = self._jvm.org.apache.hadoop.fs.Path(self._path, f"offsets/{number}")
         stream = self._fs.open(file)
         try:
@@ -69,4 +68,10 @@ class Checkpoint:
         finally:
             stream.close()
         _, metadata, offsets = text.splitlines()[:3]
-        return json.loads(offsets), json.loads(metadata)["batchWatermarkMs"]
+        return _Entry(json.loads(offsets), json.loads(metadata)["batchWatermarkMs"])
+
+
+@dataclass(frozen=True)
+class _Entry:
+    offsets: Offsets
+    watermark_ms: int

@@ -28,7 +28,7 @@ class LateEvents:
         events = parse.valid(records.transform(parse.classify, context.config.limits))
         rows = [
             (row.bucket, window, context.job, checkpoint_id, number, row[window])
-            for row in late_events(events, batch.watermark_ms).collect()
+            for row in late_events(events, context.checkpoint.watermark_ms(number)).collect()
             for window in WINDOWS
             if row[window]
         ]

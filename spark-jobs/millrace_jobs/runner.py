@@ -52,8 +52,9 @@ def run(config: Config) -> None:
     )
     logging.getLogger("cassandra").setLevel(logging.ERROR)  # reconnections are its own business
     _use_utc()
+    # First of all, because YARN takes a driver for dead that doesn't register in time.
+    spark = SparkSession.builder.appName(config.application).getOrCreate()
     coordination = Coordination(config.zookeeper, config.application)
-    spark = SparkSession.builder.appName(f"millrace {config.application}").getOrCreate()
     draining = threading.Event()
     tables = Tables(config)
     jobs: list[RunningJob] = []

@@ -431,10 +431,7 @@ def test_a_submission_is_written_down_and_done_once(settings, tmp_path):
     registry, cluster = Registry(RUNNING_V2), Cluster()
     calls = tmp_path / "calls"
     recording = spark_submit(tmp_path, f"echo $* >> {calls}; sleep 1")
-    settings = replace(
-        settings, spark_submit=spark_submit(tmp_path, f"echo $* >> {calls}; sleep 1")
-    )
-    gateway = Gateway(settings, registry, cluster)
+    gateway = Gateway(replace(settings, spark_submit=recording), registry, cluster)
     gateway.turn()
     assert registry.orders["insights"].state == "running"
     assert registry.submissions["insights"].gateway == "edge-1"

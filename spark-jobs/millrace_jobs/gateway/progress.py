@@ -17,14 +17,14 @@ class Progress:
     def __init__(self, config: dict[str, Any]) -> None:
         self._jobs = list(config["jobs"])
         self._version = config["version"]
-        cassandra = config["cassandra"]
-        profile = ExecutionProfile(DCAwareRoundRobinPolicy(cassandra["datacenter"]))
+        endpoints = config["endpoints"]
+        profile = ExecutionProfile(DCAwareRoundRobinPolicy(local_dc="millrace"))
         self._cluster = Cluster(
-            cassandra["hosts"],
-            port=cassandra["port"],
+            endpoints["cassandra"],
+            port=endpoints["cassandra_port"],
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
         )
-        self._session = self._cluster.connect(cassandra["keyspace"])
+        self._session = self._cluster.connect("millrace")
 
     def __enter__(self) -> "Progress":
         return self

@@ -34,7 +34,7 @@ class Archive:
         config = self._context.config
         classified = frame.transform(parse.classify, config.limits)
         seen = Observation()
-        observed = classified.observe(seen, F.count_if("not is_event").alias("malformed"))
+        observed = classified.observe(seen, F.count_if(~F.col("is_event")).alias("malformed"))
         application = f"{self._context.job} {self._context.checkpoint_id()}"
         archive.append(parse.valid(observed), config.archive, application, batch)
         # Delta skips a batch that it has, and then nothing is observed. Only a driver's first batch

@@ -53,7 +53,7 @@ class Traffic:
         self._results.publish(
             self._context.checkpoint_id(),
             batch,
-            self._context.checkpoint.end_offsets(batch),
+            self._context.checkpoint.batch(batch).end,
             [*updates, *(page_record(row, version) for row in pages)],
         )
         self._live.announce(updates)

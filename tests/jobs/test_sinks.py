@@ -1,0 +1,217 @@
+"""What sinks send: versions in order, whole values, and nothing twice."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from millrace_jobs.sinks import archive, cassandra, results
+from millrace_jobs.sinks.cassandra import Tables, WriteFailed
+from millrace_jobs.sinks.dead_letters import letters, summaries
+from millrace_jobs.sinks.results import Results
+from millrace_jobs.transforms import parse
+from millrace_jobs.versions import version
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.jobs.samples import LIMITS, at, event
+
+Records = Callable[[list[bytes | None]], DataFrame]
+
+
+def test_a_later_epoch_wins_over_any_batch_of_an_earlier_one() -> None:
+    versions = [
+        version(1, 0),
+        version(1, 1),
+        version(1, 2**31),
+        version(2, 0),
+        version(2**31 - 1, 0),
+    ]
+    assert versions == sorted(versions)
+    assert versions[-1] < 2**63
+
+
+class FakeSession:
+    """Cassandra's session: keeps what is written, and fails where a test says so."""
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[str, tuple[Any, ...]]] = []
+        self.failures = 0
+
+    def prepare(self, query: str) -> SimpleNamespace:
+        return SimpleNamespace(query=query)
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
+    session = FakeSession()
+
+    def execute(_: Any, statement: Any, rows: list[Any], *__: Any, **___: Any) -> list[Any]:
+        outcomes = []
+        for row in rows:
+            if session.failures:
+                session.failures -= 1
+                outcomes.append((False, TimeoutError("no quorum")))
+            else:
+                session.writes.append((statement.query, row))
+                outcomes.append((True, None))
+        return outcomes
+
+    monkeypatch.setattr(cassandra, "execute_concurrent_with_args", execute)
+    monkeypatch.setattr(cassandra, "connect", lambda _: SimpleNamespace(connect=lambda: session))
+    return session
+
+
+def test_upserts_carry_the_version_as_write_timestamp(session: FakeSession) -> None:
+    Tables(SimpleNamespace()).upsert("pages", ("bucket", "url"), [(1, "/a")], version(7, 3))
+    [(query, row)] = session.writes
+    assert query == "INSERT INTO millrace.pages (bucket, url) VALUES (?, ?) USING TIMESTAMP ?"
+    assert row == (1, "/a", version(7, 3))
+
+
+def test_only_rows_that_failed_are_written_again(
+    session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millrace_jobs.retries.FIRST_PAUSE_SECONDS", 0.001)
+    session.failures = 2
+    Tables(SimpleNamespace()).upsert("pages", ("url",), [("/a",), ("/b",), ("/c",)], 1)
+    assert [row[0] for _, row in session.writes] == ["/c", "/a", "/b"]
+
+
+def test_a_store_that_stays_away_fails_the_batch(
+    session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cassandra, "GIVE_UP_SECONDS", 0.0)
+    session.failures = 10**6
+    with pytest.raises(WriteFailed, match="1 rows of pages: no quorum"):
+        Tables(SimpleNamespace()).upsert("pages", ("url",), [("/a",)], 1)
+
+
+class FakeKafka:
+    """Producer and consumer group in one; ``committed`` is what readers see."""
+
+    def __init__(self) -> None:
+        self.committed: list[tuple[str, Any]] = []
+        self.positions: list[TopicPartition] = []
+        self.errors: list[KafkaError] = []
+        self._open: list[tuple[str, Any]] = []
+
+    def producer(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            init_transactions=lambda *_: None,
+            begin_transaction=self._open.clear,
+            produce=lambda topic, value, key: self._open.append((key, json.loads(value))),
+            send_offsets_to_transaction=lambda positions, *_: setattr(self, "_sent", positions),
+            commit_transaction=self._commit,
+            abort_transaction=lambda *_: self._open.clear(),
+        )
+
+    def consumer(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            committed=lambda partitions, *_: self.positions or partitions,
+            consumer_group_metadata=lambda: "group",
+        )
+
+    def _commit(self, *_: Any) -> None:
+        if self.errors:
+            raise KafkaException(self.errors.pop(0))
+        self.committed += self._open
+        self.positions = self._sent
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
+    fake = FakeKafka()
+    monkeypatch.setattr(results, "Producer", lambda _: fake.producer())
+    monkeypatch.setattr(results, "Consumer", lambda _: fake.consumer())
+    monkeypatch.setattr("millrace_jobs.retries.FIRST_PAUSE_SECONDS", 0.001)
+    return fake
+
+
+READ = {"events": {"0": 40, "1": 50}}
+
+
+def test_a_batch_that_ran_again_after_a_crash_is_not_sent_twice(kafka: FakeKafka) -> None:
+    Results("brokers", "traffic").publish("query", 4, READ, [{"key": "a"}])
+    successor = Results("brokers", "traffic")
+    successor.publish("query", 4, READ, [{"key": "a"}])
+    successor.publish("query", 5, READ, [{"key": "b"}])
+    assert [key for key, _ in kafka.committed] == ["a", "b"]
+
+
+def test_a_new_checkpoint_counts_its_batches_from_zero(kafka: FakeKafka) -> None:
+    Results("brokers", "traffic").publish("old", 400, READ, [{"key": "a"}])
+    Results("brokers", "traffic").publish("new", 0, READ, [{"key": "a"}])
+    assert len(kafka.committed) == 2
+
+
+def test_offsets_show_how_far_the_job_has_read(kafka: FakeKafka) -> None:
+    Results("brokers", "traffic").publish("query", 4, READ, [])
+    assert {(p.topic, p.partition, p.offset) for p in kafka.positions} == {
+        ("events", 0, 40),
+        ("events", 1, 50),
+    }
+
+
+def test_an_aborted_transaction_is_tried_again_as_a_whole(kafka: FakeKafka) -> None:
+    kafka.errors = [KafkaError(KafkaError._TIMED_OUT, "broker away", txn_requires_abort=True)]
+    Results("brokers", "traffic").publish("query", 4, READ, [{"key": "a"}, {"key": "b"}])
+    assert [key for key, _ in kafka.committed] == ["a", "b"]
+
+
+def test_a_commit_whose_outcome_is_unknown_is_asked_for_again(kafka: FakeKafka) -> None:
+    kafka.errors = [KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True)]
+    Results("brokers", "traffic").publish("query", 4, READ, [{"key": "a"}])
+    assert [key for key, _ in kafka.committed] == ["a"]
+
+
+def test_a_fenced_producer_gives_up(kafka: FakeKafka) -> None:
+    kafka.errors = [KafkaError(KafkaError._FENCED, "fenced", fatal=True)]
+    with pytest.raises(KafkaException, match="fenced"):
+        Results("brokers", "traffic").publish("query", 4, READ, [{"key": "a"}])
+    assert kafka.committed == []
+
+
+def test_delta_takes_a_batch_once(spark: SparkSession, records: Records, tmp_path: Path) -> None:
+    table = str(tmp_path / "events")
+    events = parse.valid(
+        records(
+            [event(), event(event_time="2015-05-17T23:59:59.999Z"), event(status="bad")]
+        ).transform(parse.classify, LIMITS)
+    )
+    for batch, checkpoint in [(0, "a"), (0, "a"), (1, "a"), (0, "a"), (0, "b")]:
+        archive.append(events, table, f"archive {checkpoint}", batch)
+    stored = spark.read.format("delta").load(table)
+    assert stored.count() == 3 * 2  # batches 0 and 1 of one checkpoint, batch 0 of another
+    hours = {(str(row.event_date), row.event_hour) for row in stored.collect()}
+    assert hours == {("2015-05-17", 10), ("2015-05-17", 23)}
+
+
+def test_dead_letters_hold_the_bytes_and_tell_the_place(records: Records) -> None:
+    garbage = b"\xff" + "ü".encode() * 5000
+    malformed = parse.malformed(records([garbage]).transform(parse.classify, LIMITS), LIMITS)
+    letter = letters(malformed).first()
+    assert letter is not None
+    assert bytes(letter.value) == garbage
+    assert letter.key == "events-0-0"
+    headers = {header.key: bytes(header.value).decode() for header in letter.headers}
+    assert headers == {
+        "reason": "not UTF-8",
+        "topic": "events",
+        "partition": "0",
+        "offset": "0",
+        "timestamp": "2026-01-01T00:00:00.000Z",
+    }
+
+
+def test_summaries_are_short_and_readable(records: Records) -> None:
+    values = [b"\xff\xfe" + b"x" * 1_000_000, None, "ü".encode() * 300]
+    malformed = parse.malformed(records(values).transform(parse.classify, LIMITS), LIMITS)
+    rows = {row.id: row for row in summaries(malformed).collect()}
+    assert rows["events-0-0"].preview == "��" + "x" * 198
+    assert rows["events-0-0"].size == 1_000_002
+    assert (rows["events-0-1"].size, rows["events-0-1"].preview) == (0, None)
+    assert rows["events-0-2"].preview == "ü" * 200
+    assert rows["events-0-2"].kafka_timestamp == at("2026-01-01")

@@ -1,0 +1,224 @@
+"""Windows, page views, unique visitors; and that windows close."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from millrace_jobs.checkpoint import Checkpoint
+from millrace_jobs.late import late_events
+from millrace_jobs.transforms import parse
+from millrace_jobs.transforms.traffic import PageViewRule, is_page_view, traffic
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from tests.jobs.samples import LIMITS, at, event, millis
+
+RULE = PageViewRule(
+    kind="page_view",
+    methods=["GET"],
+    statuses=[200, 206, 304],
+    asset_extensions=["css", "js", "png"],
+)
+HOUR = 3600
+Records = Callable[[list[bytes | None]], DataFrame]
+
+
+@pytest.fixture(scope="session")
+def totals(records: Records) -> Callable[..., dict[tuple[Any, ...], Row]]:
+    """Rows of `traffic` over these events, by window, start and URL."""
+
+    def compute(*values: bytes) -> dict[tuple[Any, ...], Row]:
+        events = parse.valid(records(list(values)).transform(parse.classify, LIMITS))
+        rows = traffic(events, RULE, HOUR, lg_k=12).collect()
+        return {(row.window, row.window_start, row.url): row for row in rows}
+
+    return compute
+
+
+def test_page_view_rule(records: Records) -> None:
+    cases = [
+        (event(), True),
+        (event(url="/"), True),
+        (event(url="/a.css/"), True),  # a folder of that name
+        (event(url="/page?next=/a.css"), True),
+        (event(url="/article#a.js"), True),
+        (event(url="/report.pdf"), True),
+        (event(status=304), True),
+        (event(status=206), True),
+        (event(url="/a.css"), False),
+        (event(url="/A.PNG?v=3"), False),
+        (event(url="/jquery.min.js"), False),
+        (event(status=301), False),
+        (event(status=404), False),
+        (event(status=500), False),
+        (event(status=204), False),
+        (event(method="POST"), False),
+        (event(method="HEAD"), False),
+        (event(method="get"), False),  # methods are case-sensitive
+        (event(kind="click"), False),
+    ]
+    events = parse.valid(records([value for value, _ in cases]).transform(parse.classify, LIMITS))
+    found = {r.offset: r.view for r in events.withColumn("view", is_page_view(RULE)).collect()}
+    assert [found[i] for i in range(len(cases))] == [expected for _, expected in cases]
+
+
+def test_an_event_counts_in_its_minute_its_hour_and_for_its_page(totals: Any) -> None:
+    rows = totals(event(url="/a?x=1", status=200, bytes=7))
+    assert set(rows) == {
+        ("1m", at("2015-05-17 10:05:00"), None),
+        ("1h", at("2015-05-17 10:00:00"), None),
+        ("1h", at("2015-05-17 10:00:00"), "/a"),
+    }
+    minute = rows["1m", at("2015-05-17 10:05:00"), None]
+    assert minute.window_end == at("2015-05-17 10:06:00")
+    assert (minute.requests, minute.page_views, minute.bytes) == (1, 1, 7)
+
+
+def test_windows_are_half_open(totals: Any) -> None:
+    rows = totals(
+        event(event_time="2015-05-17T10:59:59.999Z"), event(event_time="2015-05-17T11:00:00.000Z")
+    )
+    starts = {(window, start) for window, start, url in rows if url is None}
+    assert starts == {
+        ("1m", at("2015-05-17 10:59:00")),
+        ("1m", at("2015-05-17 11:00:00")),
+        ("1h", at("2015-05-17 10:00:00")),
+        ("1h", at("2015-05-17 11:00:00")),
+    }
+
+
+def test_counts_add_up(totals: Any) -> None:
+    statuses = [100, 200, 204, 301, 304, 404, 500, 599]
+    rows = totals(*(event(status=status, bytes=status) for status in statuses))
+    hour = rows["1h", at("2015-05-17 10:00:00"), None]
+    assert hour.requests == len(statuses)
+    assert hour.bytes == sum(statuses)
+    assert hour.page_views == 2  # 200 and 304
+    classes = (hour.status_2xx, hour.status_3xx, hour.status_4xx, hour.status_5xx)
+    assert (*classes, hour.status_other) == (2, 2, 1, 2, 1)
+
+
+def test_pages_are_counted_without_query(totals: Any) -> None:
+    rows = totals(event(url="/a?1"), event(url="/a"), event(url="/b#x"), event(url="/c.css"))
+    pages = {url: row.page_views for (_, _, url), row in rows.items() if url is not None}
+    assert pages == {"/a": 2, "/b": 1}
+
+
+def test_unique_visitors_merge_over_windows_within_two_percent(spark: SparkSession) -> None:
+    visitors = 20_000
+    events = spark.range(3 * visitors).select(
+        F.timestamp_seconds(F.lit(1431857100) + F.col("id") % 7200).alias("event_time"),
+        (F.col("id") % visitors).cast("string").alias("visitor_id"),
+        F.lit("/").alias("url"),
+        F.lit("GET").alias("method"),
+        F.lit("page_view").alias("kind"),
+        F.lit(200).alias("status"),
+        F.lit(1).cast("bigint").alias("bytes"),
+    )
+    minutes = traffic(events, RULE, HOUR, lg_k=12).filter("window = '1m'")
+    merged = minutes.agg(F.hll_sketch_estimate(F.hll_union_agg("visitors"))).first()
+    assert merged is not None
+    assert merged[0] == pytest.approx(visitors, rel=0.02)
+
+
+class Stream:
+    """A running `traffic` query that reads whatever files a test drops into a folder."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._input = folder / "input"
+        self._input.mkdir()
+        self._files = 0
+        self.checkpoint = folder / "checkpoint"
+        self.written: dict[tuple[Any, ...], int] = {}
+        events = (
+            spark.readStream.schema(
+                "event_time timestamp, visitor_id string, url string, method string, kind string,"
+                " status int, bytes bigint"
+            )
+            .option("maxFilesPerTrigger", 1)
+            .json(str(self._input))
+        )
+        self.query = (
+            traffic(events, RULE, HOUR, lg_k=12)
+            .writeStream.outputMode("update")
+            .foreachBatch(self._write)
+            .option("checkpointLocation", str(self.checkpoint))
+            .start()
+        )
+
+    def _write(self, frame: DataFrame, _: int) -> None:
+        rows = frame.filter("url is null").collect()
+        self.written |= {(row.window, row.window_start): row.requests for row in rows}
+
+    def send(self, *batches: list[str]) -> None:
+        """Events at these times, a batch for each list, then wait until they are taken in."""
+        for times in batches:
+            lines = [event(event_time=time).decode() for time in times]
+            part = self._input / f".{self._files}"
+            part.write_text("\n".join(lines))
+            part.rename(self._input / f"{self._files}.json")
+            self._files += 1
+        self.query.processAllAvailable()
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Any:
+    stream = Stream(spark, tmp_path)
+    yield stream
+    stream.query.stop()
+
+
+def test_closed_windows_leave_the_state_and_take_no_more_events(
+    spark: SparkSession, stream: Stream
+) -> None:
+    stream.send(["2015-05-17T10:05:03Z", "2015-05-17T11:30:00Z"])
+    stream.send(["2015-05-17T13:30:00Z"])  # one hour of watermark: closes 10:05 and 10-11 h
+    state = stream.query.lastProgress.stateOperators[0]
+    assert state.numRowsRemoved > 0
+    stream.send(["2015-05-17T10:05:04Z", "2015-05-17T12:45:00Z"])
+    assert stream.written["1m", at("2015-05-17 10:05:00")] == 1
+    assert stream.written["1h", at("2015-05-17 10:00:00")] == 1
+    assert stream.written["1h", at("2015-05-17 12:00:00")] == 1
+    assert json.loads(stream.query.lastProgress.json)["eventTime"]["watermark"] > "2015-05-17T12:29"
+
+
+def test_late_events_are_counted_exactly(spark: SparkSession, stream: Stream) -> None:
+    # Batches in a row, so that the watermark that drops is the one of the batch before.
+    batches = [
+        ["2015-05-17T10:05:03Z"],
+        ["2015-05-17T13:30:00Z"],
+        ["2015-05-17T10:05:04Z", "2015-05-17T15:00:00Z", "2015-05-17T12:45:00Z"],
+        ["2015-05-17T12:46:00Z", "2015-05-17T12:59:00Z", "2015-05-17T13:59:59Z"],
+        ["2015-05-17T15:00:01Z", "2015-05-16T00:00:00Z", "2015-05-17T13:10:00Z"],
+    ]
+    stream.send(*batches)
+    checkpoint = Checkpoint(spark, str(stream.checkpoint))
+    late = {"1m": 0, "1h": 0}
+    numbers = _data_batches(stream)
+    for number, times in zip(numbers, batches, strict=True):
+        events = spark.createDataFrame([(time,) for time in times], "text string").select(
+            F.to_timestamp("text").alias("event_time")
+        )
+        for row in late_events(events, checkpoint.watermark_ms(number)).collect():
+            late = {window: late[window] + row[window] for window in late}
+    counted = {
+        window: sum(n for (w, _), n in stream.written.items() if w == window) for window in late
+    }
+    sent = sum(map(len, batches))
+    assert {window: counted[window] + late[window] for window in late} == {"1m": sent, "1h": sent}
+    assert late["1m"] > late["1h"] > 0
+
+
+def _data_batches(stream: Stream) -> list[int]:
+    return [p.batchId for p in stream.query.recentProgress if p.numInputRows]
+
+
+def test_lateness_is_by_window_and_day(spark: SparkSession) -> None:
+    times = ["2015-05-16 23:59:59", "2015-05-17 10:05:59", "2015-05-17 10:06:00"]
+    events = spark.createDataFrame([(at(time),) for time in times], "event_time timestamp")
+    rows = late_events(events, millis("2015-05-17 10:06:00")).collect()
+    found = {str(row.bucket): (row["1m"], row["1h"]) for row in rows}
+    assert found == {"2015-05-16": (1, 1), "2015-05-17": (1, 0)}
