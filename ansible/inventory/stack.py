@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from infra.automation import outputs, stack
 from millrace.errors import OperatorError
 from millrace.paths import REPO, stack_name
+from millrace.plan import load_plan
 
 # A host that was made again has a new host key at its old address. Its network is a bridge of this
 # machine, and the only way in is the stack's own key.
@@ -22,6 +23,7 @@ SSH_ARGUMENTS = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o 
 
 
 def inventory(name: str) -> dict[str, Any]:
+    load_plan(name)  # refuses a name that no environment has, before Pulumi makes a stack of it
     made = outputs(stack(name))
     if "inventory" not in made:
         raise OperatorError(f"stack {name} has no hosts yet", f"make up STACK={name}")
