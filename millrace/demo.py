@@ -93,7 +93,7 @@ def _wait_until_settled(api: Api, console: Console) -> None:
     seen, since = -1, time.monotonic()
     with console.status("processing") as spinner:
         while time.monotonic() < deadline:
-            hours = api.get("/v1/extent")["hours"]
+            hours = api.get("/v1/extent")["1h"]
             total = api.get("/v1/traffic/total", **hours)["requests"] if hours else 0
             if total != seen:
                 seen, since = total, time.monotonic()

@@ -37,7 +37,7 @@ class Api:
 
 def insights_view(api: Api) -> Group:
     """Totals, the latest hours that have traffic, and the top pages."""
-    hours = api.get("/v1/extent")["hours"]
+    hours = api.get("/v1/extent")["1h"]
     if hours is None:
         raise OperatorError("there are no results yet", "`millrace replay FILE` sends traffic")
     total = api.get("/v1/traffic/total", **_range(hours))
@@ -66,7 +66,7 @@ def _traffic(windows: list[dict[str, Any]], total: dict[str, Any]) -> Table:
         table.add_column(column, justify="right")
     table.add_column("state")
     for window in windows:
-        hour = datetime.fromisoformat(window["from" if "from" in window else "start"])
+        hour = datetime.fromisoformat(window["start"])
         table.add_row(f"{hour:%Y-%m-%d %H:%M}", *_counts(window))
     table.add_section()
     table.add_row("all time", *_counts(total), style="bold")
