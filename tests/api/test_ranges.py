@@ -61,6 +61,12 @@ def test_partitions_hold_the_whole_span(span: Span) -> None:
     assert hours[-1] < span.end <= hours[-1] + HOUR
 
 
+def test_a_span_does_not_touch_the_partition_that_its_end_begins() -> None:
+    span = Span(EPOCH, EPOCH + DAY)
+    assert list(span.days()) == [EPOCH.date()]
+    assert list(span.hours())[-1] == EPOCH + 23 * HOUR
+
+
 def test_a_range_over_hours_and_edges() -> None:
     start, end = EPOCH + timedelta(hours=9, minutes=58), EPOCH + timedelta(hours=12, minutes=2)
     nine, twelve = EPOCH + 10 * HOUR, EPOCH + 12 * HOUR

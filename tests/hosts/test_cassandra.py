@@ -54,17 +54,6 @@ def test_a_disk_without_the_rings_mark_keeps_the_node_from_starting(nodes):
         assert MARK in node.check_output("systemctl show --property=ExecStartPre cassandra")
 
 
-def test_the_unit_is_hardened_and_starts_at_boot(nodes):
-    for node in nodes.values():
-        service = node.service("cassandra")
-        assert service.is_running
-        assert service.is_enabled
-        assert service.systemd_properties["User"] == "cassandra"
-        assert service.systemd_properties["NoNewPrivileges"] == "yes"
-        assert service.systemd_properties["ProtectSystem"] == "strict"
-        assert service.systemd_properties["Restart"] == "on-failure"
-
-
 def test_resident_memory_is_within_the_plan(plan, nodes):
     planned = plan.services["cassandra"].memory.total
     for node in nodes.values():
