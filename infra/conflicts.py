@@ -17,18 +17,25 @@ def refuse_conflicts(plan: Plan, image: str) -> None:
     try:
         client = docker.from_env()
         client.images.get(image)
-        found = [*_foreign_names(client, plan), *_overlaps(client, plan)]
+        in_the_way = [*_foreign_names(client, plan), *_overlaps(client, plan)]
+        left_out = list(_data_left_out(client, plan))
     except ImageNotFound:
         raise OperatorError(f"there is no image {image}", "run `millrace setup`") from None
     except DockerException as error:
         raise OperatorError(
             f"the Docker engine doesn't answer: {error}", "start it, or run `make up`"
         ) from error
-    if found:
+    environment = f"configs/environments/{plan.environment}.yaml"
+    if in_the_way:
         raise OperatorError(
-            "\n".join(found),
-            "remove or rename them, or give the environment another name or subnet in "
-            f"configs/environments/{plan.environment}.yaml",
+            "\n".join(in_the_way),
+            f"remove or rename them, or give {environment} another name or subnet",
+        )
+    if left_out:
+        raise OperatorError(
+            "\n".join(left_out),
+            f"put the hosts back into {environment}; or, when nobody needs their data any more, "
+            "remove each host and its volumes: docker rm -f HOST, docker volume rm VOLUME",
         )
 
 
@@ -38,17 +45,18 @@ def _foreign_names(client: docker.DockerClient, plan: Plan) -> Iterator[str]:
     wanted = {
         "container": containers,
         "network": {plan.cluster},
-        "volume": {volume.name for host in plan.hosts for volume in host.volumes},
+        "volume": _volumes(plan),
     }
     existing = {
-        "container": [(c.name, c.labels) for c in client.containers.list(all=True)],
+        "container": [
+            (c.name, c.labels) for c in client.containers.list(all=True, ignore_removed=True)
+        ],
         "network": [(n.name, n.attrs["Labels"]) for n in client.networks.list()],
         "volume": [(v.name, v.attrs["Labels"]) for v in client.volumes.list()],
     }
-    owner = OwnerProps(cluster=plan.cluster, stack=plan.environment)
     for kind, things in existing.items():
         for name, labels in things:
-            if name in wanted[kind] and not is_ours(labels, owner):
+            if name in wanted[kind] and not is_ours(labels, _owner(plan)):
                 yield f"a {kind} named {name} exists already and isn't Millrace's"
 
 
@@ -61,3 +69,21 @@ def _overlaps(client: docker.DockerClient, plan: Plan) -> Iterator[str]:
             taken = ip_network(pool["Subnet"])
             if taken.version == subnet.version and taken.overlaps(subnet):
                 yield f"subnet {subnet} overlaps {taken} of the Docker network {network.name}"
+
+
+def _data_left_out(client: docker.DockerClient, plan: Plan) -> Iterator[str]:
+    """Volumes of ours that the plan has no host for.
+
+    The engine, too, refuses to remove a protected volume, but only after it removed the host.
+    """
+    for volume in client.volumes.list():
+        if is_ours(volume.attrs["Labels"], _owner(plan)) and volume.name not in _volumes(plan):
+            yield f"the volume {volume.name} holds data of a host that is no longer in the plan"
+
+
+def _owner(plan: Plan) -> OwnerProps:
+    return OwnerProps(cluster=plan.cluster, stack=plan.environment)
+
+
+def _volumes(plan: Plan) -> set[str]:
+    return {volume.name for host in plan.hosts for volume in host.volumes}

@@ -29,7 +29,12 @@ class EventLog:
         if event.res_outputs_event:
             self._finished(event.res_outputs_event.metadata)
         if event.diagnostic_event and event.diagnostic_event.severity == "error":
-            self.errors.append(_plain(event.diagnostic_event.message))
+            self._failed(_plain(event.diagnostic_event.message))
+
+    def _failed(self, message: str) -> None:
+        # A program's error is told twice, the second time inside a longer sentence.
+        if not any(known in message for known in self.errors):
+            self.errors.append(message)
 
     def _finished(self, step) -> None:
         if step.type.startswith("pulumi:"):
