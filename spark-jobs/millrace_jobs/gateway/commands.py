@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import Iterator
 
+from kazoo.handlers.threading import KazooTimeoutError
+
 from millrace_jobs.gateway import settings as configuration
 from millrace_jobs.gateway.decide import Intent
-from millrace_jobs.gateway.progress import Progress
+from millrace_jobs.gateway.progress import UNANSWERED, Progress
 from millrace_jobs.gateway.registry import LOCK, Registry
 from millrace_jobs.gateway.settings import Settings
 from millrace_jobs.gateway.submit import NotDeployed, deployment
@@ -20,8 +22,15 @@ POLL_SECONDS = 2
 def main() -> None:
     arguments = _parser().parse_args()
     settings = configuration.load()
-    with _registry(settings) as registry:
-        arguments.run(registry, settings, arguments)
+    try:
+        with _registry(settings) as registry:
+            arguments.run(registry, settings, arguments)
+    except NotDeployed as error:
+        sys.exit(str(error))
+    except KazooTimeoutError:
+        sys.exit(f"ZooKeeper doesn't answer: {settings.zookeeper}")
+    except UNANSWERED as error:
+        sys.exit(f"Cassandra doesn't answer: {error}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,10 +82,7 @@ def _status(registry: Registry, _: Settings, __: argparse.Namespace) -> None:
 def _start(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
     application, version = arguments.application, arguments.version
     if not arguments.check:
-        try:
-            deployment(settings.deployments, application, version).check()
-        except NotDeployed as error:
-            sys.exit(str(error))
+        deployment(settings.deployments, application, version).check()
     _intend(registry, application, Intent("running", version), check=arguments.check)
 
 
@@ -100,9 +106,10 @@ def _intend(registry: Registry, application: str, intent: Intent, *, check: bool
 
 def _wait(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
     application, version = arguments.application, arguments.version
-    config = deployment(settings.deployments, application, version).config
+    deployed = deployment(settings.deployments, application, version)
+    deployed.check()
     deadline = time.monotonic() + arguments.timeout
-    with Progress(json.loads(config.read_text())) as progress:
+    with Progress(json.loads(deployed.config.read_text())) as progress:
         while missing := _missing(registry.status(application), version, progress):
             if time.monotonic() > deadline:
                 late = f"{application} {version} after {arguments.timeout:.0f} s: {missing}"

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
 
 from millrace_jobs.gateway import settings as configuration
 from millrace_jobs.gateway.decide import (
@@ -180,10 +181,13 @@ def main() -> None:
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     # As an exception, so that `systemctl stop` takes the way of every other end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    settings = configuration.load()
     try:
-        run(configuration.load())
+        run(settings)
     except Deposed as error:
         sys.exit(f"the lock was lost: {error}")
+    except KazooTimeoutError:
+        sys.exit(f"ZooKeeper doesn't answer: {settings.zookeeper}")
 
 
 if __name__ == "__main__":

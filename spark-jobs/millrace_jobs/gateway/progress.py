@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra import DriverException
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import DCAwareRoundRobinPolicy
 
+UNANSWERED = (DriverException, NoHostAvailable)
 # A job's heartbeat comes several times in this span.
 FRESH = timedelta(seconds=60)
 
@@ -34,7 +36,11 @@ class Progress:
 
     def missing(self) -> Iterator[str]:
         """One line for each job that has not written with this version just now."""
-        rows = self._session.execute("SELECT job, version, updated FROM job_progress")
+        try:
+            rows = self._session.execute("SELECT job, version, updated FROM job_progress")
+        except UNANSWERED as error:
+            yield f"Cassandra doesn't answer: {error}"
+            return
         found = {row.job: row for row in rows}
         for job in self._jobs:
             row = found.get(job)
