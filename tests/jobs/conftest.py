@@ -53,6 +53,7 @@ def spark(
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     }
     builder = SparkSession.builder.master("local[2]").appName("tests")
     session = builder.config(map=settings).getOrCreate()

@@ -1,0 +1,115 @@
+"""The archive job's batches, and the archive's upkeep."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from millrace_jobs import maintenance
+from millrace_jobs.jobs import archive as job
+from millrace_jobs.sinks import archive
+from millrace_jobs.transforms import parse
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.jobs.samples import LIMITS, RECEIVED, event
+
+Records = Callable[[list[bytes | None]], DataFrame]
+Write = Callable[[list[bytes | None], int], list[str]]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    return str(tmp_path / "events")
+
+
+@pytest.fixture
+def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Write]:
+    """Starts a driver; gives a function that has it write a batch and tells the dead letters."""
+    reasons: list[str] = []
+
+    class DeadLetters:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def write(self, malformed: DataFrame, _: int) -> None:
+            reasons.extend(row.reason for row in malformed.collect())
+
+    monkeypatch.setattr(job, "DeadLetters", DeadLetters)
+
+    def start() -> Write:
+        context = SimpleNamespace(
+            job="archive",
+            config=SimpleNamespace(kafka="", archive=table, limits=LIMITS),
+            settings={"dead_letter_request_bytes": 1},
+            tables=None,
+            checkpoint_id=lambda: "checkpoint",
+            version=lambda batch: batch,
+        )
+        archive_job = job.Archive(context)  # type: ignore[arg-type]
+
+        def write(values: list[bytes | None], batch: int) -> list[str]:
+            reasons.clear()
+            archive_job.write(records(values), batch)
+            return list(reasons)
+
+        return write
+
+    return start
+
+
+def test_each_record_goes_one_way(
+    spark: SparkSession, table: str, driver: Callable[[], Write]
+) -> None:
+    write = driver()
+    assert write([event(), event()], 0) == []
+    assert write([event(), b"garbage", event()], 1) == ["not JSON"]
+    assert write([b"garbage"], 2) == ["not JSON"]
+    assert write([], 3) == []
+    assert spark.read.format("delta").load(table).count() == 4
+
+
+def test_a_batch_begun_by_the_driver_before_is_finished(
+    spark: SparkSession, table: str, driver: Callable[[], Write]
+) -> None:
+    batch = [event(), b"garbage"]
+    driver()(batch, 0)
+    # As if the first driver had died between Delta's commit and the dead letters.
+    assert driver()(batch, 0) == ["not JSON"]
+    assert spark.read.format("delta").load(table).count() == 1
+
+
+def _append(table: str, records: Records, times: list[str], batch: int) -> None:
+    values: list[bytes | None] = [event(event_time=time) for time in times]
+    events = parse.valid(records(values).transform(parse.classify, LIMITS))
+    archive.append(events, table, "test", batch)
+
+
+def _files(spark: SparkSession, table: str) -> dict[int, int]:
+    rows = spark.read.format("delta").load(table).selectExpr("event_hour", "_metadata.file_name")
+    by_hour = rows.distinct().groupBy("event_hour").agg(F.count("*").alias("files")).collect()
+    return {row.event_hour: row.files for row in by_hour}
+
+
+def test_compaction_merges_the_hours_that_are_over(
+    spark: SparkSession, records: Records, table: str
+) -> None:
+    for batch in range(3):
+        _append(table, records, ["2015-05-17T10:05:03Z", "2015-05-17T11:05:03Z"], batch)
+    maintenance.compact(spark, table, datetime(2015, 5, 17, 11, 30, tzinfo=UTC))
+    assert _files(spark, table) == {10: 1, 11: 3}
+    assert spark.read.format("delta").load(table).count() == 6
+
+
+def test_expiry_goes_by_when_events_were_received(
+    spark: SparkSession, records: Records, table: str
+) -> None:
+    _append(table, records, ["2015-05-17T10:05:03Z"], 0)
+    received = RECEIVED.replace(tzinfo=UTC)
+    keep = timedelta(days=30)
+    maintenance.expire(spark, table, keep, received + timedelta(days=29))
+    assert spark.read.format("delta").load(table).count() == 1
+    maintenance.expire(spark, table, keep, received + timedelta(days=31))
+    assert spark.read.format("delta").load(table).count() == 0
