@@ -45,8 +45,8 @@ class Progress:
         )
         known = row is not None and row.checkpoint == str(query.id)
         self._batch = row.batch if known else -1
-        self._watermark = row.watermark if known else None
-        self._max_event_time = row.max_event_time if known else None
+        self._watermark = _aware(row.watermark) if known else None
+        self._max_event_time = _aware(row.max_event_time) if known else None
         self._rate = 0.0
 
     def catch_up(self) -> None:
@@ -109,3 +109,8 @@ def _may_be_late(oldest: datetime, watermark: datetime) -> bool:
 
 def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
+
+
+def _aware(time: datetime | None) -> datetime | None:
+    """Cassandra's driver gives UTC without saying so."""
+    return time and time.replace(tzinfo=UTC)

@@ -50,7 +50,8 @@ def run(config: Config) -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    logging.getLogger("cassandra").setLevel(logging.ERROR)  # reconnections are its own business
+    for chatty in ("cassandra", "kazoo", "py4j"):  # reconnections and calls are their own business
+        logging.getLogger(chatty).setLevel(logging.ERROR)
     _use_utc()
     # First of all, because YARN takes a driver for dead that doesn't register in time.
     spark = SparkSession.builder.appName(config.application).getOrCreate()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 from millrace_jobs.gateway import settings as configuration
 from millrace_jobs.gateway.daemon import Gateway
@@ -200,6 +201,7 @@ situations = st.builds(
 )
 
 
+@examples(deadline=None)
 @given(situations)
 def test_never_submits_beside_an_active_run_or_one_that_may_still_come(seen):
     if isinstance(decide(seen, LIMITS).action, Submit):
@@ -209,6 +211,7 @@ def test_never_submits_beside_an_active_run_or_one_that_may_still_come(seen):
         assert last is None or last.ended is not None or NOW - last.started > LIMITS.submit
 
 
+@examples(deadline=None)
 @given(situations)
 def test_never_kills_the_only_run_that_is_wanted(seen):
     action = decide(seen, LIMITS).action
@@ -217,6 +220,7 @@ def test_never_kills_the_only_run_that_is_wanted(seen):
         assert action.run != wanted[0].id
 
 
+@examples(deadline=None)
 @given(situations)
 def test_submits_at_the_latest_after_the_longest_wait_when_nothing_is_there(seen):
     later = replace(seen, now=NOW + LIMITS.submit + LIMITS.pause + 1, active=[])
@@ -308,6 +312,7 @@ steps = st.sampled_from(
 )
 
 
+@examples(deadline=None)
 @given(st.lists(st.tuples(steps, st.floats(0.1, 20)), max_size=60))
 def test_whatever_happens_there_are_never_two_and_in_the_end_there_is_the_right_one(story):
     world = World()

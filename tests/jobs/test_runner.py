@@ -1,0 +1,250 @@
+"""The driver's life: epochs, orders to stop, draining, progress."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kazoo.exceptions import BadVersionError, NoNodeError
+from millrace_jobs import coordination, progress, runner
+from millrace_jobs.coordination import Coordination
+from millrace_jobs.progress import Progress
+from millrace_jobs.versions import version
+from pyspark.sql import DataFrame, SparkSession
+
+NOW = 1_800_000_000
+MINUTES = NOW // 60
+
+
+class FakeZooKeeper:
+    """As much of a ZooKeeper as coordination uses."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, tuple[bytes, int]] = {}
+        self.connected = True
+        self.before_set: Callable[[], None] = lambda: None
+
+    def start(self, _: float) -> None: ...
+
+    def ensure_path(self, path: str) -> None:
+        self.nodes.setdefault(path, (b"", 0))
+
+    def get(self, path: str) -> tuple[bytes, SimpleNamespace]:
+        if path not in self.nodes:
+            raise NoNodeError
+        value, number = self.nodes[path]
+        return value, SimpleNamespace(version=number)
+
+    def set(self, path: str, value: bytes, version: int = -1) -> None:
+        self.before_set()
+        _, number = self.nodes.get(path, (b"", 0))
+        if version not in (-1, number):
+            raise BadVersionError
+        self.nodes[path] = (value, number + 1)
+
+
+@pytest.fixture
+def zookeeper(monkeypatch: pytest.MonkeyPatch) -> FakeZooKeeper:
+    fake = FakeZooKeeper()
+    monkeypatch.setattr(coordination, "KazooClient", lambda *_, **__: fake)
+    monkeypatch.setattr(coordination.time, "time", lambda: NOW)
+    return fake
+
+
+@pytest.fixture
+def driver(zookeeper: FakeZooKeeper) -> Coordination:
+    return Coordination("zookeeper", "insights")
+
+
+def test_each_epoch_is_higher_than_the_one_before(driver: Coordination) -> None:
+    assert [driver.take_epoch("traffic") for _ in range(3)] == [MINUTES, MINUTES + 1, MINUTES + 2]
+
+
+def test_jobs_have_epochs_of_their_own(driver: Coordination) -> None:
+    driver.take_epoch("traffic")
+    assert driver.take_epoch("archive") == MINUTES
+
+
+def test_drivers_that_start_at_once_get_different_epochs(
+    zookeeper: FakeZooKeeper, driver: Coordination
+) -> None:
+    epochs = []
+
+    def another_driver() -> None:
+        zookeeper.before_set = lambda: None
+        epochs.append(driver.take_epoch("traffic"))
+
+    zookeeper.before_set = another_driver
+    epochs.append(driver.take_epoch("traffic"))
+    assert sorted(epochs) == [MINUTES, MINUTES + 1]
+
+
+def test_a_lost_zookeeper_doesnt_take_epochs_back(
+    zookeeper: FakeZooKeeper, driver: Coordination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = driver.take_epoch("traffic")
+    zookeeper.nodes.clear()
+    monkeypatch.setattr(coordination.time, "time", lambda: NOW + 60)
+    assert driver.take_epoch("traffic") > before
+
+
+def test_a_driver_notices_its_successor(driver: Coordination) -> None:
+    epoch = driver.take_epoch("traffic")
+    assert not driver.is_superseded("traffic", epoch)
+    driver.take_epoch("traffic")
+    assert driver.is_superseded("traffic", epoch)
+
+
+@pytest.mark.parametrize(
+    ("order", "stop"),
+    [
+        ({"state": "stopped", "version": "v1"}, True),
+        ({"state": "stopped", "version": "v0"}, False),  # meant for the version before
+        ({"state": "running", "version": "v1"}, False),
+        (None, False),
+    ],
+)
+def test_orders_to_stop(
+    zookeeper: FakeZooKeeper, driver: Coordination, order: dict[str, str] | None, stop: bool
+) -> None:
+    if order:
+        zookeeper.nodes["/millrace/applications/insights/desired"] = (json.dumps(order).encode(), 0)
+    assert driver.is_stop_desired("v1") is stop
+
+
+def test_without_zookeeper_a_driver_goes_on(zookeeper: FakeZooKeeper, driver: Coordination) -> None:
+    epoch = driver.take_epoch("traffic")
+    zookeeper.connected = False
+    assert not driver.is_superseded("traffic", epoch)
+    assert not driver.is_stop_desired("v1")
+
+
+def test_draining_lets_the_batch_end_and_begins_no_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    began, finished = threading.Event(), []
+
+    def slow(_: DataFrame, batch: int) -> None:
+        began.set()
+        time.sleep(2)
+        finished.append(batch)
+
+    draining = threading.Event()
+    query = (
+        spark.readStream.format("rate")
+        .load()
+        .writeStream.foreachBatch(runner._until_drained(slow, draining))
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    assert began.wait(60)
+    runner.drain([SimpleNamespace(query=query)], draining)  # type: ignore[list-item]
+    assert not query.isActive
+    assert finished == [0]
+    assert "0" in {path.name for path in (tmp_path / "offsets").iterdir()}
+
+
+class FakeTables:
+    def __init__(self, row: Any = None) -> None:
+        self.row = row
+        self.rows: list[dict[str, Any]] = []
+        self.timestamps: list[int] = []
+
+    def select_one(self, *_: Any) -> Any:
+        return self.row
+
+    def upsert(self, _: str, columns: Any, rows: Any, timestamp: int) -> None:
+        self.rows += [dict(zip(columns, row, strict=True)) for row in rows]
+        self.timestamps.append(timestamp)
+
+
+class FakeLateEvents:
+    def __init__(self) -> None:
+        self.counted: list[int] = []
+
+    def count(self, _: str, batch: int) -> None:
+        self.counted.append(batch)
+
+
+def batch(number: int, oldest: str = "", watermark: str = "1970-01-01T00:00:00.000Z") -> Any:
+    """Spark's progress of a batch; without ``oldest`` it had no event."""
+    times = {"min": oldest, "max": "2015-05-17T10:30:00.000Z"} if oldest else {}
+    return SimpleNamespace(
+        batchId=number, eventTime={"watermark": watermark, **times}, inputRowsPerSecond=7.0
+    )
+
+
+def follow(
+    batches: list[Any], row: Any = None, committed: int = -1
+) -> tuple[Progress, FakeTables, FakeLateEvents]:
+    tables, late = FakeTables(row), FakeLateEvents()
+    context = SimpleNamespace(
+        job="traffic",
+        epoch=5,
+        tables=tables,
+        config=SimpleNamespace(version="v1"),
+        checkpoint=SimpleNamespace(oldest=lambda: 3, last_committed=lambda: committed),
+    )
+    query = SimpleNamespace(id="query", recentProgress=batches)
+    return Progress(context, query, late), tables, late  # type: ignore[arg-type]
+
+
+def test_only_batches_that_may_hold_late_events_are_read_again() -> None:
+    watermark = "2015-05-17T10:06:00.000Z"
+    batches = [
+        batch(0, "2015-05-17T10:05:59.999Z"),
+        batch(1, "2015-05-17T10:05:59.999Z", watermark),  # its minute is closed
+        batch(2, "2015-05-17T10:06:00.000Z", watermark),
+        batch(3, watermark=watermark),
+    ]
+    following, tables, late = follow(batches)
+    following.follow()
+    assert late.counted == [1]
+    row = tables.rows[-1]
+    assert (row['"batch"'], row["epoch"], row["version"]) == (3, 5, "v1")
+    assert row["watermark"].isoformat() == "2015-05-17T10:06:00+00:00"
+    assert row["max_event_time"].isoformat() == "2015-05-17T10:30:00+00:00"
+
+
+def test_a_batch_is_taken_in_once() -> None:
+    following, _, late = follow([batch(1, "2015-05-17T10:00:00Z", "2015-05-17T11:00:00Z")])
+    following.follow()
+    following.follow()
+    assert late.counted == [1]
+
+
+def test_what_the_driver_before_left_uncounted_is_counted() -> None:
+    row = SimpleNamespace(checkpoint="query", batch=4, watermark=None, max_event_time=None)
+    following, _, late = follow([], row, committed=6)
+    following.catch_up()
+    assert late.counted == [5, 6]
+
+
+def test_progress_goes_on_from_what_the_driver_before_wrote() -> None:
+    known = SimpleNamespace(
+        checkpoint="query", batch=4, watermark=None, max_event_time=datetime(2015, 5, 18)
+    )
+    following, tables, _ = follow([batch(5, "2015-05-17T10:00:00Z")], known)
+    following.follow()
+    assert tables.rows[-1]["max_event_time"].isoformat() == "2015-05-18T00:00:00+00:00"
+
+
+def test_batches_of_another_checkpoint_dont_count_as_known() -> None:
+    row = SimpleNamespace(checkpoint="older", batch=400, watermark=None, max_event_time=None)
+    following, _, late = follow([], row, committed=4)
+    following.catch_up()
+    assert late.counted == [3, 4]  # 3 is the oldest that the checkpoint still tells about
+
+
+def test_heartbeats_are_in_order_and_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.0, 1.0, 2.5])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    following, tables, _ = follow([])
+    for _ in range(3):
+        following.follow()
+    assert tables.timestamps == [version(5, 0), version(5, 2500)]  # the second one came too soon
