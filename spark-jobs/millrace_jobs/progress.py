@@ -1,5 +1,6 @@
 """Keeps the row of a job in ``job_progress``, and has late events counted batch by batch."""
 
+import logging
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,8 @@ from millrace_jobs.context import JobContext
 from millrace_jobs.late import LateEvents
 from millrace_jobs.transforms.traffic import WINDOWS
 from millrace_jobs.versions import version
+
+log = logging.getLogger(__name__)
 
 COLUMNS = (
     "job",
@@ -48,6 +51,7 @@ class Progress:
         self._watermark = _aware(row.watermark) if known else None
         self._max_event_time = _aware(row.max_event_time) if known else None
         self._rate = 0.0
+        self._trigger_ms = 1000 * context.settings["trigger_seconds"]
 
     def catch_up(self) -> None:
         """Count what the driver before this one committed without having counted it."""
@@ -73,6 +77,9 @@ class Progress:
         oldest, newest = _time(times.get("min")), _time(times.get("max"))
         if oldest and watermark and _may_be_late(oldest, watermark):
             self._count_late(progress.batchId)
+        if progress.durationMs.get("triggerExecution", 0) > self._trigger_ms:
+            took = progress.durationMs
+            log.info("%s: batch %d was slow: %s ms", self._context.job, progress.batchId, took)
         self._batch = progress.batchId
         self._rate = progress.inputRowsPerSecond
         # Until there was an event, Spark's watermark is 1970.

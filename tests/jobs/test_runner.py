@@ -175,7 +175,10 @@ def batch(number: int, oldest: str = "", watermark: str = "1970-01-01T00:00:00.0
     """Spark's progress of a batch; without ``oldest`` it had no event."""
     times = {"min": oldest, "max": "2015-05-17T10:30:00.000Z"} if oldest else {}
     return SimpleNamespace(
-        batchId=number, eventTime={"watermark": watermark, **times}, inputRowsPerSecond=7.0
+        batchId=number,
+        eventTime={"watermark": watermark, **times},
+        inputRowsPerSecond=7.0,
+        durationMs={"triggerExecution": 500},
     )
 
 
@@ -186,6 +189,7 @@ def follow(
     context = SimpleNamespace(
         job="traffic",
         epoch=5,
+        settings={"trigger_seconds": 2},
         tables=tables,
         config=SimpleNamespace(version="v1"),
         checkpoint=SimpleNamespace(oldest=lambda: 3, last_committed=lambda: committed),
