@@ -53,13 +53,14 @@ class Progress:
         self._rate = 0.0
         self._trigger_ms = 1000 * context.settings["trigger_seconds"]
 
-    def catch_up(self) -> None:
-        """Count what the driver before this one committed without having counted it."""
+    def catch_up(self, committed: int) -> None:
+        """Take in what the driver before this one committed without having reported it."""
         checkpoint = self._context.checkpoint
-        first = max(self._batch + 1, checkpoint.oldest())
-        for number in range(first, checkpoint.last_committed() + 1):
+        for number in range(max(self._batch + 1, checkpoint.oldest()), committed + 1):
             self._count_late(number)
             self._batch = number
+            # The watermark of a batch is what the late events of the next one are judged by.
+            self._watermark = _watermark(checkpoint.watermark_ms(number + 1))
 
     def follow(self) -> None:
         """Take in the batches that ended since the last call, and write the row when it is time."""
@@ -82,8 +83,7 @@ class Progress:
             log.info("%s: batch %d was slow: %s ms", self._context.job, progress.batchId, took)
         self._batch = progress.batchId
         self._rate = progress.inputRowsPerSecond
-        # Until there was an event, Spark's watermark is 1970.
-        self._watermark = watermark if watermark and watermark.timestamp() > 0 else None
+        self._watermark = watermark and _watermark(int(watermark.timestamp() * 1000))
         self._max_event_time = max(filter(None, [self._max_event_time, newest]), default=None)
 
     def _count_late(self, batch: int) -> None:
@@ -112,6 +112,11 @@ def _may_be_late(oldest: datetime, watermark: datetime) -> bool:
     """The window that closes first, of the oldest event, is closed."""
     start = oldest.timestamp() // SHORTEST_WINDOW_SECONDS * SHORTEST_WINDOW_SECONDS
     return start + SHORTEST_WINDOW_SECONDS <= watermark.timestamp()
+
+
+def _watermark(milliseconds: int) -> datetime | None:
+    """Until there was an event, Spark's watermark is 1970."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
 
 
 def _time(text: str | None) -> datetime | None:

@@ -88,6 +88,7 @@ def start(
     log.info("job %s: epoch %d, checkpoint %s", name, epoch, path)
     context = JobContext(name, config, session, tables, Checkpoint(session, path), epoch)
     job = JOBS[name](context)
+    committed = context.checkpoint.last_committed()
     # Jobs share executors in turns; otherwise a long batch of one would hold up the others.
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
     query = (
@@ -99,13 +100,13 @@ def start(
         .trigger(processingTime=f"{settings['trigger_seconds']} seconds")
         .start()
     )
-    return RunningJob(context, query, Progress(context, query, job.late_events))
+    progress = Progress(context, query, job.late_events)
+    progress.catch_up(committed)
+    return RunningJob(context, query, progress)
 
 
 def supervise(jobs: list[RunningJob], coordination: Coordination, version: str) -> None:
     """Returns when the application is to stop; raises when it can't go on."""
-    for job in jobs:
-        job.progress.catch_up()
     while not coordination.is_stop_desired(version):
         for job in jobs:
             if error := job.query.exception():

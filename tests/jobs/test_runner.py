@@ -182,9 +182,7 @@ def batch(number: int, oldest: str = "", watermark: str = "1970-01-01T00:00:00.0
     )
 
 
-def follow(
-    batches: list[Any], row: Any = None, committed: int = -1
-) -> tuple[Progress, FakeTables, FakeLateEvents]:
+def follow(batches: list[Any], row: Any = None) -> tuple[Progress, FakeTables, FakeLateEvents]:
     tables, late = FakeTables(row), FakeLateEvents()
     context = SimpleNamespace(
         job="traffic",
@@ -192,7 +190,7 @@ def follow(
         settings={"trigger_seconds": 2},
         tables=tables,
         config=SimpleNamespace(version="v1"),
-        checkpoint=SimpleNamespace(oldest=lambda: 3, last_committed=lambda: committed),
+        checkpoint=SimpleNamespace(oldest=lambda: 3, watermark_ms=lambda number: 1000 * number),
     )
     query = SimpleNamespace(id="query", recentProgress=batches)
     return Progress(context, query, late), tables, late  # type: ignore[arg-type]
@@ -224,9 +222,12 @@ def test_a_batch_is_taken_in_once() -> None:
 
 def test_what_the_driver_before_left_uncounted_is_counted() -> None:
     row = SimpleNamespace(checkpoint="query", batch=4, watermark=None, max_event_time=None)
-    following, _, late = follow([], row, committed=6)
-    following.catch_up()
+    following, tables, late = follow([], row)
+    following.catch_up(6)
+    following.follow()
     assert late.counted == [5, 6]
+    assert tables.rows[-1]['"batch"'] == 6
+    assert tables.rows[-1]["watermark"].timestamp() == 7
 
 
 def test_progress_goes_on_from_what_the_driver_before_wrote() -> None:
@@ -240,8 +241,8 @@ def test_progress_goes_on_from_what_the_driver_before_wrote() -> None:
 
 def test_batches_of_another_checkpoint_dont_count_as_known() -> None:
     row = SimpleNamespace(checkpoint="older", batch=400, watermark=None, max_event_time=None)
-    following, _, late = follow([], row, committed=4)
-    following.catch_up()
+    following, _, late = follow([], row)
+    following.catch_up(4)
     assert late.counted == [3, 4]  # 3 is the oldest that the checkpoint still tells about
 
 
