@@ -31,4 +31,4 @@ class JobContext:
 
     def checkpoint_id(self) -> str:
         """The query's id, the same for the life of its checkpoint. Known inside a batch only."""
-        return self.spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        return str(self.spark.sparkContext.getLocalProperty("sql.streaming.queryId"))

@@ -25,7 +25,7 @@ from millrace_jobs.sinks.cassandra import Tables
 
 log = logging.getLogger(__name__)
 
-JOBS = {"archive": Archive, "traffic": Traffic}
+JOBS: dict[str, type[Archive | Traffic]] = {"archive": Archive, "traffic": Traffic}
 POLL_SECONDS = 1.0
 DRAIN_SECONDS = 60.0
 
