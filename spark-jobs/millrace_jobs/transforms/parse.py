@@ -123,9 +123,8 @@ def _reason(limits: Limits) -> Column:
     verdict = F.when(first, reason)
     for broken, reason in others:
         verdict = verdict.when(broken, reason)
-    return verdict.otherwise(
-        "unusual JSON"
-    )  # valid, but with a key in escapes or twice; no producer writes that
+    # Valid, but with a key in escapes or twice; no producer writes that.
+    return verdict.otherwise("unusual JSON")
 
 
 def _ranges(limits: Limits, value: Callable[[str], Column]) -> list[tuple[Column, str]]:
