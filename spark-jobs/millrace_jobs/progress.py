@@ -64,7 +64,7 @@ class Progress:
 
     def follow(self) -> None:
         """Take in the batches that ended since the last call, and write the row when it is time."""
-        news = [p for p in self._query.recentProgress if p.batchId > self._batch]
+        news = [p for p in self._query.recentProgress if p.batchId > self._batch and _has_run(p)]
         for progress in news:
             self._take_in(progress)
         since_began = time.monotonic() - self._began
@@ -78,7 +78,7 @@ class Progress:
         oldest, newest = _time(times.get("min")), _time(times.get("max"))
         if oldest and watermark and _may_be_late(oldest, watermark):
             self._count_late(progress.batchId)
-        if progress.durationMs.get("triggerExecution", 0) > self._trigger_ms:
+        if progress.durationMs["triggerExecution"] > self._trigger_ms:
             took = progress.durationMs
             log.info("%s: batch %d was slow: %s ms", self._context.job, progress.batchId, took)
         self._batch = progress.batchId
@@ -106,6 +106,11 @@ class Progress:
         # A heartbeat isn't a batch: its place within the epoch is the driver's age.
         timestamp = version(context.epoch, int(since_began * 1000))
         context.tables.upsert("job_progress", COLUMNS, [row], timestamp)
+
+
+def _has_run(progress: Any) -> bool:
+    """An idle query reports progress, too, with the number of the batch that is to come."""
+    return "addBatch" in progress.durationMs
 
 
 def _may_be_late(oldest: datetime, watermark: datetime) -> bool:

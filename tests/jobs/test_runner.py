@@ -178,7 +178,7 @@ def batch(number: int, oldest: str = "", watermark: str = "1970-01-01T00:00:00.0
         batchId=number,
         eventTime={"watermark": watermark, **times},
         inputRowsPerSecond=7.0,
-        durationMs={"triggerExecution": 500},
+        durationMs={"addBatch": 400, "triggerExecution": 500},
     )
 
 
@@ -216,6 +216,19 @@ def test_only_batches_that_may_hold_late_events_are_read_again() -> None:
 def test_a_batch_is_taken_in_once() -> None:
     following, _, late = follow([batch(1, "2015-05-17T10:00:00Z", "2015-05-17T11:00:00Z")])
     following.follow()
+    following.follow()
+    assert late.counted == [1]
+
+
+def test_the_batch_to_come_of_an_idle_query_is_not_taken_for_one_that_ran() -> None:
+    to_come = batch(1)
+    to_come.durationMs = {"latestOffset": 3, "triggerExecution": 4}
+    following, tables, late = follow([batch(0), to_come])
+    following.follow()
+    assert tables.rows[-1]['"batch"'] == 0
+    following._query.recentProgress.append(  # type: ignore[attr-defined]
+        batch(1, "2015-05-17T10:00:00Z", "2015-05-17T11:00:00Z")
+    )
     following.follow()
     assert late.counted == [1]
 
