@@ -2,7 +2,7 @@
 
 import logging
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql.streaming import StreamingQuery
@@ -59,8 +59,8 @@ class Progress:
         for number in range(max(self._batch + 1, checkpoint.oldest()), committed + 1):
             self._count_late(number)
             self._batch = number
-            # The watermark of a batch is what the late events of the next one are judged by.
-            self._watermark = _watermark(checkpoint.watermark_ms(number + 1))
+            # What the late events of the next batch are judged by is the watermark of this one.
+            self._advance(checkpoint.watermark_ms(number + 1))
 
     def follow(self) -> None:
         """Take in the batches that ended since the last call, and write the row when it is time."""
@@ -78,13 +78,23 @@ class Progress:
         oldest, newest = _time(times.get("min")), _time(times.get("max"))
         if oldest and watermark and _may_be_late(oldest, watermark):
             self._count_late(progress.batchId)
+        if watermark:
+            self._advance(int(watermark.timestamp() * 1000))
+        self._max_event_time = _latest(self._max_event_time, newest)
         if progress.durationMs["triggerExecution"] > self._trigger_ms:
             took = progress.durationMs
             log.info("%s: batch %d was slow: %s ms", self._context.job, progress.batchId, took)
         self._batch = progress.batchId
         self._rate = progress.inputRowsPerSecond
-        self._watermark = watermark and _watermark(int(watermark.timestamp() * 1000))
-        self._max_event_time = max(filter(None, [self._max_event_time, newest]), default=None)
+
+    def _advance(self, watermark_ms: int) -> None:
+        """To a batch's watermark, which trails the newest event by a fixed time."""
+        if watermark_ms:  # it is 1970 until there was an event
+            self._watermark = datetime.fromtimestamp(watermark_ms / 1000, UTC)
+            newest = self._watermark + timedelta(
+                seconds=self._context.settings["watermark_seconds"]
+            )
+            self._max_event_time = _latest(self._max_event_time, newest)
 
     def _count_late(self, batch: int) -> None:
         if self._late_events:
@@ -119,9 +129,8 @@ def _may_be_late(oldest: datetime, watermark: datetime) -> bool:
     return start + SHORTEST_WINDOW_SECONDS <= watermark.timestamp()
 
 
-def _watermark(milliseconds: int) -> datetime | None:
-    """Until there was an event, Spark's watermark is 1970."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
+def _latest(*times: datetime | None) -> datetime | None:
+    return max(filter(None, times), default=None)
 
 
 def _time(text: str | None) -> datetime | None:

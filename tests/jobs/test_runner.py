@@ -187,7 +187,7 @@ def follow(batches: list[Any], row: Any = None) -> tuple[Progress, FakeTables, F
     context = SimpleNamespace(
         job="traffic",
         epoch=5,
-        settings={"trigger_seconds": 2},
+        settings={"trigger_seconds": 2, "watermark_seconds": 3600},
         tables=tables,
         config=SimpleNamespace(version="v1"),
         checkpoint=SimpleNamespace(oldest=lambda: 3, watermark_ms=lambda number: 1000 * number),
@@ -210,7 +210,7 @@ def test_only_batches_that_may_hold_late_events_are_read_again() -> None:
     row = tables.rows[-1]
     assert (row['"batch"'], row["epoch"], row["version"]) == (3, 5, "v1")
     assert row["watermark"].isoformat() == "2015-05-17T10:06:00+00:00"
-    assert row["max_event_time"].isoformat() == "2015-05-17T10:30:00+00:00"
+    assert row["max_event_time"].isoformat() == "2015-05-17T11:06:00+00:00"  # an hour ahead of it
 
 
 def test_a_batch_is_taken_in_once() -> None:
@@ -241,6 +241,7 @@ def test_what_the_driver_before_left_uncounted_is_counted() -> None:
     assert late.counted == [5, 6]
     assert tables.rows[-1]['"batch"'] == 6
     assert tables.rows[-1]["watermark"].timestamp() == 7
+    assert tables.rows[-1]["max_event_time"].timestamp() == 3607
 
 
 def test_progress_goes_on_from_what_the_driver_before_wrote() -> None:
