@@ -106,7 +106,7 @@ def assert_exact(insights: Insights, truth: Recount, seconds: float = 180) -> No
     seen = datetime.now(UTC)
     wait_until(
         lambda: insights.job("traffic")["updated"] > seen + timedelta(seconds=5),
-        60,
+        seconds,
         "the traffic job commits again",
     )
     total_is_true()
