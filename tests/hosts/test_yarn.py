@@ -7,14 +7,14 @@ import pytest
 
 @pytest.fixture(scope="session")
 def rest(plan, hosts_of):
-    """rest(path): an answer of the active ResourceManager."""
-    host, connection = next(iter(hosts_of("resourcemanager").items()))
+    """rest(path): an answer of the active ResourceManager, or of the host that is named."""
+    hosts = hosts_of("resourcemanager")
     port = plan.services["resourcemanager"].ports["http"]
 
-    def ask(path: str) -> dict:
+    def ask(path: str, host: str = next(iter(hosts))) -> dict:
         url = f"http://{host}:{port}/ws/v1/cluster/{path}"
-        # A standby redirects to the active one.
-        return json.loads(connection.check_output("curl -sSfL %s", url))
+        # A standby redirects to the active one, but tells its own state itself.
+        return json.loads(hosts[host].check_output("curl -sSfL %s", url))
 
     return ask
 
@@ -26,10 +26,10 @@ def test_every_host_of_a_service_does_its_part(hosts_of, service):
         connection.check_output(f"hadoop-health {service} {len(connections)}")
 
 
-def test_applications_outlive_a_resourcemanager(rest):
-    info = rest("info")["clusterInfo"]
-    assert info["haState"] == "ACTIVE"
-    assert info["rmStateStoreName"].endswith(".ZKRMStateStore")
+def test_one_resourcemanager_is_active_and_applications_outlive_it(hosts_of, rest):
+    infos = [rest("info", host)["clusterInfo"] for host in hosts_of("resourcemanager")]
+    assert sorted(info["haState"] for info in infos) == ["ACTIVE", "STANDBY"]
+    assert all(info["rmStateStoreName"].endswith(".ZKRMStateStore") for info in infos)
 
 
 def test_workers_lend_what_the_configuration_says_from_the_racks_of_the_plan(plan, rest):
