@@ -7,7 +7,7 @@ import time
 from rich.console import Console
 
 from millrace.errors import OperatorError
-from millrace.insights import Api, insights_view
+from millrace.insights import Api, insights_view, latest
 from millrace.operations import converge, make_hosts
 from millrace.paths import stack_state
 from millrace.plan import load_plan
@@ -94,7 +94,9 @@ def _wait_until_settled(api: Api, console: Console) -> None:
     with console.status("processing") as spinner:
         while time.monotonic() < deadline:
             hours = api.get("/v1/extent")["1h"]
-            total = api.get("/v1/traffic/total", **hours)["requests"] if hours else 0
+            total = (
+                api.get("/v1/traffic/total", **latest(hours, days=7))["requests"] if hours else 0
+            )
             if total != seen:
                 seen, since = total, time.monotonic()
                 spinner.update(f"processing: {total:,} requests counted")

@@ -1,6 +1,6 @@
 """The REST API as the toolkit uses it, and its answers as tables."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -36,27 +36,21 @@ class Api:
 
 
 def insights_view(api: Api) -> Group:
-    """Totals, the latest hours that have traffic, and the top pages."""
+    """The latest hours that have traffic, the total of the latest week, and its top pages."""
     hours = api.get("/v1/extent")["1h"]
     if hours is None:
         raise OperatorError("there are no results yet", "`millrace replay FILE` sends traffic")
-    total = api.get("/v1/traffic/total", **_range(hours))
-    windows = api.get("/v1/traffic", window="1h", **_latest(hours))["windows"]
-    pages = api.get("/v1/pages/top", k=SHOWN_PAGES, **_latest(hours))["pages"]
+    week = latest(hours, days=7)
+    windows = api.get("/v1/traffic", window="1h", **week)["windows"]
+    total = api.get("/v1/traffic/total", **week)
+    pages = api.get("/v1/pages/top", k=SHOWN_PAGES, **week)["pages"]
     return Group(_traffic(windows[-SHOWN_WINDOWS:], total), _pages(pages))
 
 
-def _range(span: dict[str, str]) -> dict[str, str]:
-    return {"from": span["from"], "to": span["to"]}
-
-
-def _latest(hours: dict[str, str], days: int = 7) -> dict[str, str]:
-    """The last days of a span: the API answers hours for 31 days at most."""
+def latest(hours: dict[str, str], days: int) -> dict[str, str]:
+    """The last days of the range that has data: the API bounds how much it answers at once."""
     start, end = (datetime.fromisoformat(hours[key]) for key in ("from", "to"))
-    seconds = min((end - start).total_seconds(), days * 86400)
-    return {"from": datetime.fromtimestamp(end.timestamp() - seconds, end.tzinfo).isoformat()} | {
-        "to": hours["to"]
-    }
+    return {"from": max(start, end - timedelta(days=days)).isoformat(), "to": end.isoformat()}
 
 
 def _traffic(windows: list[dict[str, Any]], total: dict[str, Any]) -> Table:
@@ -69,7 +63,7 @@ def _traffic(windows: list[dict[str, Any]], total: dict[str, Any]) -> Table:
         hour = datetime.fromisoformat(window["start"])
         table.add_row(f"{hour:%Y-%m-%d %H:%M}", *_counts(window))
     table.add_section()
-    table.add_row("all time", *_counts(total), style="bold")
+    table.add_row("latest 7 days", *_counts(total), style="bold")
     return table
 
 
