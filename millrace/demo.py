@@ -7,10 +7,11 @@ import time
 from rich.console import Console
 
 from millrace.errors import OperatorError
-from millrace.insights import Api, insights_view, latest
+from millrace.insights import Api, insights_view
+from millrace.lag import connect, traffic_lag
 from millrace.operations import converge, make_hosts
 from millrace.paths import stack_state
-from millrace.plan import load_plan
+from millrace.plan import Plan, load_plan
 from millrace.replay.command import replay_command, twice_readable
 from millrace.replay.start import TooLate
 from millrace.setup.machine import run as run_setup
@@ -22,8 +23,7 @@ GENERATED_SPAN = "24h"
 GENERATED_RATE = "1"  # requests/s on average: some 86,000 lines
 LIVE_SPAN = "20s"
 LIVE_RATE = "40"
-SETTLED_AFTER = 6  # s without a change in the results
-LONGEST_WAIT = 180  # s for the results to settle
+LONGEST_WAIT = 300  # s until all that was sent is processed
 
 
 def run_demo(stack: str, log: str | None, console: Console) -> None:
@@ -43,15 +43,16 @@ def run_demo(stack: str, log: str | None, console: Console) -> None:
     step("4/5 Streaming jobs")
     converge(stack, "deploy-jobs.yml")
     step("5/5 Traffic")
-    api = Api(load_plan(stack))
+    plan = load_plan(stack)
     if log is None:
         _generated_traffic(stack, console)
     else:
         _replay(log, console)
-    _wait_until_settled(api, console)
+    _wait_until_processed(plan, console)
     step("Insights")
+    api = Api(plan)
     console.print(insights_view(api))
-    _show_state(stack, console)
+    console.print(render(judge(plan, collect(plan)), plan.cluster))
     console.print(f"[bold]The live page: {api.urls[0]}/[/]   (or {api.urls[1]}/)")
     console.print("All of it keeps running. `make status` shows it, `make down` removes it.")
 
@@ -87,28 +88,17 @@ def _replay(log: str, console: Console) -> None:
             replay_command(path, speed="max", shift=None, shift_to_now=True, run="")
 
 
-def _wait_until_settled(api: Api, console: Console) -> None:
-    """Until the results no longer change: all that was sent has been processed."""
+def _wait_until_processed(plan: Plan, console: Console) -> None:
+    """Until the traffic job has committed all that was sent."""
     deadline = time.monotonic() + LONGEST_WAIT
-    seen, since = -1, time.monotonic()
+    admin = connect(plan)
     with console.status("processing") as spinner:
-        while time.monotonic() < deadline:
-            hours = api.get("/v1/extent")["1h"]
-            total = (
-                api.get("/v1/traffic/total", **latest(hours, days=7))["requests"] if hours else 0
-            )
-            if total != seen:
-                seen, since = total, time.monotonic()
-                spinner.update(f"processing: {total:,} requests counted")
-            elif total and time.monotonic() - since > SETTLED_AFTER:
-                return
+        while lag := traffic_lag(admin, plan):
+            spinner.update(f"processing: {lag:,} records to go")
+            if time.monotonic() > deadline:
+                raise OperatorError(
+                    f"after {LONGEST_WAIT} s {lag:,} records are still not processed",
+                    "`millrace status` shows what is down; `yarn logs` on an edge host has the "
+                    "driver's log",
+                )
             time.sleep(1)
-    raise OperatorError(
-        f"the results did not settle in {LONGEST_WAIT} s ({max(seen, 0):,} requests counted)",
-        "`millrace status` shows what is down; `yarn logs` on an edge host has the driver's log",
-    )
-
-
-def _show_state(stack: str, console: Console) -> None:
-    plan = load_plan(stack)
-    console.print(render(judge(plan, collect(plan)), plan.cluster))
