@@ -10,6 +10,7 @@ from rich.console import Console
 
 from millrace.errors import OperatorError
 from millrace.generate.command import generate_command
+from millrace.hosts.commands import await_command, host_command, on_command, who_command
 from millrace.paths import stack_name
 from millrace.plan import load_plan
 from millrace.replay.command import replay_command
@@ -123,6 +124,10 @@ def playbook(
 
 app.command("replay")(replay_command)
 app.command("generate")(generate_command)
+app.command("who")(who_command)
+app.command("on")(on_command)
+app.command("host")(host_command)
+app.command("await")(await_command)
 
 
 @app.command()

@@ -1,0 +1,86 @@
+"""`millrace who | on | host | await`: what operators type and runbooks run."""
+
+import shlex
+import subprocess
+import time
+from typing import Annotated
+
+import typer
+
+from millrace.durations import parse_duration
+from millrace.errors import OperatorError
+from millrace.hosts.power import Action, act, named
+from millrace.paths import stack_name
+from millrace.plan import Plan, load_plan
+from millrace.ssh import ssh_command
+
+PAUSE = 2  # s between two looks, each of which costs every host a process or two
+HEALTHY = "healthy"
+
+
+def who_command(
+    role: Annotated[str, typer.Argument(help="kafka-leader, namenode, driver, …")],
+    others: Annotated[
+        bool, typer.Option("--others", help="The other hosts of that service, one per line.")
+    ] = False,
+    pids: Annotated[
+        bool, typer.Option("--pids", help="Its processes there: a driver's JVM and Python.")
+    ] = False,
+) -> None:
+    """Say which host has a role now: millrace who kafka-leader."""
+    from millrace.hosts import roles
+
+    plan = load_plan(stack_name())
+    if others:
+        for host in roles.others(plan, role):
+            print(host.name)
+        return
+    found = roles.holder(plan, role)
+    print(*found.pids) if pids else print(found.host.name)
+
+
+def on_command(
+    host: Annotated[str, typer.Argument(help="A host's name, as `millrace plan` lists it.")],
+    command: Annotated[list[str], typer.Argument(help="Stands after --; runs as root.")],
+) -> None:
+    """Run a command on a host: millrace on kafka-1 -- systemctl status kafka-broker."""
+    plan = load_plan(stack_name())
+    remote = shlex.join(["sudo", *command])
+    done = subprocess.run([*ssh_command(plan, named(plan, host)), remote])
+    raise typer.Exit(done.returncode)
+
+
+def host_command(
+    action: Annotated[Action, typer.Argument(help="What to do to them.")],
+    hosts: Annotated[list[str], typer.Argument(help="Names, as `millrace plan` lists them.")],
+) -> None:
+    """Power (kill, start), pulse (freeze, thaw) and network (cut, join) of hosts."""
+    act(load_plan(stack_name()), action, hosts)
+
+
+def await_command(
+    state: Annotated[str, typer.Argument(help="healthy is the only one.")],
+    within: Annotated[str, typer.Option(help="How long to wait for it.")] = "120s",
+) -> None:
+    """Wait until the cluster is healthy: millrace await healthy --within 5m."""
+    if state != HEALTHY:
+        raise OperatorError(f"can't wait for '{state}'", "millrace await healthy")
+    plan = load_plan(stack_name())
+    deadline = time.monotonic() + parse_duration(within)
+    while problems := _problems(plan):
+        if time.monotonic() > deadline:
+            raise OperatorError("\n".join([f"not healthy within {within}:", *problems]))
+        time.sleep(PAUSE)
+
+
+def _problems(plan: Plan) -> list[str]:
+    """What keeps the cluster from being healthy; empty when it is."""
+    from millrace.status.collect import collect
+    from millrace.status.verdict import judge
+
+    components = judge(plan, collect(plan)).components
+    return [
+        f"{c.name}: {', '.join([c.state, c.seen, *c.problems])}"
+        for c in components
+        if c.state != HEALTHY
+    ]

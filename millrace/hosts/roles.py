@@ -1,0 +1,227 @@
+"""Which host has a role now. Asked of the service itself, so that a dead host doesn't matter."""
+
+import json
+import logging
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from redis.exceptions import RedisError
+from redis.sentinel import Sentinel
+
+from millrace.errors import OperatorError
+from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
+from millrace.ssh import on_all, run_on
+from millrace.status import probe
+
+TOPIC = "events"
+REDIS_MASTER = "millrace"  # the name that the Sentinels watch their master by
+APPLICATIONS = "/millrace/applications"  # in ZooKeeper, where each driver registers
+TIMEOUT = 4  # s; a frozen service accepts the call and never answers
+DRIVER_CONTAINER = "_000001"  # YARN numbers an attempt's containers; its master is the first
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The host that has a role; ``pids`` are processes there, for roles that are processes."""
+
+    host: Host
+    pids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Role:
+    """``service`` is where the role can live, ``find`` looks for it; None when nobody has it."""
+
+    service: str
+    find: Callable[[Plan], Holder | None]
+
+
+def holder(plan: Plan, name: str) -> Holder:
+    """Who has the role now. OperatorError for an unknown role, or when nobody has it."""
+    found = _role(name).find(plan)
+    if found is None:
+        raise OperatorError(f"no host is {name} now", "`millrace status` shows what is down")
+    return found
+
+
+def others(plan: Plan, name: str) -> list[Host]:
+    """The hosts of the role's service that don't have the role."""
+    has = holder(plan, name).host
+    return [host for host in plan.hosts_of(_role(name).service) if host != has]
+
+
+def _role(name: str) -> Role:
+    if name not in ROLES:
+        raise OperatorError(f"there is no role '{name}'", "one of: " + ", ".join(ROLES))
+    return ROLES[name]
+
+
+def _kafka_leader(plan: Plan) -> Holder | None:
+    quiet = logging.getLogger("millrace.kafka")
+    quiet.addHandler(logging.NullHandler())
+    quiet.propagate = False  # a dead broker is why somebody asks, not news
+    brokers = ",".join(plan.addresses("kafka_broker", "client"))
+    admin = AdminClient({"bootstrap.servers": brokers}, logger=quiet)
+    try:
+        metadata = admin.list_topics(TOPIC, timeout=TIMEOUT)
+    except KafkaException:
+        return None
+    leader = metadata.brokers.get(metadata.topics[TOPIC].partitions[0].leader)
+    return _at(plan, "kafka_broker", leader.host) if leader and leader.host else None
+
+
+def _kafka_controller(plan: Plan) -> Holder | None:
+    service = plan.services["kafka_controller"]
+    # The quorum's own note; asking with Kafka's tool would cost seconds of a JVM.
+    read = f"sudo find {DATA_ROOT}/{service.unit} -name quorum-state -exec cat {{}} +"
+
+    def state(host: Host) -> dict[str, int] | None:
+        try:
+            return json.loads(run_on(plan, host, read, timeout=TIMEOUT).stdout or "null")
+        except subprocess.TimeoutExpired:
+            return None
+
+    leader = leader_id(on_all(plan.hosts_of("kafka_controller"), state).values())
+    hosts = plan.hosts_of("kafka_controller")
+    return next((Holder(h) for h in hosts if CONTROLLER_ID_BASE + h.index == leader), None)
+
+
+def leader_id(states: Iterable[dict[str, int] | None]) -> int | None:
+    """The leader in the newest epoch that any controller knows; None stands for a dead one.
+
+    A controller that was cut off or has just come back still names the leader of an older epoch.
+    """
+    alive = [state for state in states if state]
+    return max(alive, key=lambda state: state["leaderEpoch"])["leaderId"] if alive else None
+
+
+def _reporting(service: str, role: str) -> Callable[[Plan], Holder | None]:
+    """Finds the host whose service says of itself that it has the role, as `status` asks it."""
+    ask = probe.QUESTIONS[service]
+
+    def find(plan: Plan) -> Holder | None:
+        def says(host: Host) -> str | None:
+            question = {"address": host.address, "ports": plan.services[service].ports}
+            try:
+                return ask(question)["role"]
+            except Exception:  # dead, frozen or starting: whatever it is, it doesn't have the role
+                return None
+
+        hosts = plan.hosts_of(service)
+        answers = on_all(hosts, says)
+        return next((Holder(host) for host in hosts if answers[host.name] == role), None)
+
+    return find
+
+
+def _redis_master(plan: Plan) -> Holder | None:
+    """By the Sentinels' word: a master that was cut off still believes in itself."""
+    sentinels = [tuple(a.split(":")) for a in plan.addresses("redis_sentinel", "client")]
+    try:
+        address, _ = Sentinel(sentinels, socket_timeout=TIMEOUT).discover_master(REDIS_MASTER)
+    except RedisError:
+        return None
+    return _at(plan, "redis", address)
+
+
+def _driver(state: str) -> Callable[[Plan], Holder | None]:
+    def find(plan: Plan) -> Holder | None:
+        driver = newest(_drivers(plan), state)
+        if driver is None:
+            return None
+        return Holder(plan.host(driver["host"]), (driver["jvm"], driver["python"]))
+
+    return find
+
+
+def newest(drivers: Iterable[dict[str, Any]], state: str) -> dict[str, Any] | None:
+    """The latest driver in a state: a frozen one stays listed until its session expires."""
+    found = [driver for driver in drivers if driver["state"] == state]
+    return max(found, key=lambda driver: driver["since"], default=None)
+
+
+def _drivers(plan: Plan) -> list[dict[str, Any]]:
+    """Every driver as it registered itself in ZooKeeper."""
+    client = KazooClient(",".join(plan.addresses("zookeeper", "client")), timeout=TIMEOUT)
+    try:
+        client.start(TIMEOUT)
+        return [driver for name in plan.applications for driver in _registered(client, name)]
+    except (KazooException, KazooTimeoutError) as error:
+        raise OperatorError(
+            f"ZooKeeper doesn't say who drives: {error}", "`millrace status` shows what is down"
+        ) from error
+    finally:
+        client.stop()
+        client.close()
+
+
+def _registered(client: KazooClient, application: str) -> Iterator[dict[str, Any]]:
+    folder = f"{APPLICATIONS}/{application}/drivers"
+    with suppress(NoNodeError):  # never started; or it has gone since it was listed
+        for name in client.get_children(folder):
+            with suppress(NoNodeError):
+                yield json.loads(client.get(f"{folder}/{name}")[0])
+
+
+def _executor(plan: Plan) -> Holder | None:
+    driver = newest(_drivers(plan), "leading")
+    if driver is None:
+        return None
+    hosts = plan.hosts_of("nodemanager")
+    listed = on_all(hosts, lambda host: _containers(plan, host))
+    for host in hosts:
+        for container in executors(listed[host.name], driver["run"]):
+            return Holder(host, _processes(plan, host, container))
+    return None
+
+
+def executors(containers: Iterable[dict[str, Any]], run: str) -> list[str]:
+    """Ids of an application's executors among a NodeManager's containers."""
+    # container_1795252414868_0001_01_000002 belongs to application_1795252414868_0001; after a
+    # ResourceManager's restart there is an epoch before it: container_e03_1795252414868_0001_…
+    mine = f"_{run.removeprefix('application_')}_"
+    ids = [c["id"] for c in containers if c["state"] == "RUNNING"]
+    return [i for i in ids if mine in i and not i.endswith(DRIVER_CONTAINER)]
+
+
+def _containers(plan: Plan, host: Host) -> list[dict[str, Any]]:
+    port = plan.services["nodemanager"].ports["http"]
+    try:
+        answer = httpx.get(
+            f"http://{host.address}:{port}/ws/v1/node/containers", timeout=TIMEOUT
+        ).json()
+    except httpx.HTTPError:
+        return []
+    return (answer["containers"] or {}).get("container", [])
+
+
+def _processes(plan: Plan, host: Host, container: str) -> tuple[int, ...]:
+    """The JVM of a container: its command line names the container's log directory."""
+    found = run_on(plan, host, f"pgrep -f 'bin/[j]ava -server.*{container}'").stdout
+    return tuple(map(int, found.split()))
+
+
+def _at(plan: Plan, service: str, address: str) -> Holder | None:
+    return next((Holder(h) for h in plan.hosts_of(service) if h.address == address), None)
+
+
+ROLES = {
+    "kafka-leader": Role("kafka_broker", _kafka_leader),
+    "kafka-controller": Role("kafka_controller", _kafka_controller),
+    "zookeeper-leader": Role("zookeeper", _reporting("zookeeper", "leader")),
+    "namenode": Role("namenode", _reporting("namenode", "active")),
+    "resourcemanager": Role("resourcemanager", _reporting("resourcemanager", "active")),
+    "redis-master": Role("redis", _redis_master),
+    "driver": Role("nodemanager", _driver("leading")),
+    "standby-driver": Role("nodemanager", _driver("standby")),
+    "executor": Role("nodemanager", _executor),
+}

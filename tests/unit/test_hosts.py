@@ -1,0 +1,105 @@
+"""Who has a role, and what is done to hosts: the parts that need no cluster."""
+
+import subprocess
+
+import pytest
+from typer.testing import CliRunner
+
+from millrace.cli import app
+from millrace.errors import OperatorError
+from millrace.hosts import power, roles
+from millrace.hosts.docker import cut_script
+from millrace.plan import load_plan
+
+PLAN = load_plan("local")
+RUN = "application_1795252414868_0001"
+
+
+def test_the_controller_of_the_newest_epoch_leads():
+    cut_off = {"leaderId": 101, "leaderEpoch": 4}
+    elected = {"leaderId": 103, "leaderEpoch": 5}
+    assert roles.leader_id([cut_off, None, elected]) == 103
+    assert roles.leader_id([None, None]) is None
+
+
+def test_the_latest_driver_in_a_state_counts():
+    frozen = {"state": "leading", "since": 1790000000.0, "host": "worker-1"}
+    promoted = {"state": "leading", "since": 1790000030.0, "host": "worker-2"}
+    standby = {"state": "standby", "since": 1790000040.0, "host": "worker-3"}
+    assert roles.newest([promoted, frozen, standby], "leading") == promoted
+    assert roles.newest([frozen], "standby") is None
+
+
+@pytest.mark.parametrize("epoch", ["", "e03_"])
+def test_executors_are_an_applications_running_containers_but_its_driver(epoch):
+    def container(name: str, state: str = "RUNNING") -> dict:
+        return {"id": f"container_{epoch}{name}", "state": state}
+
+    listed = [
+        container("1795252414868_0001_01_000001"),
+        container("1795252414868_0001_01_000003"),
+        container("1795252414868_0001_01_000002", "COMPLETE"),
+        container("1795252414868_0002_01_000002"),
+    ]
+    assert roles.executors(listed, RUN) == [f"container_{epoch}1795252414868_0001_01_000003"]
+
+
+def test_who_prints_the_holder_its_processes_or_the_others(monkeypatch):
+    found = roles.Holder(PLAN.host("worker-2"), (1234, 1240))
+    monkeypatch.setitem(roles.ROLES, "driver", roles.Role("nodemanager", lambda plan: found))
+    for options, printed in [
+        ([], "worker-2\n"),
+        (["--pids"], "1234 1240\n"),
+        (["--others"], "worker-1\nworker-3\n"),
+    ]:
+        assert CliRunner().invoke(app, ["who", "driver", *options]).stdout == printed
+
+
+def test_nobody_and_nonsense_are_said_so(monkeypatch):
+    monkeypatch.setitem(roles.ROLES, "driver", roles.Role("nodemanager", lambda plan: None))
+    with pytest.raises(OperatorError, match="no host is driver now"):
+        roles.holder(PLAN, "driver")
+    with pytest.raises(OperatorError, match="there is no role 'king'"):
+        roles.holder(PLAN, "king")
+
+
+def test_a_cut_drops_both_ways_to_all_other_hosts_and_spares_the_operator():
+    host = PLAN.host("kafka-2")
+    script = cut_script(PLAN, host)
+    for other in PLAN.hosts:
+        expected = other != host
+        for side in ("-s", "-d"):
+            assert (f"{side} {other.address} -j DROP" in script) == expected
+    assert PLAN.network.gateway + " " not in script
+    assert subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0
+
+
+def test_nothing_is_done_when_one_host_is_unknown(monkeypatch):
+    monkeypatch.setattr(power, "_provider", lambda plan: pytest.fail("it acted"))
+    with pytest.raises(OperatorError, match="local has no host 'kafka-9'"):
+        power.act(PLAN, power.Action.KILL, ["kafka-1", "kafka-9"])
+
+
+def test_other_providers_refuse():
+    aws = PLAN.model_copy(update={"provider": "aws"})
+    with pytest.raises(OperatorError, match="provider 'aws'"):
+        power.act(aws, power.Action.KILL, ["kafka-1"])
+
+
+def test_commands_keep_their_words_and_their_exit_code(monkeypatch):
+    seen = []
+
+    def run(command: list[str]) -> subprocess.CompletedProcess:
+        seen.extend(command)
+        return subprocess.CompletedProcess(command, 3)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    result = CliRunner().invoke(app, ["on", "redis-1", "--", "sh", "-c", "echo 'a  b' | wc"])
+    assert result.exit_code == 3
+    assert seen[-1] == """sudo sh -c 'echo '"'"'a  b'"'"' | wc'"""
+    assert seen[-2] == f"millrace@{PLAN.host('redis-1').address}"
+
+
+def test_only_health_can_be_awaited():
+    result = CliRunner().invoke(app, ["await", "godot"])
+    assert isinstance(result.exception, OperatorError)
