@@ -1,0 +1,1 @@
+"""Drills: a runbook's fault is injected under load, and every plane is measured and audited."""

@@ -1,0 +1,145 @@
+"""``millrace drill``: break something on purpose, under load, and measure what it cost."""
+
+import secrets
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from millrace.drill.runbook import Runbook, load_runbook, load_runbooks
+from millrace.drill.tables import Summaries, load_summaries, numbers, outcome, seconds
+from millrace.errors import OperatorError
+from millrace.paths import stack_name
+from millrace.plan import Plan, load_plan
+
+if TYPE_CHECKING:
+    from millrace.drill.report import Report
+
+app = typer.Typer(no_args_is_help=True, help="Inject faults under load, measure and audit.")
+# As wide as a report needs where there is no terminal to fit.
+console = Console(width=None if sys.stdout.isatty() else 120)
+
+Times = Annotated[int, typer.Option(min=1, help="How often, under the same load.")]
+Rate = Annotated[float, typer.Option(min=1, help="Events a second.")]
+Record = Annotated[bool, typer.Option("--record", help="Keep the summary in docs/drills/.")]
+
+
+@app.command("list")
+def list_command() -> None:
+    """Show the drills, their goals, and what was last measured."""
+    console.print(drills_view(load_plan(stack_name()), load_runbooks(), load_summaries()))
+
+
+@app.command("run")
+def run_command(name: str, times: Times = 3, rate: Rate = 2000, record: Record = False) -> None:
+    """Run one drill; exit 1 unless it passed."""
+    _drill([load_runbook(name)], times, rate, record)
+
+
+@app.command("all")
+def all_command(
+    times: Times = 3,
+    rate: Rate = 2000,
+    only: Annotated[str, typer.Option(metavar="A,B", help="Only these drills.")] = "",
+    record: Record = False,
+) -> None:
+    """Run every drill that is allowed here, one after the other; exit 1 unless all passed.
+
+    A missed goal doesn't stop it; lost data or a cluster that doesn't heal does.
+    """
+    plan = load_plan(stack_name())
+    runbooks = [load_runbook(name) for name in only.split(",")] if only else load_runbooks()
+    _drill([r for r in runbooks if only or allowed(plan, r)], times, rate, record)
+
+
+@app.command("random")
+def random_command(
+    minutes: Annotated[float, typer.Option(min=0.1)] = 10,
+    every: Annotated[float, typer.Option(min=1, help="Seconds between faults.")] = 15,
+    seed: Annotated[int | None, typer.Option(help="To make the same choices again.")] = None,
+    rate: Rate = 2000,
+    record: Record = False,
+) -> None:
+    """Break something else every few seconds, heal everything, audit; exit 1 unless it passed."""
+    from millrace.drill import nemesis
+
+    _sigterm_is_ctrl_c()
+    chosen = secrets.randbits(16) if seed is None else seed
+    plan = load_plan(stack_name())
+    _finish([nemesis.run(plan, load_runbooks(), minutes, every, chosen, rate, console)], record)
+
+
+def allowed(plan: Plan, runbook: Runbook) -> bool:
+    return plan.drills and plan.environment in runbook.about.environments
+
+
+def drills_view(plan: Plan, runbooks: Sequence[Runbook], summaries: Summaries) -> Table:
+    """Every runbook's drill."""
+    table = Table(title=f"drills; allowed in {plan.environment}: ●", title_justify="left")
+    table.add_column()
+    table.add_column("drill", no_wrap=True)  # to be copied
+    for column in ("faults", "blast radius", "goal", "last recorded"):
+        table.add_column(column)
+    for runbook in runbooks:
+        about = runbook.about
+        last = summaries.get(runbook.name)
+        table.add_row(
+            "●" if allowed(plan, runbook) else "",
+            runbook.name,
+            numbers(about.faults),
+            about.blast_radius,
+            seconds(about.goal),
+            outcome(last) if last else "–",
+        )
+    return table
+
+
+def reports_view(reports: Sequence["Report"]) -> Table:
+    """What was measured, worst of all runs."""
+    table = Table(title="drills", title_justify="left")
+    for column in ("drill", "verdict", "goal", "worst", "lost", "duplicated", "wrong"):
+        table.add_column(column)
+    for report in reports:
+        audit = report.audit
+        counts = (audit.lost, audit.duplicated, audit.wrong) if audit else ("?", "?", "?")
+        table.add_row(
+            report.name,
+            report.verdict,
+            seconds(report.goal),
+            seconds(report.worst),
+            *map(str, counts),
+        )
+    return table
+
+
+def _drill(runbooks: Sequence[Runbook], times: int, rate: float, record: bool) -> None:
+    from millrace.drill.runner import run_all
+
+    _sigterm_is_ctrl_c()
+    reports = list(run_all(load_plan(stack_name()), runbooks, times, rate, console))
+    _finish(reports, record)
+    if left := [runbook.name for runbook in runbooks[len(reports) :]]:
+        raise OperatorError(f"stopped; not run: {', '.join(left)}", "see the last report")
+
+
+def _finish(reports: Sequence["Report"], record: bool) -> None:
+    from millrace.drill import runner
+    from millrace.drill.report import PASSED
+
+    console.print(reports_view(reports))
+    for report in reports:
+        for problem in (*report.missed, *report.all_failures):
+            console.print(f"{report.name}: {problem}", markup=False, highlight=False)
+        if record:
+            runner.record(report)
+    if any(report.verdict != PASSED for report in reports):
+        raise typer.Exit(1)
+
+
+def _sigterm_is_ctrl_c() -> None:
+    """Both roll back what was injected."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -1,0 +1,57 @@
+"""What the operator sees of a drill: its phases, and below them each plane as it is now."""
+
+import time
+from collections.abc import Mapping
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from millrace.drill.gaps import Times
+from millrace.drill.planes import Sampler, successes
+
+SHOWN_AS_GAP = 1.0  # s
+
+
+class Display:
+    """A context manager; ``samplers`` is set once there are some."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console = console
+        self._title = title
+        self._phase = ""
+        self._since = time.time()
+        self._worst: dict[str, float] = {}
+        self._live = Live(self, console=console, transient=True) if console.is_terminal else None
+        self.samplers: dict[str, Sampler] = {}
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def phase(self, text: str) -> None:
+        """Tells what is done now; the worst gaps are counted anew."""
+        self._phase, self._since, self._worst = text, time.time(), {}
+        self._console.print(f"[dim]{time.strftime('%H:%M:%S')}[/] {self._title}: {text}")
+
+    def __rich__(self) -> Table:
+        table = Table(title=f"{self._phase}, {time.time() - self._since:.0f} s", box=None)
+        table.add_column("plane")
+        table.add_column("silent for", justify="right")
+        table.add_column("longest", justify="right")
+        for plane, times in self._seen().items():
+            silent = time.time() - float(times[-1]) if len(times) else 0.0
+            self._worst[plane] = max(self._worst.get(plane, 0.0), silent)
+            style = "red" if silent > SHOWN_AS_GAP else ""
+            table.add_row(plane, Text(f"{silent:.1f} s", style), f"{self._worst[plane]:.1f} s")
+        return table
+
+    def _seen(self) -> Mapping[str, Times]:
+        return successes(self.samplers) if self.samplers else {}

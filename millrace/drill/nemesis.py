@@ -1,0 +1,160 @@
+"""The random nemesis: another fault every few seconds, several at once, then everything heals."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from millrace.drill import runner, watch
+from millrace.drill.blocks import BlockFailed, run_blocks
+from millrace.drill.display import Display
+from millrace.drill.report import Mark, Report, Span, gaps_between
+from millrace.drill.runbook import Runbook
+from millrace.errors import OperatorError
+from millrace.plan import Plan
+
+NAME = "random"
+FAULT = 27  # its row of the fault matrix
+SHORTEST, LONGEST = 5.0, 45.0  # s, that a fault stays
+
+
+def choose(rng: random.Random, candidates: Sequence[Runbook], broken: set[str]) -> Runbook | None:
+    """A fault in a component that is whole: two faults in one could be more than it survives."""
+    free = [runbook for runbook in candidates if runbook.about.component not in broken]
+    return rng.choice(free) if free else None
+
+
+@dataclass
+class Nemesis:
+    """Faults that are in place, each in a thread of its own until its component is whole again."""
+
+    stack: str
+    folder: Path
+    show: Display
+    marks: list[Mark] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    _ending: threading.Event = field(default_factory=threading.Event)
+    _running: dict[Future[None], str] = field(default_factory=dict)
+    _pool: ThreadPoolExecutor = field(default_factory=ThreadPoolExecutor)
+
+    @property
+    def broken(self) -> set[str]:
+        """Components that have a fault or aren't whole again after one."""
+        return {component for future, component in self._running.items() if not future.done()}
+
+    def inject(self, runbook: Runbook, seconds: float) -> None:
+        """Begins a fault that is taken back after ``seconds``."""
+        self.show.phase(f"{runbook.name}, for {seconds:.0f} s")
+        folder = self.folder / f"fault-{len(self._running) + 1}"
+        fault = self._pool.submit(self._fault, runbook, seconds, folder)
+        self._running[fault] = runbook.about.component
+
+    def heal(self) -> None:
+        """Takes back every fault at once and waits until that is done."""
+        self._ending.set()
+        for fault in self._running:
+            fault.result()
+
+    def _fault(self, runbook: Runbook, seconds: float, folder: Path) -> None:
+        try:
+            self._step(runbook, "inject", folder)
+            self._ending.wait(seconds)
+            self._step(runbook, "recover", folder)
+        except BlockFailed as error:
+            self.failures.append(str(error))
+        finally:
+            self._roll_back(runbook, folder)
+        self._wait_until_whole(runbook, folder)
+
+    def _roll_back(self, runbook: Runbook, folder: Path) -> None:
+        try:
+            self._step(runbook, "rollback", folder)
+        except BlockFailed as error:
+            self.failures.append(str(error))
+
+    def _wait_until_whole(self, runbook: Runbook, folder: Path) -> None:
+        """A runbook's check may ask for more than its component, so it fails beside other faults;
+        what is never whole again is found in the end, when the whole cluster is asked."""
+        while not self._ending.is_set():
+            try:
+                run_blocks(runbook, "verify", self.stack, folder)
+                return
+            except BlockFailed:
+                self._ending.wait(1)
+
+    def _step(self, runbook: Runbook, tag: str, folder: Path) -> None:
+        start = time.time()
+        try:
+            run_blocks(runbook, tag, self.stack, folder)
+        finally:
+            self.marks.append(Mark(name=tag, start=start, end=time.time()))
+
+
+@contextmanager
+def healing(nemesis: Nemesis) -> Iterator[Nemesis]:
+    """However the context is left, no fault is left behind."""
+    try:
+        yield nemesis
+    finally:
+        nemesis.show.phase("heal")
+        nemesis.heal()
+
+
+def run(
+    plan: Plan,
+    runbooks: Sequence[Runbook],
+    minutes: float,
+    every: float,
+    seed: int,
+    rate: float,
+    console: Console,
+) -> Report:
+    """Breaks things for ``minutes``; the same seed makes the same choices.
+
+    The choices are the same as long as the cluster heals as fast. Raises OperatorError when there
+    is nothing to choose from, or the drill can't begin.
+    """
+    candidates = [
+        r for r in runbooks if r.about.random and plan.environment in r.about.environments
+    ]
+    if not candidates:
+        raise OperatorError(
+            f"no runbook for {plan.environment} has `random: true`",
+            "runbooks/README.md lists the runbooks",
+        )
+    runner.require_allowed(plan, candidates[0].about)
+    runner.require_steady(plan)
+    folder, started = runner.new_folder(plan, NAME)
+    rng = random.Random(seed)
+    with Display(console, f"{NAME} (seed {seed})") as show:
+        with watch.watching(plan, rate, folder.name, folder, show) as seen:
+            since = time.time()
+            with healing(Nemesis(plan.environment, folder, show)) as nemesis:
+                while time.time() - since < 60 * minutes:
+                    if runbook := choose(rng, candidates, nemesis.broken):
+                        nemesis.inject(runbook, rng.uniform(SHORTEST, LONGEST))
+                    time.sleep(every)
+            failures = nemesis.failures + runner.wait_healthy(plan, show)
+            until = time.time()
+        successes = seen.successes()
+        marks = sorted(nemesis.marks, key=lambda mark: mark.start)
+        report = Report(
+            name=NAME,
+            title=f"A random fault every {every:g} s for {minutes:g} minutes (seed {seed})",
+            faults=[FAULT],
+            goal={},
+            runs=[runner.measured(successes, since, until, marks, failures)],
+            calm=Span(
+                since=seen.calm[0], until=seen.calm[1], gaps=gaps_between(successes, *seen.calm)
+            ),
+            **runner.judged(plan, seen, rate, started, show),
+        )
+    runner.write(report, successes, folder)
+    console.print(f"report: {folder}/report.md")
+    return report

@@ -1,0 +1,67 @@
+"""Interruptions over time as a picture: a strip for each plane, red where it was silent."""
+
+import io
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot as plt
+
+from millrace.drill.gaps import over
+from millrace.drill.report import Report, Successes
+from millrace.drill.runbook import PLANES
+
+WORKS, SILENT, TEXT, LINE = "#d9ead3", "#cc2936", "#374151", "#6b7280"
+# A silence is red when it is longer than the longest one of the calm by this factor.
+FACTOR, LEAST = 1.5, 0.3
+SHOWN_MARKS = {"inject": "fault", "recover": "recover", "rollback": "healed"}
+
+
+def gaps_svg(report: Report, successes: Successes) -> str:
+    """The whole drill from the calm to the last heal, as an SVG document."""
+    planes = [plane for plane in PLANES if plane in report.calm.gaps]
+    start = report.calm.since
+    end = max([report.calm.until, *(run.until for run in report.runs)])
+    figure, axes = plt.subplots(figsize=(11, 1.2 + 0.42 * len(planes)))
+    for row, plane in enumerate(planes):
+        axes.barh(row, end - start, height=0.6, color=WORKS)
+        least = max(LEAST, FACTOR * report.calm.gaps[plane].seconds)
+        silent = [gap for times in successes[plane] for gap in over(times, start, end, least)]
+        axes.broken_barh(
+            [(gap.start - start, gap.seconds) for gap in silent],
+            (row - 0.3, 0.6),
+            color=SILENT,
+            linewidth=0.5,
+        )
+        worst = report.worst.get(plane, report.calm.gaps[plane].seconds)
+        axes.text(1.01 * (end - start), row, f"{worst:.1f} s", va="center", color=TEXT)
+    _marks(report, start, axes)
+    axes.set_yticks(range(len(planes)), planes)
+    axes.invert_yaxis()
+    axes.set_xlim(0, end - start)
+    axes.set_xlabel("seconds since the calm began; right: longest interruption of a run")
+    axes.tick_params(length=0, colors=TEXT)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    out = io.StringIO()
+    figure.savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+    return out.getvalue()
+
+
+def _marks(report: Report, start: float, axes: plt.Axes) -> None:
+    for run in report.runs:
+        for mark in run.marks:
+            if mark.name in SHOWN_MARKS:
+                # A fault begins with its step, everything else is done when its step ends.
+                moment = (mark.start if mark.name == "inject" else mark.end) - start
+                axes.axvline(moment, color=LINE, linewidth=0.8, linestyle=":")
+                axes.annotate(
+                    SHOWN_MARKS[mark.name],
+                    (moment, 1.0),
+                    xycoords=("data", "axes fraction"),
+                    rotation=35,
+                    fontsize=8,
+                    color=LINE,
+                )

@@ -1,0 +1,273 @@
+"""Asks each plane every 100 ms whether it works, the way its clients do.
+
+`produce` isn't asked here: the load's own ledger knows when each partition acknowledged last.
+"""
+
+import itertools
+import logging
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import numpy as np
+import redis
+from cassandra import ConsistencyLevel
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.policies import (
+    ConstantReconnectionPolicy,
+    ConstantSpeculativeExecutionPolicy,
+    DCAwareRoundRobinPolicy,
+    TokenAwarePolicy,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from millrace.drill.gaps import Times, growths
+from millrace.plan import Plan
+
+PERIOD = 0.1  # s
+# A probe that hangs is a gap already; it only has to come back to see the end of it.
+TIMEOUT = 1.0  # s
+# The name of everything that probes write: a topic, a znode, a folder, a key, a keyspace.
+NAME = "millrace-drill"
+KEYSPACE = "millrace_drill"
+# What the roles call the monitored Redis master and the Cassandra datacenter.
+REDIS_MASTER = DATACENTER = "millrace"
+# The job's own settings for Cassandra: the plane is what the job meets.
+CASSANDRA_REQUEST = 5.0  # s
+SPECULATE_AFTER = 0.5  # s
+KEYS = 64
+# The API is asked for windows from one hour before the drill on, whatever its length.
+LONGEST_DRILL = timedelta(hours=24)
+
+# Returns a value that grows while data flows, or None; whatever it raises is an interruption.
+Probe = Callable[[], int | None]
+
+
+class Sampler(threading.Thread):
+    """Calls a probe at a fixed period and keeps when it succeeded, and with what value."""
+
+    def __init__(self, name: str, probe: Probe) -> None:
+        super().__init__(name=f"plane-{name}", daemon=True)
+        self.plane = name
+        self.error = ""
+        self._probe = probe
+        self._stopping = threading.Event()
+        self._times = array("d")
+        self._values = array("d")
+
+    def run(self) -> None:
+        while not self._stopping.wait(PERIOD - time.time() % PERIOD):
+            try:
+                value = self._probe()
+            except Exception as error:  # anything but an answer is an interruption
+                self.error = f"{type(error).__name__}: {error}"
+                continue
+            self._values.append(value or 0)
+            self._times.append(time.time())
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def successes(self) -> Times:
+        """Unix times of the answers."""
+        return np.array(self._times)
+
+    def growths(self) -> Times:
+        """Unix times of the answers that were larger than all before."""
+        times = np.array(self._times)
+        return growths(times, np.array(self._values)[: len(times)])
+
+
+@contextmanager
+def sampling(plan: Plan) -> Iterator[dict[str, Sampler]]:
+    """Plane → its running sampler, `read` standing for `process` as well."""
+    logging.getLogger("cassandra").setLevel(logging.CRITICAL)  # lost connections are the subject
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+    with ExitStack() as stack:
+        probes = {
+            "read": api_probe(plan, stack),
+            "kafka_control": kafka_probe(plan),
+            "zookeeper": zookeeper_probe(plan, stack),
+            "hdfs": hdfs_probe(plan, stack),
+            "yarn": yarn_probe(plan, stack),
+            "redis": redis_probe(plan),
+            "cassandra": cassandra_probe(plan, stack),
+        }
+        samplers = {name: Sampler(name, probe) for name, probe in probes.items()}
+        for sampler in samplers.values():
+            sampler.start()
+        try:
+            yield samplers
+        finally:
+            for sampler in samplers.values():
+                sampler.stop()
+            for sampler in samplers.values():
+                sampler.join(2 * CASSANDRA_REQUEST)
+
+
+def successes(samplers: dict[str, Sampler]) -> dict[str, Times]:
+    """Plane → the times at which it was seen to work, of all planes but `produce`."""
+    seen = {name: sampler.successes() for name, sampler in samplers.items()}
+    return {"process": samplers["read"].growths()} | seen
+
+
+def api_probe(plan: Plan, stack: ExitStack) -> Probe:
+    """All requests counted in the hours of the drill; the other edge host is asked at once."""
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    span = {"from": hour.isoformat(), "to": (hour + LONGEST_DRILL).isoformat(), "window": "1h"}
+    ask = _first_answer(plan, stack, "insight_api")
+
+    def probe() -> int:
+        windows = ask("GET", "/v1/traffic", span).json()["windows"]
+        return sum(window["requests"] for window in windows)
+
+    return probe
+
+
+def kafka_probe(plan: Plan) -> Probe:
+    """The controller checks a topic that it is not asked to make."""
+    admin = AdminClient(
+        {
+            "bootstrap.servers": ",".join(plan.addresses("kafka_broker", "client")),
+            "topic.metadata.refresh.interval.ms": 1000,  # a broker that died is left soon
+            "reconnect.backoff.max.ms": 1000,
+            "log_level": 0,
+        }
+    )
+    topic = NewTopic(NAME, 1, plan.replication.kafka.factor)
+
+    def probe() -> None:
+        asked = admin.create_topics([topic], validate_only=True, request_timeout=TIMEOUT)
+        asked[NAME].result(2 * TIMEOUT)
+
+    return probe
+
+
+def zookeeper_probe(plan: Plan, stack: ExitStack) -> Probe:
+    """A znode is written, which takes a quorum."""
+    client = KazooClient(
+        ",".join(plan.addresses("zookeeper", "client")),
+        timeout=4,
+        connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 0.5},
+    )
+    client.start(10)
+    stack.callback(client.close)
+    stack.callback(client.stop)
+    client.ensure_path(NAME)
+    return lambda: client.set_async(NAME, b"").get(timeout=TIMEOUT) and None
+
+
+def hdfs_probe(plan: Plan, stack: ExitStack) -> Probe:
+    """The active NameNode logs an edit, which takes a quorum of JournalNodes."""
+    ask = _first_answer(plan, stack, "namenode")
+    path = f"/webhdfs/v1/tmp/{NAME}"
+    user = plan.services["namenode"].user
+    ask("PUT", path, {"op": "MKDIRS", "user.name": user})
+
+    def probe() -> None:
+        now = str(round(time.time() * 1000))
+        ask("PUT", path, {"op": "SETTIMES", "user.name": user, "modificationtime": now})
+
+    return probe
+
+
+def yarn_probe(plan: Plan, stack: ExitStack) -> Probe:
+    """The active ResourceManager tells the cluster's metrics; the standby only redirects."""
+    ask = _first_answer(plan, stack, "resourcemanager")
+    return lambda: ask("GET", "/ws/v1/cluster/metrics", {}) and None
+
+
+def redis_probe(plan: Plan) -> Probe:
+    """A write at the master that the Sentinels name at this moment."""
+    once = {
+        "socket_timeout": TIMEOUT / 2,
+        "socket_connect_timeout": TIMEOUT / 2,
+        "retry": Retry(NoBackoff(), 0),
+    }
+    addresses = (address.split(":") for address in plan.addresses("redis_sentinel", "client"))
+    sentinel = Sentinel([(host, int(port)) for host, port in addresses], sentinel_kwargs=once)
+    clients: dict[tuple[str, int], redis.Redis] = {}
+
+    def probe() -> None:
+        try:
+            master = sentinel.discover_master(REDIS_MASTER)
+            if master not in clients:
+                clients[master] = redis.Redis(*master, **once)
+            clients[master].set(NAME, "")
+        except redis.RedisError:
+            # A Sentinel that is cut off with the old master still names it: ask another one next.
+            sentinel.sentinels.append(sentinel.sentinels.pop(0))
+            raise
+
+    return probe
+
+
+def cassandra_probe(plan: Plan, stack: ExitStack) -> Probe:
+    """A row is written and read again, each time by a quorum."""
+    profile = ExecutionProfile(
+        load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(DATACENTER)),
+        consistency_level=ConsistencyLevel.LOCAL_QUORUM,
+        request_timeout=CASSANDRA_REQUEST,
+        speculative_execution_policy=ConstantSpeculativeExecutionPolicy(SPECULATE_AFTER, 1),
+    )
+    cluster = Cluster(
+        [host.address for host in plan.hosts_of("cassandra")],
+        port=plan.services["cassandra"].ports["native"],
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        reconnection_policy=ConstantReconnectionPolicy(2, max_attempts=None),
+        protocol_version=5,
+    )
+    stack.callback(cluster.shutdown)
+    session = cluster.connect()
+    session.execute(
+        f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = "
+        f"{{'class': 'NetworkTopologyStrategy', '{DATACENTER}': {plan.replication.cassandra}}}"
+    )
+    session.execute(
+        f"CREATE TABLE IF NOT EXISTS {KEYSPACE}.probe (key int PRIMARY KEY, count bigint)"
+    )
+    write = session.prepare(f"INSERT INTO {KEYSPACE}.probe (key, count) VALUES (?, ?)")
+    read = session.prepare(f"SELECT count FROM {KEYSPACE}.probe WHERE key = ?")
+    write.is_idempotent = read.is_idempotent = True
+    counter = itertools.count()
+
+    def probe() -> None:
+        # Keys in turn: each node is some key's coordinator.
+        count = next(counter)
+        session.execute(write, (count % KEYS, count))
+        session.execute(read, (count % KEYS,))
+
+    return probe
+
+
+def _first_answer(
+    plan: Plan, stack: ExitStack, service: str
+) -> Callable[[str, str, dict[str, str]], httpx.Response]:
+    """Asks the host that answered last, and the others at once when it doesn't with a 200."""
+    limits = httpx.Timeout(TIMEOUT, connect=TIMEOUT / 2)
+    clients = [
+        stack.enter_context(httpx.Client(base_url=f"http://{address}", timeout=limits))
+        for address in plan.addresses(service, "http")
+    ]
+
+    def ask(method: str, path: str, parameters: dict[str, str]) -> httpx.Response:
+        for _ in clients:
+            try:
+                answer = clients[0].request(method, path, params=parameters)
+                if answer.status_code == httpx.codes.OK:
+                    return answer
+                problem = f"{answer.url.host}: {answer.status_code}"
+            except httpx.HTTPError as error:
+                problem = f"{type(error).__name__}: {error}"
+            clients.append(clients.pop(0))
+        raise ConnectionError(problem)
+
+    return ask

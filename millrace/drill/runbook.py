@@ -1,0 +1,182 @@
+"""A runbook: Markdown that people read and drills run. Pure, apart from reading the folder."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from millrace.config import Model
+from millrace.errors import OperatorError
+from millrace.paths import REPO
+
+RUNBOOKS = REPO / "runbooks"
+INDEX = "README.md"
+PLANES = (
+    "produce",
+    "process",
+    "read",
+    "kafka_control",
+    "zookeeper",
+    "hdfs",
+    "yarn",
+    "redis",
+    "cassandra",
+)
+SECTIONS = (
+    "Steady state",
+    "Symptoms",
+    "Inject",
+    "Expect",
+    "Diagnose",
+    "Recover",
+    "Verify",
+    "Roll back",
+)
+# Where the cluster heals by itself there is nothing to recover; diagnosing may be reading only.
+TAGS = {"inject": True, "diagnose": False, "recover": False, "verify": True, "rollback": True}
+
+Plane = Annotated[str, Field(pattern=f"^({'|'.join(PLANES)})$")]
+
+
+class FrontMatter(Model):
+    """What a runbook says of itself. ``hold`` and ``goal`` are seconds."""
+
+    title: str
+    alert: str = Field(pattern=r"^[A-Z][A-Za-z0-9]+$")
+    component: str
+    faults: list[Annotated[int, Field(ge=1)]] = Field(min_length=1)
+    blast_radius: str
+    environments: list[str] = Field(min_length=1)
+    hold: float = Field(ge=0, strict=False)
+    goal: dict[Plane, Annotated[float, Field(ge=0, strict=False)]] = Field(default_factory=dict)
+    random: bool = False
+
+
+@dataclass(frozen=True)
+class Block:
+    """Shell that a drill runs; ``line`` is where its fence opens in the file."""
+
+    tag: str
+    script: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Runbook:
+    path: Path
+    about: FrontMatter
+    blocks: list[Block]
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def experiment(self) -> Path:
+        """The Chaos Toolkit experiment of the same name."""
+        return self.path.parent / "drills" / f"{self.name}.yaml"
+
+    def tagged(self, tag: str) -> list[Block]:
+        return [block for block in self.blocks if block.tag == tag]
+
+
+def load_runbook(name: str, folder: Path = RUNBOOKS) -> Runbook:
+    """The runbook of that name; OperatorError when there is none or it is malformed."""
+    path = folder / f"{name}.md"
+    if not path.exists():
+        known = ", ".join(sorted(p.stem for p in folder.glob("*.md") if p.name != INDEX))
+        raise OperatorError(f"there is no runbook '{name}'", f"the runbooks are: {known or 'none'}")
+    return parse_runbook(path.read_text(), path)
+
+
+def load_runbooks(folder: Path = RUNBOOKS) -> list[Runbook]:
+    """All runbooks, in the order of the faults that they cover."""
+    names = [path.stem for path in folder.glob("*.md") if path.name != INDEX]
+    found = (load_runbook(name, folder) for name in names)
+    return sorted(found, key=lambda runbook: (runbook.about.faults, runbook.name))
+
+
+def parse_runbook(text: str, path: Path) -> Runbook:
+    """The runbook in a file's text; refused with every line that is wrong."""
+    about, first = _front_matter(text, path)
+    lines = list(enumerate(text.splitlines()[first:], start=first + 1))
+    headings, blocks = _scan(lines, path)
+    problems = [*_section_problems(headings), *_block_problems(blocks)]
+    if problems:
+        raise OperatorError("\n".join(f"{path}:{line}: {what}" for line, what in problems))
+    return Runbook(path, about, blocks)
+
+
+def _front_matter(text: str, path: Path) -> tuple[FrontMatter, int]:
+    """The model, and the number of lines that the front matter takes."""
+    match = re.match(r"---\n(.*?\n)---\n", text, re.DOTALL)
+    if match is None:
+        raise OperatorError(f"{path}:1: no front matter between two lines of ---")
+    source = match[1]
+    try:
+        content = yaml.safe_load(source)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 2 if mark else 1
+        raise OperatorError(f"{path}:{line}: not valid YAML: {error}") from None
+    try:
+        about = FrontMatter.model_validate(content)
+    except ValidationError as error:
+        raise OperatorError("\n".join(_bad_keys(error, source, path))) from None
+    return about, match[0].count("\n")
+
+
+def _bad_keys(error: ValidationError, source: str, path: Path) -> Iterator[str]:
+    keys: list[Any] = [line.split(":")[0] for line in source.splitlines()]
+    for problem in error.errors():
+        key = problem["loc"][0] if problem["loc"] else ""
+        # A key that is missing has no line: the front matter's first one stands for it.
+        line = keys.index(key) + 2 if key in keys else 1
+        yield f"{path}:{line}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+
+
+def _scan(lines: list[tuple[int, str]], path: Path) -> tuple[list[tuple[int, str]], list[Block]]:
+    """Headings of the second level, and tagged blocks; what a fence encloses is no heading."""
+    headings: list[tuple[int, str]] = []
+    blocks: list[Block] = []
+    fence: tuple[int, str] | None = None
+    body: list[str] = []
+    for number, line in lines:
+        if fence and line.rstrip() == "```":
+            if fence[1].startswith("sh "):
+                blocks.append(Block(fence[1][3:].strip(), "\n".join(body) + "\n", fence[0]))
+            fence = None
+        elif fence:
+            body.append(line)
+        elif line.startswith("```"):
+            fence, body = (number, line[3:].strip()), []
+        elif line.startswith("## "):
+            headings.append((number, line[3:].strip()))
+    if fence:
+        raise OperatorError(f"{path}:{fence[0]}: this block is never closed")
+    return headings, blocks
+
+
+def _section_problems(headings: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    wanted = [f"## {section}" for section in SECTIONS]
+    for (line, found), section in zip(headings, SECTIONS, strict=False):
+        if found != section:
+            yield line, f"'## {found}' where '## {section}' is expected"
+            return
+    if len(headings) != len(SECTIONS):
+        last = headings[-1][0] if headings else 1
+        yield last, f"the sections are not exactly: {', '.join(wanted)}"
+
+
+def _block_problems(blocks: list[Block]) -> Iterator[tuple[int, str]]:
+    for block in blocks:
+        if block.tag not in TAGS:
+            yield block.line, f"unknown tag '{block.tag}'; the tags are {', '.join(TAGS)}"
+    tags = {block.tag for block in blocks}
+    for tag, required in TAGS.items():
+        if required and tag not in tags:
+            yield 1, f"no block is tagged 'sh {tag}'"

@@ -1,0 +1,116 @@
+"""A known load and the samplers of all planes, running while a drill breaks things."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from millrace.drill.display import Display
+from millrace.drill.gaps import Times
+from millrace.drill.planes import Sampler, sampling, successes
+from millrace.drill.report import Audit, Successes
+from millrace.errors import OperatorError
+from millrace.ledger import Ledger
+from millrace.ledger.command import ledgers
+from millrace.plan import Plan
+
+LONGEST = "12h"  # of a load; it is stopped when the drill ends
+CALM = 10.0  # s
+FLOWING_BATCHES = 3
+LONGEST_START = 120.0  # s, until results flow
+LONGEST_STOP = 120.0  # s, until the last events are acknowledged
+AUDIT_WAIT = 180.0  # s, until the jobs have counted the last event
+
+
+@dataclass(frozen=True)
+class Watch:
+    """``calm`` is a time in which nothing was broken."""
+
+    samplers: dict[str, Sampler]
+    load: subprocess.Popen[bytes]
+    ledger: Path
+    calm: tuple[float, float]
+
+    def successes(self) -> Successes:
+        """To be asked when the load has ended: its ledger tells of `produce`."""
+        seen = {plane: [times] for plane, times in successes(self.samplers).items()}
+        return {"produce": _acknowledged(Ledger.open(self.ledger))} | seen
+
+
+@contextmanager
+def watching(plan: Plan, rate: float, ledger: str, folder: Path, show: Display) -> Iterator[Watch]:
+    """Load and samplers run inside the context, results flow, and the calm is over."""
+    show.phase(f"load of {rate:,.0f} events/s, until results flow")
+    with sampling(plan) as samplers, loading(rate, ledger, folder) as load:
+        show.samplers = samplers
+        _wait_for_results(samplers["read"], load, folder)
+        show.phase(f"{CALM:g} s of calm")
+        since = time.time()
+        time.sleep(CALM)
+        yield Watch(samplers, load, ledgers() / ledger, (since, time.time()))
+        show.phase("the last events are acknowledged")
+
+
+@contextmanager
+def loading(rate: float, ledger: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`millrace load`, ended in order when the context is left."""
+    command = [sys.executable, "-m", "millrace.cli", "load", "--rate", f"{rate:g}"]
+    command += ["--for", LONGEST, "--run", ledger]
+    with (folder / "load.log").open("wb") as log:
+        # A session of its own: Ctrl-C undoes the fault first, then ends the load.
+        load = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            yield load
+        finally:
+            load.send_signal(signal.SIGTERM)
+            try:
+                load.wait(LONGEST_STOP)
+            except subprocess.TimeoutExpired:
+                load.kill()
+                load.wait()
+
+
+def audited(plan: Plan, ledger: Path) -> Audit:
+    """Every event of the load looked for in every sink; OperatorError when that can't be done."""
+    from millrace.audit import audit
+
+    fates = Ledger.open(ledger)
+    found = audit(plan, [ledger], wait=AUDIT_WAIT)
+    return Audit(
+        lost=found.lost,
+        duplicated=found.duplicated,
+        wrong=found.wrong,
+        acknowledged=int(fates.acked.sum()),
+        failed=fates.failed,
+        in_doubt=fates.in_doubt,
+    )
+
+
+def _wait_for_results(results: Sampler, load: subprocess.Popen[bytes], folder: Path) -> None:
+    deadline = time.monotonic() + LONGEST_START
+    while len(results.growths()) < FLOWING_BATCHES:
+        if load.poll() is not None:
+            said = (folder / "load.log").read_text(errors="replace").strip()
+            raise OperatorError(f"the load did not start:\n{said}")
+        if time.monotonic() > deadline:
+            raise OperatorError(
+                f"no results flow after {LONGEST_START:g} s of load; {results.error}",
+                "`millrace status` shows what is down; nothing was injected",
+            )
+        time.sleep(0.5)
+
+
+def _acknowledged(ledger: Ledger) -> list[Times]:
+    """Of each partition the times of its acknowledgements, ascending."""
+    times = ledger.started + ledger.acked_ms / 1000
+    return [
+        np.sort(times[ledger.partition == partition]) for partition in range(ledger.spec.partitions)
+    ]
