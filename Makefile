@@ -1,6 +1,7 @@
 # `make` prints this file's targets. Each one is a thin name for a `millrace` command.
 STACK ?= local
 INPUT ?=
+VERSION ?=
 PURGE ?=
 KEEP ?=
 
@@ -9,7 +10,7 @@ MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up deploy status plan down test test-fast lint
+.PHONY: help demo up deploy upgrade status plan down test test-fast lint
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
@@ -24,6 +25,9 @@ up: $(VENV)/toolkit ## Make or heal the cluster: hosts (Pulumi) and services (An
 
 deploy: $(VENV)/toolkit ## Deploy or upgrade the streaming jobs
 	@$(MILLRACE) deploy
+
+upgrade: $(VENV)/toolkit ## Upgrade the jobs by hand-over (VERSION=one of `millrace versions` backs out)
+	@$(MILLRACE) upgrade $(VERSION)
 
 status: $(VENV)/toolkit ## The cluster's state at a glance
 	@$(MILLRACE) status

@@ -23,9 +23,13 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         jvm: Any = spark.sparkContext._jvm
+        self.location = path
         self._path = jvm.org.apache.hadoop.fs.Path(path)
         self._fs = self._path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
         self._jvm = jvm
+
+    def remove(self) -> None:
+        self._fs.delete(self._path, True)
 
     def last_committed(self) -> int:
         """The newest committed batch, -1 if there is none."""

@@ -43,6 +43,7 @@ class Config:
     cassandra: list[str]
     cassandra_port: int
     sentinels: list[tuple[str, int]]
+    lease_seconds: float
     checkpoints: str
     archive: str
     limits: Limits
@@ -65,6 +66,7 @@ def parse(content: dict[str, Any]) -> Config:
         cassandra=endpoints["cassandra"],
         cassandra_port=endpoints["cassandra_port"],
         sentinels=[_host_and_port(address) for address in endpoints["sentinels"]],
+        lease_seconds=common["lease_seconds"],
         checkpoints=common["checkpoints"],
         archive=common["archive"],
         limits=Limits(

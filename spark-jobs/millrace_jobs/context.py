@@ -8,25 +8,32 @@ from pyspark.sql import SparkSession
 from millrace_jobs import versions
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
+from millrace_jobs.lease import Lease
 from millrace_jobs.sinks.cassandra import Tables
 
 
-@dataclass(frozen=True)
+@dataclass
 class JobContext:
-    """One run of one job; ``spark`` is its own session, ``epoch`` its fencing epoch."""
+    """One run of one job; ``spark`` is its own session.
+
+    ``epoch`` is its fencing epoch, which it has from the moment on that its driver leads.
+    """
 
     job: str
     config: Config
     spark: SparkSession
     tables: Tables
     checkpoint: Checkpoint
-    epoch: int
+    lease: Lease
+    epoch: int | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
         return self.config.settings[self.job]
 
     def version(self, batch: int) -> int:
+        if self.epoch is None:
+            raise RuntimeError(f"job {self.job} writes before its driver leads")
         return versions.version(self.epoch, batch)
 
     def checkpoint_id(self) -> str:

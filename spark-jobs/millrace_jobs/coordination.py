@@ -1,27 +1,101 @@
-"""What a driver asks ZooKeeper: its fencing epoch, and whether it is to go on."""
+"""What a driver does in ZooKeeper: stand in line, lead, take its fencing epochs, obey orders.
+
+/millrace/jobs/JOB/epoch                      the highest epoch that was given out
+                  /contract                   what the job's checkpoint can't change
+/millrace/applications/APPLICATION/leader     the lock whose holder leads
+                                  /drivers    each living driver and what it does, for operators
+                                  /desired    the gateway's order
+"""
 
 import json
 import logging
+import os
+import threading
 import time
+from dataclasses import asdict
+from typing import Any, Literal
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+)
 from kazoo.handlers.threading import KazooTimeoutError
+
+from millrace_jobs.identity import Identity
+from millrace_jobs.lease import Lease
 
 log = logging.getLogger(__name__)
 
-EPOCHS = "/millrace/jobs"
+JOBS = "/millrace/jobs"
 APPLICATIONS = "/millrace/applications"
 CONNECT_SECONDS = 120
+RECONNECT_SECONDS = 0.25  # at most between two attempts: the lease runs meanwhile
+ORPHAN_POLL_SECONDS = 0.05
+
+State = Literal["warming", "standby", "leading", "draining"]
 
 
 class Coordination:
-    """One driver's view. Without ZooKeeper it goes on: its epoch fences its writes."""
+    """One driver's part. ``lease`` says whether it may write."""
 
-    def __init__(self, hosts: str, application: str) -> None:
-        self._application = application
-        self._client = KazooClient(hosts, connection_retry={"max_tries": -1, "max_delay": 5})
+    def __init__(
+        self, hosts: str, application: str, identity: Identity, lease_seconds: float
+    ) -> None:
+        self._path = f"{APPLICATIONS}/{application}"
+        self._identity = identity
+        self._state: State = "warming"
+        self._since = time.time()
+        self._client = KazooClient(
+            hosts,
+            timeout=lease_seconds,
+            connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": RECONNECT_SECONDS},
+            command_retry={"max_tries": -1, "delay": 0.05, "max_delay": RECONNECT_SECONDS},
+        )
         self._client.start(CONNECT_SECONDS)
+        self.lease = Lease(self._client, f"{self._path}/leader", identity.name, lease_seconds)
+
+    # -- Who is there
+
+    def leader(self) -> dict[str, Any] | None:
+        """What the leading driver says of itself."""
+        drivers = f"{self._path}/drivers"
+        self._client.ensure_path(drivers)
+        told = (self._read(f"{drivers}/{name}") for name in self._client.get_children(drivers))
+        found = (json.loads(driver) for driver in told if driver)
+        return next((driver for driver in found if driver["state"] == "leading"), None)
+
+    def announce(self, state: State) -> None:
+        """Say what this driver does. The node lives as long as its session, or is made again."""
+        if state != self._state:
+            self._state, self._since = state, time.time()
+        self._client.ensure_path(f"{self._path}/drivers")
+        node = f"{self._path}/drivers/{self._identity.name}"
+        content = asdict(self._identity) | {"state": self._state, "since": self._since}
+        value = json.dumps(content).encode()
+        try:
+            self._client.create(node, value, ephemeral=True)
+        except NodeExistsError:
+            self._client.set(node, value)
+
+    def keep_announced(self) -> None:
+        """Announce again whenever a new session has begun; a standby outlives its sessions."""
+
+        def on_change(state: str) -> None:
+            if state == KazooState.CONNECTED:
+                self._client.handler.spawn(self._announce_again)
+
+        self._client.add_listener(on_change)
+
+    def _announce_again(self) -> None:
+        try:
+            self.announce(self._state)
+        except (KazooException, KazooTimeoutError) as error:
+            log.warning("announcing: %r", error)
+
+    # -- Leading
 
     def take_epoch(self, job: str) -> int:
         """A number higher than any driver of this job was given before.
@@ -30,10 +104,10 @@ class Coordination:
         the highest even if ZooKeeper lost its data or was restored from a backup: with a lower
         epoch, Cassandra would silently drop everything that the job writes.
         """
-        path = f"{EPOCHS}/{job}/epoch"
-        self._client.ensure_path(path)
+        path = f"{JOBS}/{job}/epoch"
+        self._client.retry(self._client.ensure_path, path)
         while True:
-            value, stat = self._client.get(path)
+            value, stat = self._client.retry(self._client.get, path)
             epoch = max(int(value or 0) + 1, int(time.time()) // 60)
             try:
                 self._client.set(path, str(epoch).encode(), version=stat.version)
@@ -41,17 +115,30 @@ class Coordination:
                 continue
             return epoch
 
-    def is_superseded(self, job: str, epoch: int) -> bool:
-        """True when another driver has taken the job over, as after a long pause of this one."""
-        value = self._read(f"{EPOCHS}/{job}/epoch")
-        return value is not None and int(value) > epoch
+    def put_contract(self, job: str, contract: dict[str, Any]) -> None:
+        """What later versions must keep to, for the gateway to check before it deploys one."""
+        path = f"{JOBS}/{job}/contract"
+        self._client.retry(self._client.ensure_path, path)
+        self._client.retry(self._client.set, path, json.dumps(contract).encode())
 
     def is_stop_desired(self, version: str) -> bool:
         """True when the gateway wants this version of the application to end."""
-        order = json.loads(self._read(f"{APPLICATIONS}/{self._application}/desired") or "{}")
+        order = json.loads(self._read(f"{self._path}/desired") or "{}")
         return order.get("state") == "stopped" and order.get("version") == version
 
+    def end_with_parent(self) -> None:
+        """Should the JVM die, let the standby lead at once and not after the session's time-out."""
+
+        def watch() -> None:
+            while os.getppid() == self._identity.jvm:
+                time.sleep(ORPHAN_POLL_SECONDS)
+            self._client.stop()
+            os._exit(1)
+
+        threading.Thread(target=watch, name="orphan", daemon=True).start()
+
     def close(self) -> None:
+        """Ends the session, and with it the lease and the announcement."""
         self._client.stop()
         self._client.close()
 

@@ -11,7 +11,6 @@ from millrace_jobs.config import KEYSPACE
 from millrace_jobs.context import JobContext
 from millrace_jobs.late import LateEvents
 from millrace_jobs.transforms.traffic import WINDOWS
-from millrace_jobs.versions import version
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +26,7 @@ COLUMNS = (
     "version",
 )
 HEARTBEAT_SECONDS = 2.0
+CATCH_UP_SECONDS = 5.0
 SHORTEST_WINDOW_SECONDS = min(seconds for _, seconds in WINDOWS.values())
 
 
@@ -34,8 +34,13 @@ class Progress:
     """Follows one query. ``batch`` in the row is the newest one whose late events are counted."""
 
     def __init__(
-        self, context: JobContext, query: StreamingQuery, late_events: LateEvents | None
+        self,
+        context: JobContext,
+        query: StreamingQuery,
+        late_events: LateEvents | None,
+        committed: int,
     ) -> None:
+        """``committed`` is the last batch that the driver before this one committed."""
         self._context = context
         self._query = query
         self._late_events = late_events
@@ -51,23 +56,29 @@ class Progress:
         self._watermark = _aware(row.watermark) if known else None
         self._max_event_time = _aware(row.max_event_time) if known else None
         self._rate = 0.0
+        self._committed: int | None = committed
         self._trigger_ms = 1000 * context.settings["trigger_seconds"]
 
-    def catch_up(self, committed: int) -> None:
+    def _catch_up(self) -> None:
         """Take in what the driver before this one committed without having reported it."""
+        if self._committed is None:
+            return
         checkpoint = self._context.checkpoint
-        for number in range(max(self._batch + 1, checkpoint.oldest()), committed + 1):
+        for number in range(max(self._batch + 1, checkpoint.oldest()), self._committed + 1):
             self._count_late(number)
             self._batch = number
             # What the late events of the next batch are judged by is the watermark of this one.
             self._advance(checkpoint.watermark_ms(number + 1))
+        self._committed = None
 
     def follow(self) -> None:
         """Take in the batches that ended since the last call, and write the row when it is time."""
         news = [p for p in self._query.recentProgress if p.batchId > self._batch and _has_run(p)]
+        since_began = time.monotonic() - self._began
+        if news or since_began > CATCH_UP_SECONDS:  # results come first, the past later
+            self._catch_up()
         for progress in news:
             self._take_in(progress)
-        since_began = time.monotonic() - self._began
         if news or since_began - self._reported >= HEARTBEAT_SECONDS:
             self._write(since_began)
             self._reported = since_began
@@ -114,7 +125,7 @@ class Progress:
             context.config.version,
         )
         # A heartbeat isn't a batch: its place within the epoch is the driver's age.
-        timestamp = version(context.epoch, int(since_began * 1000))
+        timestamp = context.version(int(since_began * 1000))
         context.tables.upsert("job_progress", COLUMNS, [row], timestamp)
 
 

@@ -1,7 +1,7 @@
-"""Runs an application: all its jobs in one Spark driver, until told to stop or a job fails.
+"""Runs an application: one driver that leads and one that stands by, each with all its jobs.
 
-A failure ends the driver with an error, and YARN starts it again; every job goes on from its
-checkpoint. So nothing here tries to repair anything.
+A driver that can't go on ends with an error. The standby leads from the checkpoint within seconds,
+and YARN starts a new driver, which stands by. So nothing here tries to repair anything.
 """
 
 import logging
@@ -9,33 +9,46 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from millrace_jobs import warmup
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
+from millrace_jobs.contract import contract
 from millrace_jobs.coordination import Coordination
+from millrace_jobs.identity import Identity, identify
 from millrace_jobs.jobs.archive import Archive
 from millrace_jobs.jobs.traffic import Traffic
+from millrace_jobs.lease import Lease, LeaseLost
 from millrace_jobs.progress import Progress
 from millrace_jobs.sinks.cassandra import Tables
 
 log = logging.getLogger(__name__)
 
 JOBS: dict[str, type[Archive | Traffic]] = {"archive": Archive, "traffic": Traffic}
-POLL_SECONDS = 1.0
+POLL_SECONDS = 0.5
 DRAIN_SECONDS = 60.0
+DRAIN_POLL_SECONDS = 0.02
 
 
 class Drained(Exception):
     """Raised instead of beginning another batch. The next driver begins it."""
 
 
-class Superseded(Exception):
-    """Another driver has a higher epoch; what this one writes is lost, as it should be."""
+class SharesHost(Exception):
+    """The leading driver is on the same host, which would take both with it."""
+
+
+@dataclass(frozen=True)
+class ReadyJob:
+    """A job that could start at any moment."""
+
+    context: JobContext
+    job: Archive | Traffic
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,7 @@ class RunningJob:
     context: JobContext
     query: StreamingQuery
     progress: Progress
+    draining: threading.Event = field(default_factory=threading.Event)
 
 
 def run(config: Config) -> None:
@@ -53,91 +67,141 @@ def run(config: Config) -> None:
     for chatty in ("cassandra", "kazoo", "py4j"):  # reconnections and calls are their own business
         logging.getLogger(chatty).setLevel(logging.ERROR)
     _use_utc()
-    # First of all, because YARN takes a driver for dead that doesn't register in time.
-    spark = SparkSession.builder.appName(config.application).getOrCreate()
-    coordination = Coordination(config.zookeeper, config.application)
-    draining = threading.Event()
-    tables = Tables(config)
-    jobs: list[RunningJob] = []
+    identity = identify(config.version)
+    coordination = Coordination(
+        config.zookeeper, config.application, identity, config.lease_seconds
+    )
     try:
-        for name in config.jobs:
-            jobs.append(start(name, config, spark, tables, coordination, draining))
-        supervise(jobs, coordination, config.version)
+        coordination.end_with_parent()
+        leader = coordination.leader()
+        keep_apart(identity, leader)
+        coordination.announce("warming")
+        coordination.keep_announced()
+        spark = SparkSession.builder.appName(config.application).getOrCreate()
+        try:
+            serve(config, spark, coordination, rehearsing=leader is not None)
+        finally:
+            spark.stop()
     finally:
-        drain(jobs, draining)
-        tables.close()
         coordination.close()
-        spark.stop()
 
 
-def start(
-    name: str,
-    config: Config,
-    spark: SparkSession,
-    tables: Tables,
-    coordination: Coordination,
-    draining: threading.Event,
-) -> RunningJob:
-    """Take the job over from whoever ran it before, and start its query."""
-    settings = config.settings[name]
-    # A session of its own: a stateful query keeps the number of partitions it first ran with.
+def keep_apart(identity: Identity, leader: dict[str, str] | None) -> None:
+    """A standby is of no use on the host of the leader.
+
+    YARN starts the next attempt of the same application elsewhere, if there is anywhere else.
+    """
+    if leader and leader["host"] == identity.host and identity.attempt == 1:
+        raise SharesHost(f"{leader['run']} leads on {identity.host}")
+
+
+def serve(
+    config: Config, spark: SparkSession, coordination: Coordination, *, rehearsing: bool
+) -> None:
+    """Stand by, then lead until told to stop, until something fails, or another one leads."""
+    tables = Tables(config)
+    running: list[RunningJob] = []
+    try:
+        ready = [prepare(name, config, spark, tables, coordination.lease) for name in config.jobs]
+        # The one whose results are waited for starts first, and is drained last.
+        ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
+        if rehearsing:  # otherwise nobody leads, and every second counts
+            for one in ready:
+                rehearse(one)
+        coordination.announce("standby")
+        coordination.lease.acquire()
+        if coordination.is_stop_desired(config.version):
+            return
+        coordination.announce("leading")
+        for one in ready:
+            running.append(start(one, coordination))
+        supervise(running, coordination, config.version)
+        coordination.announce("draining")
+    finally:
+        drain(running)
+        coordination.lease.release()
+        tables.close()
+
+
+def prepare(
+    name: str, config: Config, spark: SparkSession, tables: Tables, lease: Lease
+) -> ReadyJob:
+    """A job with a session of its own: a stateful query keeps its first number of partitions."""
     session = spark.newSession()
+    settings = config.settings[name]
     session.conf.set("spark.sql.shuffle.partitions", settings["shuffle_partitions"])
-    path = f"{config.checkpoints}/{name}"
-    epoch = coordination.take_epoch(name)
-    log.info("job %s: epoch %d, checkpoint %s", name, epoch, path)
-    context = JobContext(name, config, session, tables, Checkpoint(session, path), epoch)
-    job = JOBS[name](context)
+    checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings['checkpoint']}")
+    context = JobContext(name, config, session, tables, checkpoint, lease)
+    return ReadyJob(context, JOBS[name](context))
+
+
+def rehearse(one: ReadyJob) -> None:
+    context = one.context
+    folder = f"{context.config.checkpoints}/.rehearsal/{os.environ['CONTAINER_ID']}/{context.job}"
+    warmup.rehearse(one.job, Checkpoint(context.spark, folder))
+
+
+def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
+    """Take the job over from whoever ran it before, and start its query."""
+    context, job = one.context, one.job
+    context.epoch = coordination.take_epoch(context.job)
+    coordination.put_contract(context.job, contract(context.job, context.settings))
+    job.lead()
+    path = context.checkpoint.location
+    log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)
     committed = context.checkpoint.last_committed()
     # Jobs share executors in turns; otherwise a long batch of one would hold up the others.
-    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", context.job)
+    draining = threading.Event()
     query = (
-        job.frame()
-        .writeStream.queryName(name)
+        job.frame(context.settings["max_offsets_per_trigger"])
+        .writeStream.queryName(context.job)
         .outputMode(job.output_mode)
-        .foreachBatch(_until_drained(job.write, draining))
+        .foreachBatch(_while_leading(job.write, context.lease, draining))
         .option("checkpointLocation", path)
-        .trigger(processingTime=f"{settings['trigger_seconds']} seconds")
+        .trigger(processingTime=f"{context.settings['trigger_seconds']} seconds")
         .start()
     )
-    progress = Progress(context, query, job.late_events)
-    progress.catch_up(committed)
-    return RunningJob(context, query, progress)
+    return RunningJob(
+        context, query, Progress(context, query, job.late_events, committed), draining
+    )
 
 
 def supervise(jobs: list[RunningJob], coordination: Coordination, version: str) -> None:
     """Returns when the application is to stop; raises when it can't go on."""
     while not coordination.is_stop_desired(version):
+        if coordination.lease.is_lost:
+            raise LeaseLost("another driver has taken over")
         for job in jobs:
             if error := job.query.exception():
                 raise error
-            if coordination.is_superseded(job.context.job, job.context.epoch):
-                raise Superseded(job.context.job)
             job.progress.follow()
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
 
 
-def drain(jobs: list[RunningJob], draining: threading.Event) -> None:
-    """Let running batches end and begin no others.
+def drain(jobs: list[RunningJob]) -> None:
+    """Let running batches end and begin no others, one job after the other.
 
+    The first job, whose results are waited for, goes on until the others have ended. And
     `StreamingQuery.stop` would interrupt a running batch, in the middle of its Python sink.
     """
-    draining.set()
     deadline = time.monotonic() + DRAIN_SECONDS
-    while any(job.query.isActive for job in jobs) and time.monotonic() < deadline:
-        for job in jobs:
-            if job.query.isActive and not job.query.status["isTriggerActive"]:
+    for job in reversed(jobs):
+        job.draining.set()
+        while job.query.isActive and time.monotonic() < deadline:
+            if not job.query.status["isTriggerActive"]:
                 job.query.stop()
-        time.sleep(POLL_SECONDS / 10)
+            time.sleep(DRAIN_POLL_SECONDS)
 
 
-def _until_drained(
-    write: Callable[[DataFrame, int], None], draining: threading.Event
+def _while_leading(
+    write: Callable[[DataFrame, int], None], lease: Lease, draining: threading.Event
 ) -> Callable[[DataFrame, int], None]:
     def write_batch(frame: DataFrame, batch: int) -> None:
         if draining.is_set():
             raise Drained
+        lease.confirm()
         write(frame, batch)
 
     return write_batch

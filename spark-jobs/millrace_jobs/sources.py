@@ -9,10 +9,12 @@ from millrace_jobs.checkpoint import Batch
 from millrace_jobs.config import EVENTS_TOPIC
 
 
-def stream(spark: SparkSession, brokers: str, settings: dict[str, Any]) -> DataFrame:
-    """The events topic from its beginning, in batches of bounded size."""
+def stream(
+    spark: SparkSession, brokers: str, settings: dict[str, Any], max_offsets: int
+) -> DataFrame:
+    """The events topic from its beginning, in batches of at most ``max_offsets`` records."""
     reader = spark.readStream.format("kafka").options(**_options(brokers, settings))
-    return reader.option("maxOffsetsPerTrigger", settings["max_offsets_per_trigger"]).load()
+    return reader.option("maxOffsetsPerTrigger", max_offsets).load()
 
 
 def records(spark: SparkSession, brokers: str, settings: dict[str, Any], batch: Batch) -> DataFrame:

@@ -35,7 +35,7 @@ from millrace_jobs.gateway.settings import Settings
 from millrace_jobs.gateway.submit import Child, Deployment, NotDeployed, command
 from millrace_jobs.gateway.yarn import Unreachable, Yarn
 
-LIMITS = Limits(submit=120, drain=90, pause=60, settled=300)
+LIMITS = Limits(drivers=2, submit=120, drain=90, pause=60, settled=300)
 NOW = 10_000.0
 RUNNING_V2 = Intent("running", "v2")
 TOLD_V2 = Order("running", "v2", NOW - 500)
@@ -51,6 +51,9 @@ def failed(number: int, ago: float, lasted: float = 10) -> Run:
 
 
 OPEN = Submission("v2", "edge-1", NOW - 20)
+ONE, TWO = "application_1", "application_2"
+PAIR = [run("v2"), run("v2", number=2)]
+UPGRADE = [run("v1"), run("v2", number=2)]
 TABLE = {
     "absent: submit": (Seen(NOW, RUNNING_V2), Submit("v2"), "submitting"),
     "absent and to be stopped: nothing": (Seen(NOW, Intent("stopped", "v2")), Wait(), "stopped"),
@@ -65,51 +68,113 @@ TABLE = {
         Wait(),
         "submitting",
     ),
-    "runs: nothing": (Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")]), Wait(), "running"),
-    "accepted: nothing": (
+    "one starts: submit the second": (
         Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2", "ACCEPTED")]),
+        Submit("v2"),
+        "submitting",
+    ),
+    "one leads: submit a standby": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE),
+        Submit("v2"),
+        "running",
+    ),
+    "one leads, a standby is being submitted: wait": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, OPEN, [run("v2")], leading=ONE),
+        Wait(),
+        "running",
+    ),
+    "one leads, standbys fail: back off": (
+        Seen(
+            NOW, RUNNING_V2, TOLD_V2, None, [run("v2")], [failed(2, 50), failed(3, 1)], leading=ONE
+        ),
+        Wait(),
+        "running",
+    ),
+    "two, of which one leads: nothing": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, active=PAIR, leading=ONE),
+        Wait(),
+        "running",
+    ),
+    "two, of which none leads yet: nothing": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, active=PAIR),
         Wait(),
         "starting",
     ),
-    "told to stop, but wanted again: tell it to run": (
-        Seen(NOW, RUNNING_V2, Order("stopped", "v2", NOW - 5), active=[run("v2")]),
+    "told to stop, but wanted again: tell them to run": (
+        Seen(NOW, RUNNING_V2, Order("stopped", "v2", NOW - 5), active=PAIR, leading=ONE),
         Tell("running", "v2"),
         "running",
     ),
-    "old version: drain": (
-        Seen(NOW, RUNNING_V2, Order("running", "v1", 0), active=[run("v1")]),
+    "old pair: its standby makes room": (
+        Seen(NOW, RUNNING_V2, active=[run("v1"), run("v1", number=2)], leading=ONE),
+        Kill(TWO),
+        "removing",
+    ),
+    "old leader alone: submit the new version": (
+        Seen(NOW, RUNNING_V2, active=[run("v1")], leading=ONE),
+        Submit("v2"),
+        "submitting",
+    ),
+    "old leader, new one starts: wait": (
+        Seen(NOW, RUNNING_V2, active=UPGRADE, leading=ONE),
+        Wait(),
+        "handing-over",
+    ),
+    "old leader, new one stands by: hand over": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=ONE, standbys=frozenset({TWO})),
         Tell("stopped", "v1"),
         "draining",
     ),
-    "old version, draining: wait": (
-        Seen(NOW, RUNNING_V2, Order("stopped", "v1", NOW - 30), active=[run("v1")]),
+    "handing over: wait": (
+        Seen(
+            NOW,
+            RUNNING_V2,
+            Order("stopped", "v1", NOW - 30),
+            active=UPGRADE,
+            leading=ONE,
+            standbys=frozenset({TWO}),
+        ),
         Wait(),
         "draining",
     ),
-    "old version, draining for too long: kill": (
-        Seen(NOW, RUNNING_V2, Order("stopped", "v1", NOW - 91), active=[run("v1")]),
-        Kill("application_1"),
+    "handing over for too long: kill": (
+        Seen(
+            NOW,
+            RUNNING_V2,
+            Order("stopped", "v1", NOW - 91),
+            active=UPGRADE,
+            leading=ONE,
+            standbys=frozenset({TWO}),
+        ),
+        Kill(ONE),
         "draining",
+    ),
+    "the old one no longer leads: it goes": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=TWO),
+        Kill(ONE),
+        "removing",
     ),
     "old version without a driver: kill": (
         Seen(NOW, RUNNING_V2, active=[run("v1", "ACCEPTED")]),
-        Kill("application_1"),
-        "draining",
+        Kill(ONE),
+        "removing",
     ),
-    "to be stopped: drain": (
-        Seen(NOW, Intent("stopped", "v2"), TOLD_V2, active=[run("v2")]),
+    "to be stopped: the standby first": (
+        Seen(NOW, Intent("stopped", "v2"), TOLD_V2, active=PAIR, leading=ONE),
+        Kill(TWO),
+        "removing",
+    ),
+    "to be stopped: then the leader drains": (
+        Seen(NOW, Intent("stopped", "v2"), TOLD_V2, active=[run("v2")], leading=ONE),
         Tell("stopped", "v2"),
         "draining",
     ),
-    "two of them: the later one goes": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2"), run("v2", number=2)]),
-        Kill("application_2"),
-        "surplus",
-    ),
-    "two versions: the old one goes": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v1"), run("v2", number=2)]),
-        Kill("application_1"),
-        "surplus",
+    "three: the latest that doesn't lead goes": (
+        Seen(
+            NOW, RUNNING_V2, TOLD_V2, active=[*PAIR, run("v2", number=3)], leading="application_3"
+        ),
+        Kill(TWO),
+        "removing",
     ),
     "ended after a long run: submit at once": (
         Seen(NOW, RUNNING_V2, ended=[failed(1, ago=0.5, lasted=301)]),
@@ -190,40 +255,65 @@ active_runs = st.builds(
 ended_runs = st.builds(
     Run, st.uuids().map(str), st.sampled_from(["FAILED", "KILLED"]), versions, moments, moments
 )
-situations = st.builds(
-    Seen,
-    now=st.just(NOW),
-    intent=intents,
-    order=st.none() | orders,
-    submission=st.none() | submissions,
-    active=st.lists(active_runs, max_size=3),
-    ended=st.lists(ended_runs, max_size=30),
-)
+
+
+@st.composite
+def situations(draw):
+    active = draw(st.lists(active_runs, max_size=4))
+    drivers = [r.id for r in active if r.state == "RUNNING"]
+    leading = draw(st.sampled_from(["", *drivers]))
+    ready = draw(st.sets(st.sampled_from(drivers))) if drivers else set()
+    return Seen(
+        NOW,
+        draw(intents),
+        draw(st.none() | orders),
+        draw(st.none() | submissions),
+        active,
+        draw(st.lists(ended_runs, max_size=30)),
+        leading,
+        frozenset(ready - {leading}),
+    )
 
 
 @examples(deadline=None)
-@given(situations)
-def test_never_submits_beside_an_active_run_or_one_that_may_still_come(seen):
+@given(situations())
+def test_never_submits_more_than_are_wanted_or_beside_one_that_may_still_come(seen):
     if isinstance(decide(seen, LIMITS).action, Submit):
-        assert not seen.active
+        assert len(seen.active) < LIMITS.drivers
         assert seen.intent.state == "running"
         last = seen.submission
         assert last is None or last.ended is not None or NOW - last.started > LIMITS.submit
 
 
 @examples(deadline=None)
-@given(situations)
-def test_never_kills_the_only_run_that_is_wanted(seen):
+@given(situations())
+def test_who_leads_is_only_killed_when_it_was_told_to_stop_and_hangs(seen):
     action = decide(seen, LIMITS).action
-    wanted = [r for r in seen.active if r.version == seen.intent.version]
-    if isinstance(action, Kill) and seen.intent.state == "running" and len(wanted) == 1:
-        assert action.run != wanted[0].id
+    if isinstance(action, Kill) and action.run == seen.leading:
+        version = next(r.version for r in seen.active if r.id == seen.leading)
+        assert (seen.order.state, seen.order.version) == ("stopped", version)
+        assert NOW - seen.order.since > LIMITS.drain
 
 
 @examples(deadline=None)
-@given(situations)
+@given(situations())
+def test_who_leads_is_only_told_to_stop_when_another_is_ready_or_all_are_to_stop(seen):
+    action = decide(seen, LIMITS).action
+    if isinstance(action, Tell) and action.state == "stopped" and seen.intent.state == "running":
+        ready = [r for r in seen.active if r.id in seen.standbys]
+        assert seen.intent.version in {r.version for r in ready}
+
+
+@examples(deadline=None)
+@given(situations())
 def test_submits_at_the_latest_after_the_longest_wait_when_nothing_is_there(seen):
-    later = replace(seen, now=NOW + LIMITS.submit + LIMITS.pause + 1, active=[])
+    later = replace(
+        seen,
+        now=NOW + LIMITS.submit + LIMITS.pause + 1,
+        active=[],
+        leading="",
+        standbys=frozenset(),
+    )
     expected = Submit if seen.intent.state == "running" else Wait
     assert isinstance(decide(later, LIMITS).action, expected)
 
@@ -239,11 +329,26 @@ class World:
     in_flight: str = ""  # version of the spark-submit that is under way
     active: list[Run] = field(default_factory=list)
     ended: list[Run] = field(default_factory=list)
+    ready: list[str] = field(default_factory=list)  # in line for the lease; the first one leads
     submitted: int = 0
+
+    @property
+    def leader(self) -> Run | None:
+        return next((r for r in self.active if self.ready and r.id == self.ready[0]), None)
 
     def look(self) -> None:
         """One turn of the gateway."""
-        seen = Seen(self.now, self.intent, self.order, self.submission, self.active, self.ended)
+        leading = self.ready[0] if self.ready else ""
+        seen = Seen(
+            self.now,
+            self.intent,
+            self.order,
+            self.submission,
+            self.active,
+            self.ended,
+            leading,
+            frozenset(self.ready[1:]),
+        )
         match decide(seen, LIMITS).action:
             case Submit(version):
                 assert not self.in_flight
@@ -270,14 +375,20 @@ class World:
         """The gateway dies, and its spark-submit with it, before YARN hears of anything."""
         self.in_flight = ""
 
+    def warm_up(self) -> None:
+        """A driver gets in line."""
+        waiting = [r.id for r in self.active if r.id not in self.ready]
+        self.ready += waiting[:1]
+
     def crash(self) -> None:
         if self.active:
             self._end(self.active[0].id, "FAILED")
 
     def obey(self) -> None:
-        if self.active and self.order.state == "stopped":
-            assert self.order.version == self.active[0].version
-            self._end(self.active[0].id, "FINISHED")
+        """Only who leads reads orders."""
+        leader = self.leader
+        if leader and self.order == replace(self.order, state="stopped", version=leader.version):
+            self._end(leader.id, "FINISHED")
 
     def deploy(self, version: str) -> None:
         self.intent = Intent("running", version)
@@ -294,6 +405,7 @@ class World:
     def _end(self, run_id: str, state: str) -> None:
         ended = next(r for r in self.active if r.id == run_id)
         self.active.remove(ended)
+        self.ready = [r for r in self.ready if r != run_id]
         self.ended.append(replace(ended, state=state, finished=self.now))
 
 
@@ -303,6 +415,7 @@ steps = st.sampled_from(
         lambda w: w.arrive(),
         lambda w: w.arrive_orphaned(),
         lambda w: w.vanish(),
+        *[lambda w: w.warm_up()] * 2,
         lambda w: w.crash(),
         lambda w: w.obey(),
         lambda w: w.deploy("v1"),
@@ -312,23 +425,44 @@ steps = st.sampled_from(
 )
 
 
+def settle(world: World, rounds: int = 150) -> None:
+    for _ in range(rounds):
+        world.look()
+        world.arrive()
+        world.warm_up()
+        world.obey()
+        world.now += 3
+
+
 @examples(deadline=None)
 @given(st.lists(st.tuples(steps, st.floats(0.1, 20)), max_size=60))
-def test_whatever_happens_there_are_never_two_and_in_the_end_there_is_the_right_one(story):
+def test_whatever_happens_there_are_never_three_and_in_the_end_there_is_the_right_pair(story):
     world = World()
     for step, seconds in story:
         step(world)
-        assert len(world.active) + bool(world.in_flight) <= 1
+        assert len(world.active) + bool(world.in_flight) <= LIMITS.drivers
         world.now += seconds
         if world.in_flight and world.now - world.submission.started > LIMITS.submit:
             world.vanish()  # its gateway kills it, and a dead gateway's children are dead
     world.deploy("v2")
-    for _ in range(150):
-        world.look()
-        world.arrive()
-        world.obey()
-        world.now += 3
-    assert [r.version for r in world.active] == ["v2"]
+    settle(world)
+    assert [r.version for r in world.active] == ["v2", "v2"]
+    assert len(world.ready) == 2
+
+
+def test_an_upgrade_and_its_back_out_leave_no_moment_without_a_ready_driver():
+    world = World()
+    settle(world, 10)
+    for version in ("v3", "v2"):
+        world.deploy(version)
+        for _ in range(40):
+            world.look()
+            world.arrive()
+            world.warm_up()
+            world.obey()
+            world.now += 3
+            assert world.ready
+        assert {r.version for r in world.active} == {version}
 
 
 # --- the gateway around the decision --------------------------------------------------------------
@@ -343,6 +477,10 @@ class Registry:
         self.orders: dict[str, Order] = {}
         self.submissions: dict[str, Submission] = {}
         self.statuses: list[dict[str, Any]] = []
+        self.told: list[dict[str, Any]] = []
+
+    def drivers(self, _: str) -> list[dict[str, Any]]:
+        return self.told
 
     def holds_lock(self) -> bool:
         return self.leads
@@ -406,7 +544,8 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
         spark_submit=spark_submit(tmp_path, "exit 0"),
         deployments=deployments,
         logs=tmp_path,
-        poll_seconds=3,
+        drivers=2,
+        poll_seconds=1,
         session_seconds=10,
         request_timeout_seconds=2,
         submit_timeout_seconds=10,
@@ -441,7 +580,7 @@ def test_a_submission_is_written_down_and_done_once(settings, tmp_path):
     assert registry.orders["insights"].state == "running"
     assert registry.submissions["insights"].gateway == "edge-1"
     gateway.turn()
-    cluster.runs = [run("v2")]
+    cluster.runs = PAIR
     assert until_reaped(gateway, registry).failures == 0
     assert calls.read_text().count("\n") == 1
 
@@ -469,7 +608,8 @@ def test_a_version_that_this_host_lacks_is_a_failure_that_names_the_file(setting
 def test_one_log_line_and_one_status_for_each_change(settings, caplog):
     registry, cluster = Registry(RUNNING_V2), Cluster()
     registry.orders["insights"] = TOLD_V2
-    cluster.runs = [run("v2")]
+    cluster.runs = PAIR
+    registry.told = [{"run": ONE, "state": "leading"}, {"run": TWO, "state": "standby"}]
     gateway = Gateway(settings, registry, cluster)
     with caplog.at_level(logging.INFO, "gateway"):
         for away in (False, False, True, True, False):

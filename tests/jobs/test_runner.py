@@ -4,21 +4,25 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kazoo.exceptions import BadVersionError, NoNodeError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from millrace_jobs import coordination, progress, runner
 from millrace_jobs.coordination import Coordination
+from millrace_jobs.identity import Identity, identify
 from millrace_jobs.progress import Progress
 from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 
 NOW = 1_800_000_000
 MINUTES = NOW // 60
+IDENTITY = Identity("application_1_1", 1, "worker-1", "v1", jvm=7, python=8)
 
 
 class FakeZooKeeper:
@@ -30,6 +34,20 @@ class FakeZooKeeper:
         self.before_set: Callable[[], None] = lambda: None
 
     def start(self, _: float) -> None: ...
+
+    def Lock(self, *_: str) -> None: ...  # the lease has tests of its own
+
+    def retry(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    def create(self, path: str, value: bytes, ephemeral: bool) -> None:
+        assert ephemeral
+        if path in self.nodes:
+            raise NodeExistsError
+        self.nodes[path] = (value, 0)
+
+    def get_children(self, path: str) -> list[str]:
+        return [node.removeprefix(f"{path}/") for node in self.nodes if node.startswith(f"{path}/")]
 
     def ensure_path(self, path: str) -> None:
         self.nodes.setdefault(path, (b"", 0))
@@ -58,7 +76,7 @@ def zookeeper(monkeypatch: pytest.MonkeyPatch) -> FakeZooKeeper:
 
 @pytest.fixture
 def driver(zookeeper: FakeZooKeeper) -> Coordination:
-    return Coordination("zookeeper", "insights")
+    return Coordination("zookeeper", "insights", IDENTITY, 2.5)
 
 
 def test_each_epoch_is_higher_than_the_one_before(driver: Coordination) -> None:
@@ -93,11 +111,49 @@ def test_a_lost_zookeeper_doesnt_take_epochs_back(
     assert driver.take_epoch("traffic") > before
 
 
-def test_a_driver_notices_its_successor(driver: Coordination) -> None:
-    epoch = driver.take_epoch("traffic")
-    assert not driver.is_superseded("traffic", epoch)
-    driver.take_epoch("traffic")
-    assert driver.is_superseded("traffic", epoch)
+def test_who_leads_is_known_by_its_announcement(driver: Coordination) -> None:
+    driver.announce("standby")
+    assert driver.leader() is None
+    driver.announce("leading")
+    leader = driver.leader()
+    assert leader
+    assert (leader["run"], leader["host"], leader["jvm"]) == (IDENTITY.run, "worker-1", 7)
+
+
+def test_an_announcement_is_made_again_after_its_session_ended(
+    zookeeper: FakeZooKeeper, driver: Coordination
+) -> None:
+    driver.announce("standby")
+    zookeeper.nodes.clear()
+    driver._announce_again()
+    [node] = driver._client.get_children("/millrace/applications/insights/drivers")
+    assert node == IDENTITY.name
+
+
+def test_a_driver_knows_which_attempt_of_which_application_it_is() -> None:
+    environment = {"CONTAINER_ID": "container_e17_1410901177871_0001_02_000001"}
+    identity = identify("v1", environment)
+    assert (identity.run, identity.attempt) == ("application_1410901177871_0001", 2)
+    environment = {"CONTAINER_ID": "container_1410901177871_0012_01_000001"}
+    assert identify("v1", environment).run == "application_1410901177871_0012"
+
+
+@pytest.mark.parametrize(
+    ("leader", "attempt", "moves"),
+    [
+        (None, 1, False),
+        ("worker-2", 1, False),
+        ("worker-1", 1, True),
+        ("worker-1", 2, False),  # there may be no other host
+    ],
+)
+def test_a_standby_keeps_away_from_the_leaders_host(
+    leader: str | None, attempt: int, moves: bool
+) -> None:
+    identity = replace(IDENTITY, attempt=attempt)
+    told = leader and {"host": leader, "run": "application_1_1"}
+    with pytest.raises(runner.SharesHost) if moves else nullcontext():
+        runner.keep_apart(identity, told)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -117,10 +173,10 @@ def test_orders_to_stop(
     assert driver.is_stop_desired("v1") is stop
 
 
-def test_without_zookeeper_a_driver_goes_on(zookeeper: FakeZooKeeper, driver: Coordination) -> None:
-    epoch = driver.take_epoch("traffic")
+def test_without_zookeeper_nobody_is_told_to_stop(
+    zookeeper: FakeZooKeeper, driver: Coordination
+) -> None:
     zookeeper.connected = False
-    assert not driver.is_superseded("traffic", epoch)
     assert not driver.is_stop_desired("v1")
 
 
@@ -135,15 +191,16 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
         finished.append(batch)
 
     draining = threading.Event()
+    lease: Any = SimpleNamespace(confirm=lambda: None)
     query = (
         spark.readStream.format("rate")
         .load()
-        .writeStream.foreachBatch(runner._until_drained(slow, draining))
+        .writeStream.foreachBatch(runner._while_leading(slow, lease, draining))
         .option("checkpointLocation", str(tmp_path))
         .start()
     )
     assert began.wait(60)
-    runner.drain([SimpleNamespace(query=query)], draining)  # type: ignore[list-item]
+    runner.drain([SimpleNamespace(query=query, draining=draining)])  # type: ignore[list-item]
     assert not query.isActive
     assert finished == [0]
     assert "0" in {path.name for path in (tmp_path / "offsets").iterdir()}
@@ -182,18 +239,21 @@ def batch(number: int, oldest: str = "", watermark: str = "1970-01-01T00:00:00.0
     )
 
 
-def follow(batches: list[Any], row: Any = None) -> tuple[Progress, FakeTables, FakeLateEvents]:
+def follow(
+    batches: list[Any], row: Any = None, committed: int = -1
+) -> tuple[Progress, FakeTables, FakeLateEvents]:
     tables, late = FakeTables(row), FakeLateEvents()
     context = SimpleNamespace(
         job="traffic",
         epoch=5,
+        version=lambda batch: version(5, batch),
         settings={"trigger_seconds": 2, "watermark_seconds": 3600},
         tables=tables,
         config=SimpleNamespace(version="v1"),
         checkpoint=SimpleNamespace(oldest=lambda: 3, watermark_ms=lambda number: 1000 * number),
     )
     query = SimpleNamespace(id="query", recentProgress=batches)
-    return Progress(context, query, late), tables, late  # type: ignore[arg-type]
+    return Progress(context, query, late, committed), tables, late  # type: ignore[arg-type]
 
 
 def test_only_batches_that_may_hold_late_events_are_read_again() -> None:
@@ -235,8 +295,10 @@ def test_the_batch_to_come_of_an_idle_query_is_not_taken_for_one_that_ran() -> N
 
 def test_what_the_driver_before_left_uncounted_is_counted() -> None:
     row = SimpleNamespace(checkpoint="query", batch=4, watermark=None, max_event_time=None)
-    following, tables, late = follow([], row)
-    following.catch_up(6)
+    following, tables, late = follow([], row, committed=6)
+    following.follow()
+    assert late.counted == []  # results come first
+    following._began -= progress.CATCH_UP_SECONDS
     following.follow()
     assert late.counted == [5, 6]
     assert tables.rows[-1]['"batch"'] == 6
@@ -255,8 +317,9 @@ def test_progress_goes_on_from_what_the_driver_before_wrote() -> None:
 
 def test_batches_of_another_checkpoint_dont_count_as_known() -> None:
     row = SimpleNamespace(checkpoint="older", batch=400, watermark=None, max_event_time=None)
-    following, _, late = follow([], row)
-    following.catch_up(4)
+    following, _, late = follow([batch(5)], row, committed=4)
+    following.follow()
+    following.follow()
     assert late.counted == [3, 4]  # 3 is the oldest that the checkpoint still tells about
 
 

@@ -133,22 +133,35 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
 READ = {"events": {"0": 40, "1": 50}}
 
 
+def led() -> Results:
+    """Of a driver that has begun to lead."""
+    fresh = Results("brokers", "traffic")
+    fresh.take_over()
+    return fresh
+
+
+def test_nothing_is_published_before_the_predecessor_is_fenced(kafka: FakeKafka) -> None:
+    with pytest.raises(RuntimeError, match="before they were taken over"):
+        Results("brokers", "traffic").publish("query", 4, READ, [{"key": "a"}])
+    assert kafka.committed == []
+
+
 def test_a_batch_that_ran_again_after_a_crash_is_not_sent_twice(kafka: FakeKafka) -> None:
-    Results("brokers", "traffic").publish("query", 4, READ, [{"key": "a"}])
-    successor = Results("brokers", "traffic")
+    led().publish("query", 4, READ, [{"key": "a"}])
+    successor = led()
     successor.publish("query", 4, READ, [{"key": "a"}])
     successor.publish("query", 5, READ, [{"key": "b"}])
     assert [key for key, _ in kafka.committed] == ["a", "b"]
 
 
 def test_a_new_checkpoint_counts_its_batches_from_zero(kafka: FakeKafka) -> None:
-    Results("brokers", "traffic").publish("old", 400, READ, [{"key": "a"}])
-    Results("brokers", "traffic").publish("new", 0, READ, [{"key": "a"}])
+    led().publish("old", 400, READ, [{"key": "a"}])
+    led().publish("new", 0, READ, [{"key": "a"}])
     assert len(kafka.committed) == 2
 
 
 def test_offsets_show_how_far_the_job_has_read(kafka: FakeKafka) -> None:
-    Results("brokers", "traffic").publish("query", 4, READ, [])
+    led().publish("query", 4, READ, [])
     assert {(p.topic, p.partition, p.offset) for p in kafka.positions} == {
         ("events", 0, 40),
         ("events", 1, 50),
@@ -157,20 +170,20 @@ def test_offsets_show_how_far_the_job_has_read(kafka: FakeKafka) -> None:
 
 def test_an_aborted_transaction_is_tried_again_as_a_whole(kafka: FakeKafka) -> None:
     kafka.errors = [KafkaError(KafkaError._TIMED_OUT, "broker away", txn_requires_abort=True)]
-    Results("brokers", "traffic").publish("query", 4, READ, [{"key": "a"}, {"key": "b"}])
+    led().publish("query", 4, READ, [{"key": "a"}, {"key": "b"}])
     assert [key for key, _ in kafka.committed] == ["a", "b"]
 
 
 def test_a_commit_whose_outcome_is_unknown_is_asked_for_again(kafka: FakeKafka) -> None:
     kafka.errors = [KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True)]
-    Results("brokers", "traffic").publish("query", 4, READ, [{"key": "a"}])
+    led().publish("query", 4, READ, [{"key": "a"}])
     assert [key for key, _ in kafka.committed] == ["a"]
 
 
 def test_a_fenced_producer_gives_up(kafka: FakeKafka) -> None:
     kafka.errors = [KafkaError(KafkaError._FENCED, "fenced", fatal=True)]
     with pytest.raises(KafkaException, match="fenced"):
-        Results("brokers", "traffic").publish("query", 4, READ, [{"key": "a"}])
+        led().publish("query", 4, READ, [{"key": "a"}])
     assert kafka.committed == []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from millrace_jobs.checkpoint import Checkpoint
+from millrace_jobs.contract import TRAFFIC_KEY, TRAFFIC_VALUE
 from millrace_jobs.late import late_events
 from millrace_jobs.transforms import parse
 from millrace_jobs.transforms.traffic import PageViewRule, is_page_view, traffic
@@ -224,3 +225,13 @@ def test_lateness_is_by_window_and_day(spark: SparkSession) -> None:
     rows = late_events(events, millis("2015-05-17 10:06:00")).collect()
     found = {str(row.bucket): (row["1m"], row["1h"]) for row in rows}
     assert found == {"2015-05-16": (1, 1), "2015-05-17": (1, 0)}
+
+
+def test_the_contract_is_what_spark_writes_into_a_checkpoint(
+    spark: SparkSession, stream: Stream
+) -> None:
+    stream.send(["2015-05-17T10:05:00Z"])
+    state = spark.read.format("statestore").load(str(stream.checkpoint)).schema
+    for column, declared in (("key", TRAFFIC_KEY), ("value", TRAFFIC_VALUE)):
+        fields = state[column].dataType.fields
+        assert ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in fields) == declared

@@ -1,4 +1,4 @@
-"""What operators and deployments call, on any edge host: `job-gateway status|start|stop|wait`."""
+"""What operators and deployments call, on any edge host: `job-gateway COMMAND`."""
 
 import argparse
 import contextlib
@@ -6,11 +6,13 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from kazoo.handlers.threading import KazooTimeoutError
 
+from millrace_jobs.gateway import compatibility
 from millrace_jobs.gateway import settings as configuration
-from millrace_jobs.gateway.decide import Intent
+from millrace_jobs.gateway.decide import Intent, State
 from millrace_jobs.gateway.progress import UNANSWERED, Progress
 from millrace_jobs.gateway.registry import LOCK, Registry
 from millrace_jobs.gateway.settings import Settings
@@ -25,7 +27,7 @@ def main() -> None:
     try:
         with _registry(settings) as registry:
             arguments.run(registry, settings, arguments)
-    except NotDeployed as error:
+    except (NotDeployed, compatibility.Incompatible) as error:
         sys.exit(str(error))
     except KazooTimeoutError:
         sys.exit(f"ZooKeeper doesn't answer: {settings.zookeeper}")
@@ -46,9 +48,22 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--check", action="store_true", help="say what would change, change nothing")
     start.set_defaults(run=_start)
 
-    stop = commands.add_parser("stop", help="let the application finish its batches and end")
-    stop.add_argument("application")
-    stop.set_defaults(run=_stop)
+    suspend = commands.add_parser("suspend", help="let it finish its batches and end")
+    suspend.add_argument("application")
+    suspend.set_defaults(run=_suspend)
+
+    resume = commands.add_parser("resume", help="have the version that was suspended run again")
+    resume.add_argument("application")
+    resume.set_defaults(run=_resume)
+
+    versions = commands.add_parser("versions", help="what is deployed on this host, as JSON")
+    versions.add_argument("application")
+    versions.set_defaults(run=_versions)
+
+    wait_stopped = commands.add_parser("wait-stopped", help="until it has ended")
+    wait_stopped.add_argument("application")
+    wait_stopped.add_argument("--timeout", type=float, default=180, metavar="SECONDS")
+    wait_stopped.set_defaults(run=_wait_stopped)
 
     wait = commands.add_parser("wait", help="until a version runs and each of its jobs writes")
     wait.add_argument("application")
@@ -82,15 +97,42 @@ def _status(registry: Registry, _: Settings, __: argparse.Namespace) -> None:
 def _start(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
     application, version = arguments.application, arguments.version
     if not arguments.check:
-        deployment(settings.deployments, application, version).check()
+        deployed = deployment(settings.deployments, application, version)
+        deployed.check()
+        compatibility.check(registry, deployed)
     _intend(registry, application, Intent("running", version), check=arguments.check)
 
 
-def _stop(registry: Registry, _: Settings, arguments: argparse.Namespace) -> None:
-    current = registry.intent(arguments.application)
+def _suspend(registry: Registry, _: Settings, arguments: argparse.Namespace) -> None:
+    _set_state(registry, arguments.application, "stopped")
+
+
+def _resume(registry: Registry, _: Settings, arguments: argparse.Namespace) -> None:
+    _set_state(registry, arguments.application, "running")
+
+
+def _set_state(registry: Registry, application: str, state: State) -> None:
+    current = registry.intent(application)
     if current is None:
-        sys.exit(f"{arguments.application} was never started; `job-gateway status` shows what was")
-    _intend(registry, arguments.application, Intent("stopped", current.version), check=False)
+        sys.exit(f"{application} was never started; `job-gateway status` shows what was")
+    _intend(registry, application, Intent(state, current.version), check=False)
+
+
+def _versions(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
+    """The newest first, by when it came to this host."""
+    prefix = f"{arguments.application}-"
+    folders = sorted(
+        settings.deployments.glob(f"{prefix}*"), key=lambda path: path.stat().st_mtime, reverse=True
+    )
+    intent = registry.intent(arguments.application)
+    answer = {
+        "intended": asdict(intent) if intent else None,
+        "deployed": [
+            {"version": folder.name.removeprefix(prefix), "since": folder.stat().st_mtime}
+            for folder in folders
+        ],
+    }
+    print(json.dumps(answer, indent=2))
 
 
 def _intend(registry: Registry, application: str, intent: Intent, *, check: bool) -> None:
@@ -116,6 +158,14 @@ def _wait(registry: Registry, settings: Settings, arguments: argparse.Namespace)
                 sys.exit(f"{late}\n{_where_to_look(registry.status(application).get('run'))}")
             time.sleep(POLL_SECONDS)
     print(f"{application}: {version} runs")
+
+
+def _wait_stopped(registry: Registry, _: Settings, arguments: argparse.Namespace) -> None:
+    deadline = time.monotonic() + arguments.timeout
+    while (status := registry.status(arguments.application)).get("phase") != "stopped":
+        if time.monotonic() > deadline:
+            sys.exit(f"{arguments.application}: {status.get('phase')}: {status.get('detail')}")
+        time.sleep(POLL_SECONDS)
 
 
 def _missing(status: dict[str, str], version: str, progress: Progress) -> str:

@@ -91,6 +91,8 @@ class Gateway:
 
     def _see(self, application: str, intent: Intent) -> Seen:
         active = self._yarn.active(application)
+        drivers = self._registry.drivers(application)
+        limits = self._settings.limits
         return Seen(
             now=self._clock(),
             intent=intent,
@@ -98,7 +100,9 @@ class Gateway:
             submission=self._registry.submission(application),
             active=active,
             # The past matters only to a next start.
-            ended=[] if active else self._yarn.ended(application),
+            ended=[] if len(active) >= limits.drivers else self._yarn.ended(application),
+            leading=next((d["run"] for d in drivers if d["state"] == "leading"), ""),
+            standbys=frozenset(d["run"] for d in drivers if d["state"] == "standby"),
         )
 
     def _act(self, application: str, decision: Decision) -> None:

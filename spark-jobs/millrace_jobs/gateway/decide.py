@@ -55,8 +55,10 @@ class Submission:
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds. See configs/components/job_gateway.yaml for why."""
+    """``drivers`` of an application, one of which leads; the others are seconds.
+    See configs/components/job_gateway.yaml for why."""
 
+    drivers: int
     submit: float
     drain: float
     pause: float
@@ -65,7 +67,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Seen:
-    """Everything a decision rests on. ``active`` and ``ended`` are in the order they started."""
+    """Everything a decision rests on. ``active`` and ``ended`` are in the order they started.
+
+    ``leading`` is the run whose driver leads, ``standbys`` are those whose drivers are ready to.
+    """
 
     now: float
     intent: Intent
@@ -73,6 +78,8 @@ class Seen:
     submission: Submission | None = None
     active: Sequence[Run] = ()
     ended: Sequence[Run] = ()
+    leading: str = ""
+    standbys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -111,42 +118,72 @@ class Decision:
 
 def decide(seen: Seen, limits: Limits) -> Decision:
     """The one next step from what is to what was deployed."""
-    if len(seen.active) > 1:
-        return _single_out(seen)
-    if not seen.active:
-        return _bring_up(seen, limits)
-    if _is_wanted(seen.active[0], seen.intent):
-        return _keep(seen, seen.active[0])
-    return _drain(seen, seen.active[0], limits)
+    leader = next((run for run in seen.active if run.id == seen.leading), None)
+    if seen.intent.state == "stopped":
+        return _stop(seen, leader, limits)
+    wanted = [run for run in seen.active if run.version == seen.intent.version]
+    outdated = [run for run in seen.active if run not in wanted and run is not leader]
+    if outdated:
+        # Makes room for the new version. What leads goes on meanwhile.
+        return _remove(outdated[-1], f"an earlier version than {seen.intent.version}")
+    if len(wanted) > limits.drivers:
+        # Only a gateway that was frozen while it submitted can bring this about.
+        return _remove([run for run in wanted if run is not leader][-1], "one too many")
+    if leader and leader not in wanted:
+        return _hand_over(seen, leader, wanted, limits)
+    if len(wanted) < limits.drivers:
+        return _bring_up(seen, wanted, limits)
+    return _keep(seen, wanted)
 
 
-def _is_wanted(run: Run, intent: Intent) -> bool:
-    return intent.state == "running" and run.version == intent.version
+def _stop(seen: Seen, leader: Run | None, limits: Limits) -> Decision:
+    # The standbys first: they would lead when the leader is gone.
+    if others := [run for run in seen.active if run is not leader]:
+        return _remove(others[-1], "all are to stop")
+    if leader:
+        return _drain(seen, leader, "stop", limits)
+    return Decision(Wait(), "stopped", f"version {seen.intent.version}")
 
 
-def _single_out(seen: Seen) -> Decision:
-    # Only a gateway that was frozen while it submitted can bring this about. The runner's lock and
-    # its fencing epoch keep the data right meanwhile.
-    wanted = [run for run in seen.active if _is_wanted(run, seen.intent)]
-    keep = (wanted or list(seen.active))[0]
-    surplus = next(run for run in seen.active if run is not keep)
-    detail = f"{surplus.id} is killed, {keep.id} stays"
-    return Decision(Kill(surplus.id), "surplus", detail, keep.id)
+def _remove(run: Run, why: str) -> Decision:
+    """End a run that doesn't lead: it has nothing under way that it could finish."""
+    return Decision(Kill(run.id), "removing", f"{run.id}, version {run.version}: {why}", run.id)
 
 
-def _keep(seen: Seen, run: Run) -> Decision:
-    told = Tell("running", run.version)
+def _hand_over(seen: Seen, leader: Run, wanted: list[Run], limits: Limits) -> Decision:
+    """The old version leads until the new one is ready to."""
+    if any(run.id in seen.standbys for run in wanted):
+        return _drain(seen, leader, seen.intent.version, limits)
+    if not wanted:
+        return _bring_up(seen, wanted, limits)
+    detail = f"{leader.id}, version {leader.version}, leads until {wanted[0].id} is ready"
+    return Decision(Wait(), "handing-over", detail, wanted[0].id)
+
+
+def _keep(seen: Seen, wanted: list[Run]) -> Decision:
+    version = seen.intent.version
+    told = Tell("running", version)
     action = Wait() if _was_told(seen.order, told) else told
-    phase = "running" if run.state == "RUNNING" else "starting"
-    return Decision(action, phase, f"{run.id}, version {run.version}", run.id)
+    runs = ", ".join(f"{run.id} {_role(seen, run)}" for run in wanted)
+    return Decision(action, _phase(seen, wanted), f"version {version}: {runs}", _spoken(seen))
 
 
-def _drain(seen: Seen, run: Run, limits: Limits) -> Decision:
-    goal = seen.intent.version if seen.intent.state == "running" else "stop"
+def _role(seen: Seen, run: Run) -> str:
+    if run.id == seen.leading:
+        return "leads"
+    return "stands by" if run.id in seen.standbys else "starts"
+
+
+def _phase(seen: Seen, wanted: list[Run]) -> str:
+    return "running" if any(run.id == seen.leading for run in wanted) else "starting"
+
+
+def _spoken(seen: Seen) -> str:
+    return seen.leading or seen.active[0].id
+
+
+def _drain(seen: Seen, run: Run, goal: str, limits: Limits) -> Decision:
     detail = f"{run.id}, version {run.version} -> {goal}"
-    if run.state != "RUNNING":
-        # It has no driver that could obey, and so nothing under way that it could finish.
-        return Decision(Kill(run.id), "draining", detail, run.id)
     told = Tell("stopped", run.version)
     if seen.order is None or not _was_told(seen.order, told):
         return Decision(told, "draining", detail, run.id)
@@ -156,19 +193,21 @@ def _drain(seen: Seen, run: Run, limits: Limits) -> Decision:
     return Decision(Wait(), "draining", detail, run.id)
 
 
-def _bring_up(seen: Seen, limits: Limits) -> Decision:
-    if seen.intent.state == "stopped":
-        return Decision(Wait(), "stopped", f"version {seen.intent.version}")
+def _bring_up(seen: Seen, wanted: list[Run], limits: Limits) -> Decision:
+    """Submit what is missing, one driver at a time; the phase is that of those that are there."""
     version = seen.intent.version
+    phase = "running" if any(run.id == seen.leading for run in wanted) else "submitting"
+    run = seen.leading if phase == "running" else ""
+    what = f"{run} leads; a standby of version {version}" if run else f"version {version}"
     submission = seen.submission
     if submission and _is_open(submission, seen.now, limits):
         detail = f"version {submission.version}, by {submission.gateway}"
-        return Decision(Wait(), "submitting", detail)
+        return Decision(Wait(), phase, f"{run} leads; submitting {detail}" if run else detail, run)
     failures = _failures(seen, limits)
     if failures and seen.now < (again := failures.last + _pause(failures.count, limits)):
-        what = f"version {version}, failure {failures.count}, again at {_clock(again)}"
-        return Decision(Wait(), "backing-off", f"{what}: {failures.why}", failures.run)
-    return Decision(Submit(version), "submitting", f"version {version}")
+        detail = f"{what}, failure {failures.count}, again at {_clock(again)}: {failures.why}"
+        return Decision(Wait(), "running" if run else "backing-off", detail, run or failures.run)
+    return Decision(Submit(version), phase, what, run)
 
 
 def _was_told(order: Order | None, told: Tell) -> bool:

@@ -5,6 +5,8 @@
                                   /desired     what the drivers were told; they poll it
                                   /submission  the last spark-submit
                                   /status      what the gateway makes of it, for operators
+                                  /drivers     what each living driver says of itself
+/millrace/jobs/JOB/contract                    what the job's checkpoint can't change
 """
 
 import json
@@ -19,6 +21,7 @@ from millrace_jobs.gateway.decide import Intent, Order, Submission
 
 LOCK = "/millrace/gateway/lock"
 APPLICATIONS = "/millrace/applications"
+JOBS = "/millrace/jobs"
 
 RecordT = TypeVar("RecordT", Intent, Order, Submission)
 
@@ -50,6 +53,24 @@ class Registry:
 
     def status(self, application: str) -> dict[str, Any]:
         return self._read(application, "status") or {}
+
+    def drivers(self, application: str) -> list[dict[str, Any]]:
+        """See millrace_jobs.coordination, which writes them."""
+        path = _path(application, "drivers")
+        try:
+            names = self.client.retry(self.client.get_children, path)
+        except NoNodeError:
+            return []
+        found = (self._read(application, f"drivers/{name}") for name in names)
+        return [driver for driver in found if driver]
+
+    def contract(self, job: str) -> dict[str, Any] | None:
+        """What the job's checkpoint can't change, as the last driver that led it wrote."""
+        try:
+            content, _ = self.client.retry(self.client.get, f"{JOBS}/{job}/contract")
+        except NoNodeError:
+            return None
+        return json.loads(content) if content else None
 
     def intend(self, application: str, intent: Intent) -> None:
         """The one thing that is written from outside: the gateways act on it."""

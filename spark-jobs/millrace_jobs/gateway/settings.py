@@ -21,6 +21,7 @@ class Settings:
     spark_submit: Path
     deployments: Path
     logs: Path
+    drivers: int
     poll_seconds: float
     session_seconds: float
     request_timeout_seconds: float
@@ -32,6 +33,7 @@ class Settings:
     @property
     def limits(self) -> Limits:
         return Limits(
+            drivers=self.drivers,
             submit=self.submit_timeout_seconds,
             drain=self.drain_timeout_seconds,
             pause=self.pause_max_seconds,

@@ -22,9 +22,18 @@ class Archive:
         self._dead_letters = DeadLetters(context.config.kafka, context.tables, request_bytes)
         self._is_first_batch = True
 
-    def frame(self) -> DataFrame:
+    def frame(self, max_offsets: int) -> DataFrame:
         context = self._context
-        return sources.stream(context.spark, context.config.kafka, context.settings)
+        return sources.stream(context.spark, context.config.kafka, context.settings, max_offsets)
+
+    def rehearse(self, frame: DataFrame, scratch: str) -> None:
+        """As ``write``, into a table beside the archive, whose own log is read as well."""
+        classified = frame.transform(parse.classify, self._context.config.limits)
+        archive.append(parse.valid(classified), scratch, "rehearsal", 0)
+        archive.read_log(self._context.spark, self._context.config.archive)
+
+    def lead(self) -> None:
+        """Nothing to take over: Delta itself refuses the second of two appends of one batch."""
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """Reads Kafka once, and again only for a batch that has malformed records.
@@ -40,6 +49,7 @@ class Archive:
         # Delta skips a batch that it has, and then nothing is observed. Only a driver's first batch
         # can be one that its predecessor had begun.
         if self._is_first_batch or seen.get["malformed"]:
+            self._context.lease.confirm()
             malformed = parse.malformed(classified, config.limits)
             self._dead_letters.write(malformed, self._context.version(batch))
         self._is_first_batch = False

@@ -29,9 +29,9 @@ class Traffic:
         self._live = LiveStream(context.config)
         self.late_events = LateEvents(context)
 
-    def frame(self) -> DataFrame:
+    def frame(self, max_offsets: int) -> DataFrame:
         context, settings = self._context, self._context.settings
-        records = sources.stream(context.spark, context.config.kafka, settings)
+        records = sources.stream(context.spark, context.config.kafka, settings, max_offsets)
         classified = records.transform(parse.classify, context.config.limits)
         return parse.valid(classified).transform(
             traffic,
@@ -40,6 +40,16 @@ class Traffic:
             settings["hll_lg_k"],
         )
 
+    def rehearse(self, frame: DataFrame, _: str) -> None:
+        """Everything that ``write`` does, short of writing."""
+        frame.collect()
+        self._results.connect()
+        self._context.tables.prepare("traffic", TRAFFIC_COLUMNS)
+        self._context.tables.prepare("pages", PAGES_COLUMNS)
+
+    def lead(self) -> None:
+        self._results.take_over()
+
     def write(self, frame: DataFrame, batch: int) -> None:
         """Collects: a batch has at most one row for each window and page that it touched."""
         rows = sorted(frame.collect(), key=lambda row: row.window_start)
@@ -47,9 +57,11 @@ class Traffic:
         pages = [row for row in rows if row.url is not None]
         version = self._context.version(batch)
         tables = self._context.tables
+        self._context.lease.confirm()
         tables.upsert("traffic", TRAFFIC_COLUMNS, [_traffic(r, version) for r in windows], version)
         tables.upsert("pages", PAGES_COLUMNS, [_page(r, version) for r in pages], version)
         updates = [window_record(row, version) for row in windows]
+        self._context.lease.confirm()
         self._results.publish(
             self._context.checkpoint_id(),
             batch,

@@ -71,6 +71,10 @@ class Tables:
 
         retry(write, WriteFailed, GIVE_UP_SECONDS, f"writing {table}")
 
+    def prepare(self, table: str, columns: Sequence[str]) -> None:
+        """Have an upsert's statement ready before it is needed."""
+        self._statement(table, columns)
+
     def select_one(self, query: str, parameters: Sequence[Any]) -> Any:
         """The row of a query for one key, None if there is none."""
         statement = self._prepare(query)

@@ -9,6 +9,7 @@ the job's lag.
 import json
 import logging
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -24,7 +25,7 @@ GIVE_UP_SECONDS = 120.0
 
 
 class Results:
-    """Publishes a job's batches in order. A job's new producer fences the one before it."""
+    """Publishes a job's batches in order. The producer that takes over fences the one before it."""
 
     def __init__(self, brokers: str, job: str) -> None:
         name = f"millrace-{job}"
@@ -34,13 +35,25 @@ class Results:
         self._producer = Producer(
             common | {"transactional.id": name, "transaction.timeout.ms": 15000, "linger.ms": 5}
         )
-        retry(
+        self._published: int | None = None
+        self._joined: Future[None] | None = None
+
+    def connect(self) -> None:
+        """Reach the brokers ahead of time; fences nobody."""
+        self._producer.list_topics(RESULTS_TOPIC, CALL_SECONDS)
+        self._group.list_topics(RESULTS_TOPIC, CALL_SECONDS)
+
+    def take_over(self) -> None:
+        """Fence the producer before this one, beside what else there is to do."""
+        pool = ThreadPoolExecutor(1, "results")
+        self._joined = pool.submit(
+            retry,
             lambda: self._producer.init_transactions(CALL_SECONDS),
             KafkaException,
             GIVE_UP_SECONDS,
             "joining transactions",
         )
-        self._published: int | None = None
+        pool.shutdown(wait=False)
 
     def publish(
         self, checkpoint: str, batch: int, read: Offsets, records: Iterable[dict[str, Any]]
@@ -52,6 +65,10 @@ class Results:
             read: the offsets up to which the batch has read its source.
         """
         if self._published is None:
+            if self._joined is None:
+                raise RuntimeError("results are published before they were taken over")
+            # Only then is it certain what the producer before this one has committed.
+            self._joined.result()
             self._published = self._last_published(checkpoint, read)
         if batch <= self._published:
             log.info("batch %d is in the results topic already", batch)

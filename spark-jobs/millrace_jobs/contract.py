@@ -1,0 +1,43 @@
+"""What a job's checkpoint can't change: a version that has it otherwise can't go on from there.
+
+Free of Spark, because the gateway compares contracts on edge hosts, before it touches anything:
+`PYTHONPATH=millrace_jobs.zip python -m millrace_jobs.contract insights.json`. The tests compare
+what stands here with what Spark writes into a checkpoint.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from millrace_jobs.config import EVENTS_TOPIC
+
+# The columns of traffic's one aggregation. Spark reads state by them, in this order.
+TRAFFIC_KEY = "period struct<start:timestamp,end:timestamp>, window string, url string"
+TRAFFIC_VALUE = (
+    "count bigint, count bigint, sum bigint, count bigint, count bigint, count bigint,"
+    " count bigint, count bigint, buf binary"
+)
+
+
+def contract(job: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """By name, everything that must stay. ``checkpoint`` is the folder that it holds for."""
+    common = {"checkpoint": settings["checkpoint"], "topic": EVENTS_TOPIC}
+    if job != "traffic":
+        return common
+    return common | {
+        "shuffle_partitions": settings["shuffle_partitions"],
+        "hll_lg_k": settings["hll_lg_k"],  # sketches of two sizes don't merge
+        "state key": TRAFFIC_KEY,
+        "state value": TRAFFIC_VALUE,
+    }
+
+
+def of(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The contracts of a deployment's configuration, by job."""
+    settings = content["settings"]
+    return {job: contract(job, settings["common"] | settings[job]) for job in content["jobs"]}
+
+
+if __name__ == "__main__":
+    print(json.dumps(of(json.loads(Path(sys.argv[1]).read_text()))))

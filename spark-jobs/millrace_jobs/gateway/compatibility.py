@@ -1,0 +1,62 @@
+"""May a version go on from the checkpoints that are there? Asked before anything is touched."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from millrace_jobs.gateway.registry import Registry
+from millrace_jobs.gateway.submit import Deployment
+
+SECONDS = 30
+
+Contracts = dict[str, dict[str, Any]]
+
+
+class Incompatible(Exception):
+    """A version can't read a checkpoint; says of which job, why, and what to do."""
+
+
+def check(registry: Registry, deployment: Deployment) -> None:
+    """Raises Incompatible unless each job of the version keeps to its checkpoint's contract."""
+    offered = offered_by(deployment)
+    kept = {job: registry.contract(job) for job in offered}
+    if breaches := compare(kept, offered):
+        raise Incompatible(
+            f"{deployment.application} {deployment.version} can't go on from the checkpoints of"
+            " the version that runs:\n"
+            + "\n".join(f"  {breach}" for breach in breaches)
+            + "\nNothing was changed. Restore what is named, or start the job anew beside its old"
+            " checkpoint: runbooks/upgrade-with-new-state.md"
+        )
+
+
+def compare(kept: dict[str, dict[str, Any] | None], offered: Contracts) -> list[str]:
+    """A line for each thing that differs. Another checkpoint has nothing to keep to."""
+    breaches = []
+    for job, new in offered.items():
+        old = kept.get(job)
+        if old is None or old["checkpoint"] != new["checkpoint"]:
+            continue
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name):
+                breaches.append(f"{job}: {name} was {old.get(name)}, would be {new.get(name)}")
+    return breaches
+
+
+def offered_by(deployment: Deployment) -> Contracts:
+    """What the version says of itself: its own code is asked, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "millrace_jobs.contract", str(deployment.config)],
+        env=os.environ | {"PYTHONPATH": str(deployment.package)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    if done.returncode:
+        raise Incompatible(
+            f"{deployment.package} doesn't tell its contracts: {done.stderr.strip()[-300:]}"
+        )
+    contracts: Contracts = json.loads(done.stdout)
+    return contracts

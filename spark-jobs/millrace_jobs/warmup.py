@@ -1,0 +1,52 @@
+"""A standby's rehearsal: each job runs for a few batches on old records, into scratch folders.
+
+Classes are loaded, code is generated and compiled, executors and connections are up afterwards, in
+the driver and in the executors, so that the first real batch takes as long as any other.
+"""
+
+import logging
+import time
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from millrace_jobs.checkpoint import Checkpoint
+
+log = logging.getLogger(__name__)
+
+BATCHES = 3
+RECORDS = 2000  # in each batch
+SECONDS = 60.0  # on a busy machine; a topic without records has nothing to rehearse with
+POLL_SECONDS = 0.1
+
+
+def rehearse(job: Any, scratch: Checkpoint) -> None:
+    """Run ``job`` with ``scratch`` as its checkpoint, which is removed afterwards."""
+
+    def write_batch(frame: DataFrame, batch: int) -> None:
+        if batch < BATCHES:
+            job.rehearse(frame, f"{scratch.location}/table")
+
+    began = time.monotonic()
+    query = (
+        job.frame(RECORDS)
+        .writeStream.outputMode(job.output_mode)
+        .foreachBatch(write_batch)
+        .option("checkpointLocation", scratch.location)
+        .start()
+    )
+    try:
+        while _is_under_way(query) and time.monotonic() < began + SECONDS:
+            time.sleep(POLL_SECONDS)
+    finally:
+        query.stop()
+        scratch.remove()
+    log.info("rehearsed in %.1f s: %s", time.monotonic() - began, scratch.location)
+
+
+def _is_under_way(query: Any) -> bool:
+    """Until so many batches ran or, with an idle topic, there is nothing more to run."""
+    if error := query.exception():
+        raise error
+    last = query.lastProgress
+    return last is None or (last.batchId < BATCHES and query.status["isDataAvailable"])

@@ -1,0 +1,143 @@
+"""The lease: a driver that can't be sure that it leads doesn't write."""
+
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kazoo.exceptions import SessionExpiredError
+from kazoo.handlers.threading import KazooTimeoutError
+from millrace_jobs.lease import Lease, LeaseLost
+
+SECONDS = 2.5
+
+
+class FakeLock:
+    path, node = "/leader", "lock-1"
+
+    def __init__(self, interruptions: int) -> None:
+        self.interruptions = interruptions
+        self.released = False
+
+    def acquire(self) -> bool:
+        if self.interruptions:
+            self.interruptions -= 1
+            raise SessionExpiredError
+        return True
+
+    def release(self) -> None:
+        self.released = True
+
+
+class FakeClient:
+    """ZooKeeper with one lock's node, which may be gone, or not answer."""
+
+    def __init__(self, interruptions: int = 0) -> None:
+        self.lock = FakeLock(interruptions)
+        self.holds = True
+        self.answers = True
+        self.on_question: Callable[[], None] = lambda: None
+
+    def Lock(self, *_: str) -> FakeLock:
+        return self.lock
+
+    def exists_async(self, _: str) -> Any:
+        def get(timeout: float) -> bool:
+            self.on_question()
+            if not self.answers:
+                raise KazooTimeoutError
+            return self.holds
+
+        return SimpleNamespace(get=get)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def make(client: FakeClient, clock: Clock) -> Lease:
+    lease = Lease(client, "/leader", "driver", SECONDS, clock)  # type: ignore[arg-type]
+    lease._keep = lambda: None  # type: ignore[method-assign]  # renewals are the test's
+    lease.acquire()
+    return lease
+
+
+def confirmed_within(lease: Lease, seconds: float) -> bool:
+    """Whether `confirm` returns; False when it waits on. Raises what it raises."""
+    outcome: list[BaseException | None] = []
+
+    def ask() -> None:
+        try:
+            lease.confirm()
+            outcome.append(None)
+        except LeaseLost as error:
+            outcome.append(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    deadline = time.monotonic() + seconds
+    while not outcome and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if outcome and outcome[0]:
+        raise outcome[0]
+    return bool(outcome)
+
+
+def test_a_lease_that_was_confirmed_just_now_holds() -> None:
+    assert confirmed_within(make(FakeClient(), Clock()), 1)
+
+
+def test_while_zookeeper_is_silent_a_driver_waits_and_then_goes_on() -> None:
+    client, clock = FakeClient(), Clock()
+    lease = make(client, clock)
+    client.answers = False
+    clock.now += SECONDS - 0.1
+    lease.renew()
+    assert confirmed_within(lease, 1)
+    clock.now += 0.2
+    assert not confirmed_within(lease, 0.2)
+    client.answers = True
+    lease.renew()
+    assert confirmed_within(lease, 1)
+
+
+def test_a_driver_that_was_frozen_finds_its_lease_gone_and_writes_no_more() -> None:
+    client, clock = FakeClient(), Clock()
+    lease = make(client, clock)
+    clock.now += 60
+    assert not confirmed_within(lease, 0.1)  # not even before it has asked
+    client.holds = False
+    lease.renew()
+    assert lease.is_lost
+    with pytest.raises(LeaseLost):
+        confirmed_within(lease, 1)
+
+
+def test_the_lease_is_counted_from_before_the_question() -> None:
+    client, clock = FakeClient(), Clock()
+    lease = make(client, clock)
+
+    def slow() -> None:
+        clock.now += 2
+
+    client.on_question = slow
+    lease.renew()
+    clock.now += SECONDS - 2
+    assert not confirmed_within(lease, 0.1)
+
+
+def test_a_released_lease_is_over() -> None:
+    client = FakeClient()
+    lease = make(client, Clock())
+    lease.release()
+    assert client.lock.released
+    with pytest.raises(LeaseLost):
+        confirmed_within(lease, 1)
+
+
+def test_standing_in_line_outlives_an_expired_session() -> None:
+    assert confirmed_within(make(FakeClient(interruptions=2), Clock()), 1)
