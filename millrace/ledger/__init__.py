@@ -1,0 +1,9 @@
+"""The ledger: a load whose every event is known, and what Kafka said of each.
+
+An event is a pure function of the run's specification and its number, so a ledger keeps only the
+specification and each event's fate: acknowledged (where and when), failed, or in doubt.
+"""
+
+from millrace.ledger.book import Ledger
+
+__all__ = ["Ledger"]
