@@ -10,6 +10,8 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from millrace.drivers import drivers
+from millrace.errors import OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
 from millrace.ssh import on_all, run_on
 
@@ -17,10 +19,11 @@ PROBE = Path(__file__).with_name("probe.py")
 
 
 def collect(plan: Plan) -> dict[str, Any]:
-    """Raw observations: ``hosts`` (host → probe's answer or {"error"}) and ``kafka``."""
+    """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``, ``drivers``."""
     return {
         "hosts": on_all(plan.hosts, lambda host: _ask(plan, host)),
         "kafka": _ask_kafka(plan),
+        "drivers": _ask_drivers(plan),
     }
 
 
@@ -46,6 +49,13 @@ def _question(plan: Plan, host: Host, name: str) -> dict[str, Any]:
         "data": f"{DATA_ROOT}/{service.unit}",
         "node_id": CONTROLLER_ID_BASE + host.index,
     }
+
+
+def _ask_drivers(plan: Plan) -> list[dict[str, Any]]:
+    try:
+        return drivers(plan)
+    except OperatorError:
+        return []  # ZooKeeper's own line says so
 
 
 def _ask_kafka(plan: Plan) -> dict[str, Any]:

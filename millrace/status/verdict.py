@@ -38,7 +38,7 @@ class Status:
 
 def judge(plan: Plan, observed: dict[str, Any]) -> Status:
     """The status of a plan's cluster, from what ``collect`` observed."""
-    seen = _Seen(plan, observed["hosts"])
+    seen = _Seen(plan, observed["hosts"], observed["drivers"])
     components = [
         _quorum(seen, "zookeeper", "ZooKeeper"),
         _quorum(seen, "kafka_controller", "Kafka controllers"),
@@ -70,9 +70,12 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
 class _Seen:
     """What the hosts said, by service."""
 
-    def __init__(self, plan: Plan, hosts: dict[str, dict[str, Any]]) -> None:
+    def __init__(
+        self, plan: Plan, hosts: dict[str, dict[str, Any]], drivers: list[dict[str, Any]]
+    ) -> None:
         self.plan = plan
         self.hosts = hosts
+        self.drivers = drivers
 
     def answers(self, service: str) -> dict[str, dict[str, Any]]:
         """Host → the service's answer; a host that didn't answer has an error."""
@@ -189,12 +192,26 @@ def _plain(seen: _Seen, service: str, name: str) -> Component:
 
 
 def _applications(seen: _Seen) -> Component:
-    running = {app["name"] for app in seen.applications() if app["state"] == "RUNNING"}
-    missing = sorted(set(seen.plan.applications) - running)
-    problems = [f"application '{name}' is not running" for name in missing]
-    wanted = len(seen.plan.applications)
-    text = f"{wanted - len(missing)} of {wanted} running"
-    return _component("Applications", text, problems, bool(missing))
+    """Each has a driver that leads and one that stands by, on different hosts."""
+    problems, texts, leaderless = [], [], False
+    for name in seen.plan.applications:
+        hosts = {
+            state: [
+                d["host"] for d in seen.drivers if (d["application"], d["state"]) == (name, state)
+            ]
+            for state in ("leading", "standby")
+        }
+        texts.append(f"{name}: {_on(hosts['leading'])} leads, {_on(hosts['standby'])} stands by")
+        if not hosts["leading"]:
+            problems.append(f"no driver of '{name}' leads")
+            leaderless = True
+        elif not hosts["standby"]:
+            problems.append(f"no driver of '{name}' stands by")
+    return _component("Applications", "; ".join(texts), problems, leaderless)
+
+
+def _on(hosts: list[str]) -> str:
+    return ", ".join(hosts) or "nobody"
 
 
 def _api(seen: _Seen) -> Component:

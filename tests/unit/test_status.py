@@ -47,7 +47,12 @@ def healthy() -> dict:
         for host in PLAN.hosts
     }
     kafka = {"brokers": 3, "partitions": 12, "under_replicated": 0, "leaderless": 0}
-    return {"hosts": hosts, "kafka": kafka}
+    drivers = [
+        {"application": name, "state": state, "host": host}
+        for name in PLAN.applications
+        for state, host in (("leading", "worker-1"), ("standby", "worker-2"))
+    ]
+    return {"hosts": hosts, "kafka": kafka, "drivers": drivers}
 
 
 def verdict(observed: dict, name: str):
@@ -76,7 +81,6 @@ def test_a_healthy_cluster_is_healthy():
         ("coord-1", "redis_sentinel", {"quorum": False}, "Redis", "degraded"),
         ("worker-1", "datanode", {"active": False}, "DataNodes", "degraded"),
         ("edge-1", "insight_api", {"error": "URLError", "ready": False}, "Insight API", "degraded"),
-        ("master-1", "resourcemanager", {"applications": []}, "Applications", "down"),
     ],
 )
 def test_a_sick_service_shows(host, service, says, component, state):
@@ -86,6 +90,20 @@ def test_a_sick_service_shows(host, service, says, component, state):
         observed["hosts"][host]["services"][service].pop("role", None)
     assert verdict(observed, component).state == state
     assert judge(PLAN, observed).state in ("degraded", "down")
+
+
+@pytest.mark.parametrize(
+    ("driver", "state", "problem"),
+    [
+        ("leading", "down", "no driver of 'insights' leads"),
+        ("standby", "degraded", "no driver of 'insights' stands by"),
+    ],
+)
+def test_a_missing_driver_shows(driver, state, problem):
+    observed = healthy()
+    observed["drivers"] = [d for d in observed["drivers"] if d["state"] != driver]
+    found = verdict(observed, "Applications")
+    assert (found.state, found.problems) == (state, [problem])
 
 
 @pytest.mark.parametrize(("lost", "state"), [(1, "degraded"), (2, "down")])

@@ -1,0 +1,43 @@
+"""The Spark drivers as they register themselves in ZooKeeper; see millrace_jobs.coordination."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from millrace.errors import OperatorError
+from millrace.plan import Plan
+
+APPLICATIONS = "/millrace/applications"
+TIMEOUT = 4  # s; a frozen server accepts the call and never answers
+
+
+def drivers(plan: Plan) -> list[dict[str, Any]]:
+    """Each living driver: application, run, host, version, state, jvm, python, since.
+
+    OperatorError when ZooKeeper doesn't answer.
+    """
+    client = KazooClient(",".join(plan.addresses("zookeeper", "client")), timeout=TIMEOUT)
+    try:
+        client.start(TIMEOUT)
+        return [driver for name in plan.applications for driver in _registered(client, name)]
+    except (KazooException, KazooTimeoutError) as error:
+        raise OperatorError(
+            f"ZooKeeper doesn't say who drives: {error}", "`millrace status` shows what is down"
+        ) from error
+    finally:
+        client.stop()
+        client.close()
+
+
+def _registered(client: KazooClient, application: str) -> Iterator[dict[str, Any]]:
+    folder = f"{APPLICATIONS}/{application}/drivers"
+    with suppress(NoNodeError):  # never started; or it has gone since it was listed
+        for name in client.get_children(folder):
+            with suppress(NoNodeError):
+                content, _ = client.get(f"{folder}/{name}")
+                yield json.loads(content) | {"application": application}
