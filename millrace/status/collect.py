@@ -14,15 +14,18 @@ from millrace.drivers import drivers
 from millrace.errors import OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
 from millrace.ssh import on_all, run_on
+from millrace.status.ring import ring
 
 PROBE = Path(__file__).with_name("probe.py")
 
 
 def collect(plan: Plan) -> dict[str, Any]:
-    """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``, ``drivers``."""
+    """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``,
+    ``cassandra`` (address → nodetool's UN, UJ or DN) and ``drivers``."""
     return {
         "hosts": on_all(plan.hosts, lambda host: _ask(plan, host)),
         "kafka": _ask_kafka(plan),
+        "cassandra": ring(plan),
         "drivers": _ask_drivers(plan),
     }
 

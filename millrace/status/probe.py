@@ -43,24 +43,11 @@ def zookeeper(service):
 
 def kafka_controller(service):
     # What the quorum agreed on, without the 3 s of a Java client.
-    log = f"{service['data']}/__cluster_metadata-0/quorum-state"
-    for folder, _, files in os.walk(service["data"]):
-        if "quorum-state" in files:
-            log = os.path.join(folder, "quorum-state")
-            break
+    log = f"{service['data']}/metadata/__cluster_metadata-0/quorum-state"
     with open(log) as state:
         quorum = json.load(state)
     leads = quorum["leaderId"] == service["node_id"]
     return {"role": "leader" if leads else "follower", "epoch": quorum["leaderEpoch"]}
-
-
-def cassandra(service):
-    nodes = {}
-    for line in run("nodetool", "status").splitlines():
-        fields = line.split()
-        if fields and len(fields[0]) == 2 and fields[0][0] in "UD" and fields[0][1] in "NLJM":
-            nodes[fields[1]] = fields[0]
-    return {"nodes": nodes}
 
 
 def redis_info(port, section):
@@ -121,7 +108,6 @@ def insight_api(service):
 QUESTIONS = {
     "zookeeper": zookeeper,
     "kafka_controller": kafka_controller,
-    "cassandra": cassandra,
     "redis": redis,
     "redis_sentinel": redis_sentinel,
     "namenode": namenode,

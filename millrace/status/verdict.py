@@ -43,7 +43,7 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
         _quorum(seen, "zookeeper", "ZooKeeper"),
         _quorum(seen, "kafka_controller", "Kafka controllers"),
         _kafka(seen, observed["kafka"]),
-        _cassandra(seen),
+        _cassandra(seen, observed["cassandra"]),
         _redis(seen),
         _namenodes(seen),
         _pair(seen, "resourcemanager", "YARN"),
@@ -133,9 +133,8 @@ def _kafka(seen: _Seen, kafka: dict[str, Any]) -> Component:
     return _component("Kafka brokers", text, problems, down=kafka["leaderless"] > 0)
 
 
-def _cassandra(seen: _Seen) -> Component:
-    views = [a["nodes"] for a in seen.answers("cassandra").values() if a.get("nodes")]
-    states = Counter(max(views, key=len).values()) if views else Counter()
+def _cassandra(seen: _Seen, nodes: dict[str, str]) -> Component:
+    states = Counter(nodes.values())
     text = ", ".join(f"{count} × {state}" for state, count in sorted(states.items(), reverse=True))
     needed = seen.plan.replication.cassandra // 2 + 1
     problems = list(seen.problems("cassandra"))

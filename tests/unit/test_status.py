@@ -1,12 +1,11 @@
 """The verdict on every state a cluster may be in."""
 
-import copy
-
 import pytest
 from rich.console import Console
 
 from millrace.plan import load_plan
 from millrace.status.render import render
+from millrace.status.ring import states
 from millrace.status.verdict import judge
 
 PLAN = load_plan("local")
@@ -21,7 +20,6 @@ def healthy() -> dict:
         for name in PLAN.applications
     ]
     says = {
-        "cassandra": lambda first: {"nodes": ring},
         "zookeeper": lambda first: {"role": "leader" if first else "follower"},
         "kafka_controller": lambda first: {"role": "leader" if first else "follower"},
         "redis": lambda first: {"role": "master" if first else "replica", "link": "up"},
@@ -52,7 +50,7 @@ def healthy() -> dict:
         for name in PLAN.applications
         for state, host in (("leading", "worker-1"), ("standby", "worker-2"))
     ]
-    return {"hosts": hosts, "kafka": kafka, "drivers": drivers}
+    return {"hosts": hosts, "kafka": kafka, "cassandra": ring, "drivers": drivers}
 
 
 def verdict(observed: dict, name: str):
@@ -109,11 +107,8 @@ def test_a_missing_driver_shows(driver, state, problem):
 @pytest.mark.parametrize(("lost", "state"), [(1, "degraded"), (2, "down")])
 def test_cassandra_goes_on_with_a_majority(lost, state):
     observed = healthy()
-    ring = copy.copy(observed["hosts"]["cassandra-1"]["services"]["cassandra"]["nodes"])
-    for address in list(ring)[:lost]:
-        ring[address] = "DN"
-    for host in PLAN.hosts_of("cassandra"):
-        observed["hosts"][host.name]["services"]["cassandra"]["nodes"] = ring
+    for address in list(observed["cassandra"])[:lost]:
+        observed["cassandra"][address] = "DN"
     assert verdict(observed, "Cassandra").state == state
 
 
@@ -141,3 +136,14 @@ def test_every_state_can_be_shown():
     text = console.export_text()
     assert "unreachable" in text
     assert "edge-2: Connection timed out" in text
+
+
+def test_a_cassandra_node_whose_heartbeat_stands_still_is_down():
+    before = {"a": (10, "NORMAL,-1"), "b": (10, "NORMAL,-1"), "c": (10, "BOOT,-1")}
+    after = {
+        "a": (12, "NORMAL,-1"),
+        "b": (10, "NORMAL,-1"),
+        "c": (11, "BOOT,-1"),
+        "new": (1, "NORMAL,-1"),
+    }
+    assert states(before, after) == {"a": "UN", "b": "DN", "c": "UJ", "new": "UN"}
