@@ -6,6 +6,8 @@ A block between ``<!-- generated: NAME -->`` and ``<!-- end -->`` is replaced by
 import re
 from html import escape
 
+from millrace.drill.runbook import INDEX, RUNBOOKS, load_runbooks
+from millrace.drill.tables import drills_table, load_summaries, runbooks_index
 from millrace.errors import OperatorError
 from millrace.paths import REPO
 from millrace.plan import Plan, load_plan
@@ -26,17 +28,21 @@ def write_docs(check: bool = False) -> None:
     wanted = {
         README: BLOCK.sub(lambda m: m[1] + _block(m["name"], plan) + m[3], README.read_text()),
         PICTURE: topology_svg(plan),
+        RUNBOOKS / INDEX: runbooks_index(load_runbooks(), load_summaries()),
     }
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if check and stale:
         names = ", ".join(str(path.relative_to(REPO)) for path in stale)
-        raise OperatorError(f"{names}: not what configs/ says", "run `millrace docs`")
+        raise OperatorError(
+            f"{names}: not what configs/, runbooks/ and docs/drills/ say", "run `millrace docs`"
+        )
     for path in stale:
         path.write_text(wanted[path])
 
 
 def _block(name: str, plan: Plan) -> str:
-    return {"topology": _topology_table, "versions": _versions_table}[name](plan)
+    make = {"topology": _topology_table, "versions": _versions_table, "drills": _drills_table}
+    return make[name](plan)
 
 
 def _topology_table(plan: Plan) -> str:
@@ -54,6 +60,10 @@ def _versions_table(plan: Plan) -> str:
     pinned = {name: d.version for name, d in versions.distributions.items()}
     rows += [f"| {name} | {version} |" for name, version in pinned.items()]
     return "\n".join(rows) + "\n"
+
+
+def _drills_table(_: Plan) -> str:
+    return drills_table(load_summaries(), load_runbooks())
 
 
 def topology_svg(plan: Plan) -> str:

@@ -1,5 +1,7 @@
 """What experiments ask: is the cluster in its steady state?"""
 
+import logging
+
 from confluent_kafka import KafkaException
 
 from millrace.lag import connect, traffic_lag
@@ -8,13 +10,18 @@ from millrace.plan import Plan, load_plan
 from millrace.status.collect import collect
 from millrace.status.verdict import HEALTHY, judge
 
+log = logging.getLogger("chaostoolkit")
+
 # Records that are still to be counted while all is well: what arrives during a few batches.
 LARGEST_LAG = 50_000
 
 
 def cluster_is_healthy() -> bool:
     """Every component is healthy and the traffic job keeps up. A Chaos Toolkit probe."""
-    return not unhealthy(load_plan(stack_name()))
+    problems = unhealthy(load_plan(stack_name()))
+    for problem in problems:
+        log.warning(problem)
+    return not problems
 
 
 def unhealthy(plan: Plan) -> list[str]:

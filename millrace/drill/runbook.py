@@ -122,7 +122,8 @@ def _front_matter(text: str, path: Path) -> tuple[FrontMatter, int]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 2 if mark else 1
-        raise OperatorError(f"{path}:{line}: not valid YAML: {error}") from None
+        problem = getattr(error, "problem", error)
+        raise OperatorError(f"{path}:{line}: not valid YAML: {problem}") from None
     try:
         about = FrontMatter.model_validate(content)
     except ValidationError as error:

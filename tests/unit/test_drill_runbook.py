@@ -1,5 +1,6 @@
 """Runbooks are parsed strictly, and their blocks run as an operator would run them."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_a_heading_inside_a_block_is_a_comment():
     ("content", "message"),
     [
         ("# no front matter\n", "kafka.md:1: no front matter"),
-        (text(HEAD.replace("hold: 0", "hold: [")), "kafka.md:9: not valid YAML"),
+        (text(HEAD.replace("hold: 0", "hold: : 0")), "kafka.md:8: not valid YAML"),
         (text(HEAD.replace("alert: LeaderDied", "alert: leader-died")), "kafka.md:3: alert"),
         (text(HEAD.replace("produce: 5", "produced: 5")), "kafka.md:9: goal.produced"),
         (text(HEAD.replace("hold: 0", "held: 0")), "kafka.md:8: held"),
@@ -83,11 +84,11 @@ def test_an_unknown_runbook_is_answered_with_the_known_ones(tmp_path):
 
 
 def test_variables_outlive_their_block(tmp_path):
-    odd = 'it\'s a "host"'
+    odd = 'it\'s a "host"'  # quotes survive as well
     runbook = parse(
         text(
-            inject=f"HOST={odd!r}\nlocal_one=1".replace(odd.__repr__(), '"it\'s a \\"host\\""'),
-            recover=f'echo "$HOST|${{local_one:-none}}" > {tmp_path}/seen\nMORE=2',
+            inject=f"HOST={shlex.quote(odd)}\nlower=1",
+            recover=f'echo "$HOST|${{lower:-none}}" > {tmp_path}/seen\nMORE=2',
             rollback=f'echo "$HOST|$MORE" >> {tmp_path}/seen',
         )
     )
