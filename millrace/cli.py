@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from millrace.drill.command import app as drill_app
 from millrace.errors import OperatorError
 from millrace.generate.command import generate_command
 from millrace.hosts.commands import await_command, host_command, on_command, who_command
@@ -124,6 +125,7 @@ def playbook(
 
 app.command("replay")(replay_command)
 app.command("generate")(generate_command)
+app.add_typer(drill_app, name="drill")
 app.command("who")(who_command)
 app.command("on")(on_command)
 app.command("host")(host_command)
