@@ -1,0 +1,103 @@
+"""The archive as a table: Delta's log says which files it consists of, Parquet says the rest."""
+
+import io
+import re
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from millrace.audit.hdfs import Hdfs
+from millrace.plan import Plan
+
+FETCHES = 4  # at once
+# What is compared and counted of an event, and where Kafka has it.
+EMPTY = pa.schema(
+    {
+        "event_id": pa.string(),
+        "event_time": pa.timestamp("us", "UTC"),
+        "visitor_id": pa.string(),
+        "method": pa.string(),
+        "url": pa.string(),
+        "status": pa.int32(),
+        "bytes": pa.int64(),
+        "user_agent": pa.string(),
+        "kind": pa.string(),
+        "campaign": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", "UTC"),
+    }
+).empty_table()
+
+
+class Archive:
+    """One version of the table, the newest when opened."""
+
+    def __init__(self, hdfs: Hdfs, plan: Plan) -> None:
+        self._hdfs = hdfs
+        settings = plan.shared["spark"]["settings"]["common"]
+        self._path = urlsplit(settings["archive"]).path
+        self._files = self._list_files()
+
+    def rows_by_hour(self) -> dict[int, int]:
+        """Hours since 1970 with the number of their rows, as Delta's log counts them."""
+        hours: dict[int, int] = {}
+        for hour, rows in zip(self._hours(), self._files["num_records"].to_pylist(), strict=True):
+            hours[hour] = hours.get(hour, 0) + rows
+        return hours
+
+    def read(self, hours: set[int]) -> pa.Table:
+        """All rows of these hours (since 1970)."""
+        paths = [
+            unquote(path)
+            for path, hour in zip(self._files["path"].to_pylist(), self._hours(), strict=True)
+            if hour in hours
+        ]
+        with ThreadPoolExecutor(FETCHES) as pool:
+            parts = list(pool.map(self._fetch, paths))
+        return pa.concat_tables(parts) if parts else EMPTY
+
+    def _fetch(self, path: str) -> pa.Table:
+        content = self._hdfs.read(f"{self._path}/{path}")
+        return pq.read_table(io.BytesIO(content), columns=EMPTY.column_names).cast(EMPTY.schema)
+
+    def _hours(self) -> list[int]:
+        days = self._files["partition.event_date"].cast(pa.int32()).to_pylist()
+        hours = self._files["partition.event_hour"].to_pylist()
+        return [24 * day + hour for day, hour in zip(days, hours, strict=True)]
+
+    def _list_files(self) -> pa.Table:
+        """Delta's reader needs the log only, so only the log is copied, from its checkpoint on."""
+        log = f"{self._path}/_delta_log"
+        names = self._hdfs.names(log)
+        wanted = [name for name in names if _is_needed(name, _last_checkpoint(names))]
+        with tempfile.TemporaryDirectory(prefix="millrace-archive-") as folder:
+            copy = Path(folder) / "_delta_log"
+            copy.mkdir()
+            with ThreadPoolExecutor(FETCHES) as pool:
+                contents = pool.map(lambda name: self._hdfs.read(f"{log}/{name}"), wanted)
+                for name, content in zip(wanted, contents, strict=True):
+                    (copy / name).write_bytes(content)
+            return pa.table(DeltaTable(folder).get_add_actions(flatten=True))
+
+
+def _version(name: str) -> int | None:
+    """Of a log entry or a checkpoint (``….json``, ``….checkpoint.parquet``, in parts or not)."""
+    match = re.fullmatch(r"(\d{20})(?:\.json|\.checkpoint\..*)", name)
+    return int(match[1]) if match else None
+
+
+def _last_checkpoint(names: list[str]) -> int:
+    return max((_version(name) or 0 for name in names if ".checkpoint." in name), default=0)
+
+
+def _is_needed(name: str, checkpoint: int) -> bool:
+    if name == "_last_checkpoint":
+        return True
+    version = _version(name)
+    return version is not None and version >= checkpoint

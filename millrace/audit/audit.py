@@ -1,0 +1,265 @@
+"""Reads every plane, in an order in which they can be compared, and has them compared."""
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Message
+
+from millrace import lag
+from millrace.audit import compare, tables, topics
+from millrace.audit.answers import TOP_PAGES, Answers, ask, figures
+from millrace.audit.archive import EMPTY, Archive
+from millrace.audit.hdfs import Hdfs
+from millrace.audit.positions import Positions
+from millrace.audit.records import foreign_records, of_run, own_records
+from millrace.audit.report import Plane, Report
+from millrace.audit.truth import (
+    SIZES,
+    Cut,
+    Figures,
+    Lateness,
+    Page,
+    Truth,
+    Window,
+    day_of,
+    epoch_seconds,
+    truth_of,
+)
+from millrace.durations import parse_duration
+from millrace.errors import OperatorError
+from millrace.insights import Api
+from millrace.ledger import Ledger
+from millrace.plan import Plan
+from millrace.recount import PageViewRule
+
+RESULTS = "results"
+HOUR = SIZES["1h"]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What Cassandra has of some days, and of some hours."""
+
+    windows: dict[Window, Figures]
+    pages: dict[Page, int]
+    late: dict[Window, int]
+
+
+def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Report:
+    """Compares the runs of these ledgers with archive, Cassandra, API and results topic.
+
+    Args:
+        wait: seconds that the jobs are given to take in what they have not yet.
+
+    Raises OperatorError when a plane can't be read, or the jobs don't get there.
+    """
+    ledgers = [_opened(path, plan) for path in paths]
+    hours = sorted(set().union(*map(_hours_of, ledgers)))
+    days = sorted({day_of(hour) for hour in hours})
+    deadline = time.monotonic() + wait
+    hdfs = Hdfs(plan)
+    positions = Positions(plan, hdfs)
+
+    before = positions.event_ends()
+    positions.wait_for_traffic(before, deadline)
+    with tables.connect(plan) as cassandra:
+        stored = Stored(cassandra.windows(days), cassandra.pages(hours), cassandra.late(days))
+    answers = ask(Api(plan), hours)
+    stream = _read_results(plan, ledgers, positions)
+    after = positions.event_ends()
+    positions.wait_for_archive(after, deadline)
+
+    archive = Archive(hdfs, plan)
+    rows = archive.read({hour // HOUR for hour in hours})
+    own = pa.concat_tables([own_records(ledger, rows) for ledger in ledgers])
+    foreign = foreign_records(ledgers, rows)
+    records = pa.concat_tables([own, foreign])
+    truth = truth_of(records, Cut(before, after), _lateness(plan), PageViewRule.of(plan))
+    days_truth = _days_truth(records, Cut(before, after), archive.rows_by_hour(), hours)
+
+    windows, pages = _touched(truth, own)
+    api, worst = _api_plane(truth, answers, windows)
+    planes = [
+        _archive_plane(ledgers, rows),
+        *_stored_planes(truth, days_truth, stored, windows, pages),
+        api,
+        _results_plane(truth, stream, windows, pages),
+    ]
+    doubtful = len(own) - sum(int(ledger.acked.sum()) for ledger in ledgers)
+    names = [ledger.spec.run for ledger in ledgers]
+    note = f"unique visitors: the worst estimate is {worst:.1f} σ off"
+    return Report(names, len(own), doubtful, len(foreign), planes, [note])
+
+
+def audit_topic(plan: Plan, path: Path | str) -> Report:
+    """Compares a run with the topic that it was sent to: all that there is of a topic of its own.
+
+    Raises OperatorError when the topic can't be read.
+    """
+    ledger = Ledger.open(path)
+    spec = ledger.spec
+    ends = Positions(plan, Hdfs(plan)).ends(spec.topic, spec.partitions)
+    records = topics.read(plan, spec.topic, np.zeros(spec.partitions, np.int64), ends)
+    rows = of_run(ledger, _as_table(records))
+    plane = Plane(f"topic {spec.topic}")
+    compare.compare_records(plane, ledger, rows)
+    doubtful = len(rows) - int(ledger.acked.sum()) + plane.lost - plane.duplicated
+    return Report([spec.run], plane.checked, doubtful, 0, [plane])
+
+
+def _opened(path: Path | str, plan: Plan) -> Ledger:
+    ledger = Ledger.open(path)
+    if ledger.spec.cluster != plan.cluster:
+        raise OperatorError(f"run {ledger.spec.run} was on cluster {ledger.spec.cluster}")
+    if ledger.spec.topic != lag.TOPIC:
+        raise OperatorError(f"run {ledger.spec.run} went to topic {ledger.spec.topic}")
+    if not len(ledger.acked):
+        raise OperatorError(f"run {ledger.spec.run} has no events: there is nothing to audit")
+    return ledger
+
+
+def _hours_of(ledger: Ledger) -> set[int]:
+    """Starts of the hours in which a run may have events."""
+    times = epoch_seconds(ledger.events(np.arange(len(ledger.acked)))["event_time"])
+    return set(np.unique(times // HOUR * HOUR).tolist())
+
+
+def _lateness(plan: Plan) -> Lateness:
+    settings = plan.shared["spark"]["settings"]["traffic"]
+    ahead = parse_duration(plan.limits["event_time_ahead"])
+    return Lateness(settings["watermark_seconds"], ahead)
+
+
+def _days_truth(
+    records: pa.Table, cut: Cut, rows_by_hour: dict[int, int], hours: Iterable[int]
+) -> dict[Window, tuple[int, int]]:
+    """By size and day: how many requests there were, at least and at most.
+
+    Of hours that weren't read, the archive's own count is taken.
+    """
+    read = set(hours)
+    partition, offset = records["partition"].to_numpy(), records["offset"].to_numpy()
+    days = day_of(epoch_seconds(records["event_time"]))
+    result = {}
+    for day in {day_of(hour) for hour in read}:
+        others = sum(
+            rows
+            for hour, rows in rows_by_hour.items()
+            if day_of(hour * HOUR) == day and hour * HOUR not in read
+        )
+        here = days == day
+        low = others + int((here & (offset < cut.before[partition])).sum())
+        high = others + int((here & (offset < cut.after[partition])).sum())
+        result |= {(size, day): (low, high) for size in SIZES}
+    return result
+
+
+def _touched(truth: Truth, own: pa.Table) -> tuple[set[Window], set[Page]]:
+    """The windows and pages that the runs have events in."""
+    times = epoch_seconds(own["event_time"])
+    starts = {
+        (size, start)
+        for size, seconds in SIZES.items()
+        for start in np.unique(times // seconds * seconds).tolist()
+    }
+    return starts & truth.high.keys(), {
+        page for page in truth.high_pages if ("1h", page[0]) in starts
+    }
+
+
+def _archive_plane(ledgers: Iterable[Ledger], rows: pa.Table) -> Plane:
+    plane = Plane("archive, events")
+    for ledger in ledgers:
+        compare.compare_records(plane, ledger, of_run(ledger, rows))
+    return plane
+
+
+def _stored_planes(
+    truth: Truth,
+    days_truth: dict[Window, tuple[int, int]],
+    stored: Stored,
+    windows: set[Window],
+    pages: set[Page],
+) -> list[Plane]:
+    by_window, by_page, by_day = (
+        Plane("Cassandra, windows"),
+        Plane("Cassandra, pages"),
+        Plane("Cassandra, days with late events"),
+    )
+    compare.compare_windows(by_window, truth, windows, stored.windows)
+    by_window.late = compare.late_requests(truth, windows, stored.windows)
+    compare.compare_pages(by_page, truth, pages, stored.pages)
+    counted: dict[Window, int] = {}
+    for (size, start), found in stored.windows.items():
+        day = size, day_of(start)
+        counted[day] = counted.get(day, 0) + found["requests"]
+    compare.compare_days(by_day, days_truth, counted, stored.late)
+    return [by_window, by_page, by_day]
+
+
+def _api_plane(truth: Truth, answers: Answers, windows: set[Window]) -> tuple[Plane, float]:
+    """With the worst error of an estimate, in standard deviations."""
+    plane = Plane("API")
+    compare.compare_windows(plane, truth, windows, answers.windows)
+    plane.late = compare.late_requests(truth, windows, answers.windows)
+    worst = compare.compare_visitors(plane, truth, windows, answers.visitors)
+    for hour, top in answers.top.items():
+        compare.compare_top(plane, truth, hour, top, answers.distinct[hour], TOP_PAGES)
+    return plane, worst
+
+
+def _results_plane(
+    truth: Truth, stream: list[dict[str, Any]], windows: set[Window], pages: set[Page]
+) -> Plane:
+    plane = Plane("results topic")
+    compare.follow(plane, ((record["key"], record["version"]) for record in stream))
+    last_windows, last_pages = _last(stream)
+    compare.compare_windows(plane, truth, windows, last_windows)
+    plane.late = compare.late_requests(truth, windows, last_windows)
+    compare.compare_pages(plane, truth, pages, last_pages)
+    return plane
+
+
+def _read_results(
+    plan: Plan, ledgers: Iterable[Ledger], positions: Positions
+) -> list[dict[str, Any]]:
+    """What the results topic got since the first of the runs began."""
+    starts = np.min([ledger.spec.results_offsets for ledger in ledgers], axis=0)
+    ends = positions.ends(RESULTS, len(starts))
+    return [json.loads(record.value()) for record in topics.read(plan, RESULTS, starts, ends)]
+
+
+def _as_table(records: Iterable[Message]) -> pa.Table:
+    """Records of a run's topic as events."""
+    columns: dict[str, list[Any]] = {name: [] for name in EMPTY.column_names}
+    for record in records:
+        event = json.loads(record.value())
+        event |= {
+            "event_time": datetime.fromisoformat(event["event_time"]),
+            "partition": record.partition(),
+            "offset": record.offset(),
+            "timestamp": datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC),
+        }
+        for name, values in columns.items():
+            values.append(event[name])
+    return pa.table(columns, EMPTY.schema)
+
+
+def _last(stream: Iterable[dict[str, Any]]) -> tuple[dict[Window, Figures], dict[Page, int]]:
+    """The newest value of each window and page."""
+    windows: dict[Window, Figures] = {}
+    pages: dict[Page, int] = {}
+    for record in stream:
+        start = round(datetime.fromisoformat(record["start"]).timestamp())
+        if "url" in record:
+            pages[start, record["url"]] = record["page_views"]
+        else:
+            windows[record["window"], start] = figures(record)
+    return windows, pages

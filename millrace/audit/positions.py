@@ -1,0 +1,94 @@
+"""How far the jobs are, and waiting for them: an audit reads what has come to rest."""
+
+import json
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import numpy as np
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import OffsetSpec
+
+from millrace import lag
+from millrace.audit.hdfs import Hdfs
+from millrace.errors import OperatorError
+from millrace.insights import Api
+from millrace.plan import Plan
+
+POLL_SECONDS = 1.0
+
+
+class Positions:
+    def __init__(self, plan: Plan, hdfs: Hdfs) -> None:
+        self._plan = plan
+        self._hdfs = hdfs
+        self._api = Api(plan)
+        self._admin = lag.connect(plan)
+
+    def ends(self, topic: str, partitions: int) -> np.ndarray:
+        """Up to where a ``read_committed`` reader can read each partition."""
+        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+        try:
+            answers = self._admin.list_offsets(
+                {partition: OffsetSpec.latest() for partition in asked},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=lag.TIMEOUT,
+            )
+            return np.array([answers[p].result(lag.TIMEOUT).offset for p in asked])
+        except KafkaException as failure:
+            raise OperatorError(
+                f"can't read the ends of topic {topic}: {failure.args[0].str()}",
+                "`millrace status` shows what is down",
+            ) from None
+
+    def event_ends(self) -> np.ndarray:
+        return self.ends(lag.TOPIC, self._plan.topics[lag.TOPIC].partitions)
+
+    def wait_for_traffic(self, ends: np.ndarray, deadline: float) -> None:
+        """Until all before ``ends`` is in the results, and its late events are counted."""
+        _wait(lambda: self._traffic_is_at(ends), deadline, "traffic")
+
+    def wait_for_archive(self, ends: np.ndarray, deadline: float) -> None:
+        _wait(lambda: bool((self._archived(len(ends)) >= ends).all()), deadline, "archive")
+
+    def _traffic_is_at(self, ends: np.ndarray) -> bool:
+        """The job commits its position with its results, and notes there which batch that was."""
+        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(lag.GROUP)])
+        try:
+            committed = asked[lag.GROUP].result(lag.TIMEOUT).topic_partitions
+        except KafkaException:
+            return False
+        read = {position.partition: position for position in committed}
+        if any(p not in read or read[p].offset < end for p, end in enumerate(ends) if end):
+            return False
+        batch = max(
+            int(position.metadata.split()[1]) for position in committed if position.metadata
+        )
+        jobs = {job["job"]: job for job in self._api.get("/v1/progress")["jobs"]}
+        return "traffic" in jobs and int(jobs["traffic"]["batch"]) >= batch
+
+    def _archived(self, partitions: int) -> np.ndarray:
+        """What the archive job's last finished batch ended with, by its checkpoint."""
+        common = self._plan.shared["spark"]["settings"]["common"]
+        path = f"{urlsplit(common['checkpoints']).path}/archive"
+        finished = [int(name) for name in self._hdfs.names(f"{path}/commits") if name.isdecimal()]
+        if not finished:
+            return np.zeros(partitions, np.int64)
+        entry = self._hdfs.read(f"{path}/offsets/{max(finished)}").decode()
+        ends = json.loads(entry.splitlines()[2])[lag.TOPIC]
+        return np.array([ends.get(str(partition), 0) for partition in range(partitions)])
+
+
+def _wait(check: Callable[[], bool], deadline: float, job: str) -> None:
+    while not check():
+        if time.monotonic() > deadline:
+            raise OperatorError(
+                f"job {job} has not taken in all events yet",
+                "--wait gives it longer; `millrace status` shows whether it runs",
+            )
+        time.sleep(POLL_SECONDS)

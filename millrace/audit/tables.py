@@ -1,0 +1,112 @@
+"""What Cassandra has, read at a quorum of all replicas."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from typing import Any
+
+from cassandra import ConsistencyLevel, DriverException, RequestExecutionException
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
+from cassandra.concurrent import execute_concurrent_with_args
+from cassandra.policies import RoundRobinPolicy
+
+from millrace.audit.truth import COUNTS, SIZES, Figures, Page, Window
+from millrace.errors import OperatorError
+from millrace.plan import Plan
+
+KEYSPACE = "millrace"
+TIMEOUT = 20  # s
+CONCURRENCY = 16
+TRAFFIC_JOB = "traffic"
+COLUMNS = ("requests", "page_views", "bytes", *(f"status_{name}" for name in COUNTS[3:]))
+
+
+class Tables:
+    """Days and hours are given by their start, in seconds since 1970."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def windows(self, days: Iterable[int]) -> dict[Window, Figures]:
+        """All windows of these days, of each size."""
+        rows = self._each(
+            f"SELECT window, window_start, {', '.join(COLUMNS)} FROM {KEYSPACE}.traffic"
+            " WHERE window = ? AND bucket = ?",
+            [(size, _date(day)) for size in SIZES for day in days],
+        )
+        return {
+            (row.window, _seconds(row.window_start)): {
+                name: getattr(row, column) for name, column in zip(COUNTS, COLUMNS, strict=True)
+            }
+            for row in rows
+        }
+
+    def pages(self, hours: Iterable[int]) -> dict[Page, int]:
+        rows = self._each(
+            f"SELECT bucket, url, page_views FROM {KEYSPACE}.pages WHERE bucket = ?",
+            [(datetime.fromtimestamp(hour, UTC),) for hour in hours],
+        )
+        return {(_seconds(row.bucket), row.url): row.page_views for row in rows}
+
+    def late(self, days: Iterable[int]) -> dict[Window, int]:
+        """Late events by size of window and day, those of the job's present checkpoint.
+
+        A job that began anew counts everything anew, under another checkpoint.
+        """
+        [progress] = self._each(
+            f"SELECT checkpoint FROM {KEYSPACE}.job_progress WHERE job = ?", [(TRAFFIC_JOB,)]
+        )
+        rows = self._each(
+            f"SELECT bucket, window, job, checkpoint, events FROM {KEYSPACE}.late_events"
+            " WHERE bucket = ?",
+            [(_date(day),) for day in days],
+        )
+        late: Counter[Window] = Counter()
+        for row in rows:
+            if (row.job, row.checkpoint) == (TRAFFIC_JOB, progress.checkpoint):
+                late[row.window, _seconds(datetime.combine(row.bucket.date(), _MIDNIGHT))] += (
+                    row.events
+                )
+        return late
+
+    def _each(self, query: str, bindings: list[tuple[Any, ...]]) -> list[Any]:
+        statement = self._session.prepare(query)
+        results = execute_concurrent_with_args(self._session, statement, bindings, CONCURRENCY)
+        return [row for _, rows in results for row in rows]
+
+
+@contextmanager
+def connect(plan: Plan) -> Iterator[Tables]:
+    """Raises OperatorError when no quorum answers, also while it is in use."""
+    service = plan.services["cassandra"]
+    profile = ExecutionProfile(
+        load_balancing_policy=RoundRobinPolicy(),
+        consistency_level=ConsistencyLevel.QUORUM,
+        request_timeout=TIMEOUT,
+    )
+    cluster = Cluster(
+        [host.address for host in plan.hosts_of("cassandra")],
+        port=service.ports["native"],
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+    )
+    try:
+        yield Tables(cluster.connect())
+    except (NoHostAvailable, DriverException, RequestExecutionException) as failure:
+        raise OperatorError(
+            f"can't read Cassandra: {failure}", "`millrace status` shows what is down"
+        ) from None
+    finally:
+        cluster.shutdown()
+
+
+_MIDNIGHT = datetime.min.time()
+
+
+def _date(day: int) -> date:
+    return datetime.fromtimestamp(day, UTC).date()
+
+
+def _seconds(moment: datetime) -> int:
+    """Cassandra's driver gives UTC without saying so."""
+    return round(moment.replace(tzinfo=UTC).timestamp())
