@@ -11,7 +11,13 @@ from rich.console import Console
 from millrace.drill.command import app as drill_app
 from millrace.errors import OperatorError
 from millrace.generate.command import generate_command
-from millrace.hosts.commands import await_command, host_command, on_command, who_command
+from millrace.hosts.commands import (
+    await_command,
+    host_command,
+    hosts_command,
+    on_command,
+    who_command,
+)
 from millrace.paths import stack_name
 from millrace.plan import load_plan
 from millrace.replay.command import replay_command
@@ -127,6 +133,7 @@ app.command("replay")(replay_command)
 app.command("generate")(generate_command)
 app.add_typer(drill_app, name="drill")
 app.command("who")(who_command)
+app.command("hosts")(hosts_command)
 app.command("on")(on_command)
 app.command("host")(host_command)
 app.command("await")(await_command)

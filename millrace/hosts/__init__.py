@@ -3,5 +3,5 @@
 roles.py      which host has a role now, asked of the service itself
 power.py      kill, start, freeze, thaw, cut and join, by the environment's provider
 docker.py     … for hosts that are containers
-commands.py   `millrace who | on | host | await`
+commands.py   `millrace who | hosts | on | host | await`
 """

@@ -1,4 +1,4 @@
-"""`millrace who | on | host | await`: what operators type and runbooks run."""
+"""`millrace who | hosts | on | host | await`: what operators type and runbooks run."""
 
 import shlex
 import subprocess
@@ -37,6 +37,19 @@ def who_command(
         return
     found = roles.holder(plan, role)
     print(*found.pids) if pids else print(found.host.name)
+
+
+def hosts_command(
+    service: Annotated[
+        str | None, typer.Option(help="Those that run it, such as kafka_broker.")
+    ] = None,
+    zone: Annotated[str | None, typer.Option(help="Those in it.")] = None,
+) -> None:
+    """List hosts by name, one per line, for loops in the shell."""
+    plan = load_plan(stack_name())
+    for host in plan.hosts:
+        if service in (None, *host.services) and zone in (None, host.zone):
+            print(host.name)
 
 
 def on_command(

@@ -3,20 +3,17 @@
 import json
 import logging
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
 from redis.exceptions import RedisError
 from redis.sentinel import Sentinel
 
+from millrace.drivers import drivers
 from millrace.errors import OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
 from millrace.ssh import on_all, run_on
@@ -24,7 +21,6 @@ from millrace.status import probe
 
 TOPIC = "events"
 REDIS_MASTER = "millrace"  # the name that the Sentinels watch their master by
-APPLICATIONS = "/millrace/applications"  # in ZooKeeper, where each driver registers
 TIMEOUT = 4  # s; a frozen service accepts the call and never answers
 DRIVER_CONTAINER = "_000001"  # YARN numbers an attempt's containers; its master is the first
 
@@ -135,7 +131,7 @@ def _redis_master(plan: Plan) -> Holder | None:
 
 def _driver(state: str) -> Callable[[Plan], Holder | None]:
     def find(plan: Plan) -> Holder | None:
-        driver = newest(_drivers(plan), state)
+        driver = newest(drivers(plan), state)
         if driver is None:
             return None
         return Holder(plan.host(driver["host"]), (driver["jvm"], driver["python"]))
@@ -143,37 +139,14 @@ def _driver(state: str) -> Callable[[Plan], Holder | None]:
     return find
 
 
-def newest(drivers: Iterable[dict[str, Any]], state: str) -> dict[str, Any] | None:
+def newest(listed: Iterable[dict[str, Any]], state: str) -> dict[str, Any] | None:
     """The latest driver in a state: a frozen one stays listed until its session expires."""
-    found = [driver for driver in drivers if driver["state"] == state]
+    found = [driver for driver in listed if driver["state"] == state]
     return max(found, key=lambda driver: driver["since"], default=None)
 
 
-def _drivers(plan: Plan) -> list[dict[str, Any]]:
-    """Every driver as it registered itself in ZooKeeper."""
-    client = KazooClient(",".join(plan.addresses("zookeeper", "client")), timeout=TIMEOUT)
-    try:
-        client.start(TIMEOUT)
-        return [driver for name in plan.applications for driver in _registered(client, name)]
-    except (KazooException, KazooTimeoutError) as error:
-        raise OperatorError(
-            f"ZooKeeper doesn't say who drives: {error}", "`millrace status` shows what is down"
-        ) from error
-    finally:
-        client.stop()
-        client.close()
-
-
-def _registered(client: KazooClient, application: str) -> Iterator[dict[str, Any]]:
-    folder = f"{APPLICATIONS}/{application}/drivers"
-    with suppress(NoNodeError):  # never started; or it has gone since it was listed
-        for name in client.get_children(folder):
-            with suppress(NoNodeError):
-                yield json.loads(client.get(f"{folder}/{name}")[0])
-
-
 def _executor(plan: Plan) -> Holder | None:
-    driver = newest(_drivers(plan), "leading")
+    driver = newest(drivers(plan), "leading")
     if driver is None:
         return None
     hosts = plan.hosts_of("nodemanager")

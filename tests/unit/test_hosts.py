@@ -100,6 +100,18 @@ def test_commands_keep_their_words_and_their_exit_code(monkeypatch):
     assert seen[-2] == f"millrace@{PLAN.host('redis-1').address}"
 
 
+@pytest.mark.parametrize(
+    ("options", "listed"),
+    [
+        ([], [host.name for host in PLAN.hosts]),
+        (["--service", "kafka_broker"], ["kafka-1", "kafka-2", "kafka-3"]),
+        (["--service", "kafka_broker", "--zone", "b"], ["kafka-2"]),
+    ],
+)
+def test_hosts_are_listed_by_service_and_zone(options, listed):
+    assert CliRunner().invoke(app, ["hosts", *options]).stdout.split() == listed
+
+
 def test_only_health_can_be_awaited():
     result = CliRunner().invoke(app, ["await", "godot"])
     assert isinstance(result.exception, OperatorError)

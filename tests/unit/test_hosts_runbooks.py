@@ -1,0 +1,105 @@
+"""Runbooks and experiments: complete, in step with each other, and valid shell."""
+
+import re
+import subprocess
+
+import pytest
+import typer
+import yaml
+from chaoslib.experiment import ensure_experiment_is_valid
+
+from millrace.cli import app
+from millrace.drill.runbook import RUNBOOKS, Runbook, load_runbooks
+from millrace.hosts.power import Action
+from millrace.hosts.roles import ROLES
+
+ROWS = set(range(1, 27))  # of the fault matrix; 27 is the random nemesis, which has no page
+BOOKS = load_runbooks()
+
+each = pytest.mark.parametrize("runbook", BOOKS, ids=lambda runbook: runbook.name)
+
+
+def experiment(runbook: Runbook) -> dict:
+    return yaml.safe_load(runbook.experiment.read_text())
+
+
+def test_every_row_of_the_fault_matrix_has_a_runbook():
+    assert {row for book in BOOKS for row in book.about.faults} == ROWS
+
+
+def test_each_runbook_has_its_experiment_and_no_experiment_is_without():
+    written = {path.stem for path in (RUNBOOKS / "drills").glob("*.yaml")}
+    assert written == {book.name for book in BOOKS}
+
+
+@each
+def test_blocks_are_valid_shell(runbook):
+    for block in runbook.blocks:
+        checked = subprocess.run(["bash", "-n"], input=block.script, capture_output=True, text=True)
+        assert checked.returncode == 0, f"line {block.line}: {checked.stderr}"
+
+
+@each
+def test_blocks_call_only_what_exists(runbook):
+    commands = typer.main.get_command(app).commands.keys()
+    for block in runbook.blocks:
+        assert set(re.findall(r"\bmillrace ([a-z]+)", block.script)) <= commands
+        assert set(re.findall(r"\bmillrace who ([a-z-]+)", block.script)) <= ROLES.keys()
+        assert set(re.findall(r"\bmillrace host ([a-z]+)", block.script)) <= set(Action)
+
+
+@each
+def test_a_rollback_is_safe_when_nothing_was_injected(runbook, tmp_path):
+    """No block ran, so no variable is set: it may only do what is harmless on any host."""
+    calls = tmp_path / "calls"
+    fake = tmp_path / "millrace"
+    fake.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
+    fake.chmod(0o755)
+    for block in runbook.tagged("rollback"):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.script],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+    called = calls.read_text().splitlines() if calls.exists() else []
+    assert [call for call in called if not call.startswith("hosts ")] == []
+
+
+@each
+def test_variables_are_set_before_they_are_used(runbook):
+    """Blocks run in a shell that refuses unset ones; a drill would find out too late."""
+    injected = "\n".join(block.script for block in runbook.tagged("inject"))
+    known = set(re.findall(r"^([A-Z]+)=", injected, re.MULTILINE))
+    for block in runbook.blocks:
+        known |= set(re.findall(r"^([A-Z]+)=", block.script, re.MULTILINE))
+        used = set(re.findall(r"\$\{?([A-Z]+)\b(?!:-)", block.script))
+        assert used <= known, f"line {block.line}"
+
+
+@each
+def test_links_lead_to_runbooks(runbook):
+    for target in re.findall(r"\]\(([^)]+)\)", runbook.path.read_text()):
+        assert (RUNBOOKS / target).exists(), target
+
+
+@each
+def test_drills_stay_out_of_production(runbook):
+    assert "prod" not in runbook.about.environments
+
+
+@each
+def test_the_experiment_runs_the_runbooks_blocks_in_order(runbook):
+    found = experiment(runbook)
+    ensure_experiment_is_valid(found)
+    assert found["title"] == runbook.about.title
+    steps = [step["provider"] for step in found["method"] + found["rollbacks"]]
+    assert {step["module"] for step in steps} == {"millrace.drill.actions"}
+    assert [(step["func"], step["arguments"]) for step in steps] == [
+        ("run_blocks", {"runbook": runbook.name, "tag": "inject"}),
+        ("hold", {"runbook": runbook.name}),
+        ("run_blocks", {"runbook": runbook.name, "tag": "recover"}),
+        ("run_blocks", {"runbook": runbook.name, "tag": "verify"}),
+        ("run_blocks", {"runbook": runbook.name, "tag": "rollback"}),
+    ]
