@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from millrace.audit.command import audit_command
 from millrace.drill.command import app as drill_app
 from millrace.errors import OperatorError
 from millrace.generate.command import generate_command
@@ -18,6 +19,7 @@ from millrace.hosts.commands import (
     on_command,
     who_command,
 )
+from millrace.ledger.command import load_command
 from millrace.paths import stack_name
 from millrace.plan import load_plan
 from millrace.replay.command import replay_command
@@ -131,6 +133,8 @@ def playbook(
 
 app.command("replay")(replay_command)
 app.command("generate")(generate_command)
+app.command("load")(load_command)
+app.command("audit")(audit_command)
 app.add_typer(drill_app, name="drill")
 app.command("who")(who_command)
 app.command("hosts")(hosts_command)
