@@ -78,12 +78,12 @@ class Sampler(threading.Thread):
 
     def successes(self) -> Times:
         """Unix times of the answers."""
-        return np.array(self._times)
+        return np.array(self._times[:])  # a copy: an array that is being looked at can't grow
 
     def growths(self) -> Times:
         """Unix times of the answers that were larger than all before."""
-        times = np.array(self._times)
-        return growths(times, np.array(self._values)[: len(times)])
+        times = self.successes()
+        return growths(times, np.array(self._values[: len(times)]))
 
 
 @contextmanager
