@@ -59,13 +59,13 @@ class Coordination:
 
     # -- Who is there
 
-    def leader(self) -> dict[str, Any] | None:
-        """What the leading driver says of itself."""
+    def others(self) -> list[dict[str, Any]]:
+        """What the application's other drivers say of themselves."""
         drivers = f"{self._path}/drivers"
         self._client.ensure_path(drivers)
-        told = (self._read(f"{drivers}/{name}") for name in self._client.get_children(drivers))
-        found = (json.loads(driver) for driver in told if driver)
-        return next((driver for driver in found if driver["state"] == "leading"), None)
+        names = self._client.get_children(drivers)
+        told = (self._read(f"{drivers}/{name}") for name in names if name != self._identity.name)
+        return [json.loads(driver) for driver in told if driver]
 
     def announce(self, state: State) -> None:
         """Say what this driver does. The node lives as long as its session, or is made again."""

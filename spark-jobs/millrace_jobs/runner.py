@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -40,7 +41,7 @@ class Drained(Exception):
 
 
 class SharesHost(Exception):
-    """The leading driver is on the same host, which would take both with it."""
+    """The application's other driver is on the same host."""
 
 
 @dataclass(frozen=True)
@@ -73,26 +74,29 @@ def run(config: Config) -> None:
     )
     try:
         coordination.end_with_parent()
-        leader = coordination.leader()
-        keep_apart(identity, leader)
+        others = coordination.others()
+        keep_apart(identity, others)
         coordination.announce("warming")
         coordination.keep_announced()
         spark = SparkSession.builder.appName(config.application).getOrCreate()
         try:
-            serve(config, spark, coordination, rehearsing=leader is not None)
+            # When nobody leads, every second counts.
+            rehearsing = any(driver["state"] == "leading" for driver in others)
+            serve(config, spark, coordination, rehearsing=rehearsing)
         finally:
             spark.stop()
     finally:
         coordination.close()
 
 
-def keep_apart(identity: Identity, leader: dict[str, str] | None) -> None:
-    """A standby is of no use on the host of the leader.
+def keep_apart(identity: Identity, others: list[dict[str, Any]]) -> None:
+    """Two drivers on one host would die together.
 
     YARN starts the next attempt of the same application elsewhere, if there is anywhere else.
     """
-    if leader and leader["host"] == identity.host and identity.attempt == 1:
-        raise SharesHost(f"{leader['run']} leads on {identity.host}")
+    neighbours = [driver["run"] for driver in others if driver["host"] == identity.host]
+    if neighbours and identity.attempt == 1:
+        raise SharesHost(f"{neighbours[0]} is on {identity.host} already")
 
 
 def serve(
@@ -105,7 +109,7 @@ def serve(
         ready = [prepare(name, config, spark, tables, coordination.lease) for name in config.jobs]
         # The one whose results are waited for starts first, and is drained last.
         ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
-        if rehearsing:  # otherwise nobody leads, and every second counts
+        if rehearsing:
             for one in ready:
                 rehearse(one)
         coordination.announce("standby")

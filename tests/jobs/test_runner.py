@@ -111,13 +111,14 @@ def test_a_lost_zookeeper_doesnt_take_epochs_back(
     assert driver.take_epoch("traffic") > before
 
 
-def test_who_leads_is_known_by_its_announcement(driver: Coordination) -> None:
+def test_drivers_know_of_each_other(zookeeper: FakeZooKeeper, driver: Coordination) -> None:
     driver.announce("standby")
-    assert driver.leader() is None
     driver.announce("leading")
-    leader = driver.leader()
-    assert leader
+    another = Coordination("zookeeper", "insights", replace(IDENTITY, attempt=2), 2.5)
+    [leader] = another.others()
     assert (leader["run"], leader["host"], leader["jvm"]) == (IDENTITY.run, "worker-1", 7)
+    assert leader["state"] == "leading"
+    assert driver.others() == []
 
 
 def test_an_announcement_is_made_again_after_its_session_ended(
@@ -139,7 +140,7 @@ def test_a_driver_knows_which_attempt_of_which_application_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("leader", "attempt", "moves"),
+    ("other", "attempt", "moves"),
     [
         (None, 1, False),
         ("worker-2", 1, False),
@@ -147,13 +148,13 @@ def test_a_driver_knows_which_attempt_of_which_application_it_is() -> None:
         ("worker-1", 2, False),  # there may be no other host
     ],
 )
-def test_a_standby_keeps_away_from_the_leaders_host(
-    leader: str | None, attempt: int, moves: bool
+def test_two_drivers_keep_away_from_each_other(
+    other: str | None, attempt: int, moves: bool
 ) -> None:
     identity = replace(IDENTITY, attempt=attempt)
-    told = leader and {"host": leader, "run": "application_1_1"}
+    others = [{"host": other, "run": "application_1_2"}] if other else []
     with pytest.raises(runner.SharesHost) if moves else nullcontext():
-        runner.keep_apart(identity, told)  # type: ignore[arg-type]
+        runner.keep_apart(identity, others)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def check(registry: Registry, deployment: Deployment) -> None:
             " the version that runs:\n"
             + "\n".join(f"  {breach}" for breach in breaches)
             + "\nNothing was changed. Restore what is named, or start the job anew beside its old"
-            " checkpoint: runbooks/upgrade-with-new-state.md"
+            " checkpoint: docs/new-state.md"
         )
 
 
