@@ -1,8 +1,11 @@
 """Commands on hosts, as the operator's user over SSH."""
 
+import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 from millrace.paths import stack_state
@@ -10,6 +13,7 @@ from millrace.plan import Host, Plan
 
 Answer = TypeVar("Answer")
 CONNECT_TIMEOUT = 4  # s; a dead host answers nothing
+KEPT = 30  # s that an idle connection is kept
 
 
 def ssh_command(plan: Plan, host: Host) -> list[str]:
@@ -20,11 +24,23 @@ def ssh_command(plan: Plan, host: Host) -> list[str]:
         "-i",
         str(state / "ssh_key"),
         *("-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", f"ConnectTimeout={CONNECT_TIMEOUT}"),
+        # One connection to each host for many commands: a handshake costs more than what is asked.
+        # It is given up as soon as its host is silent.
+        *("-o", "ControlMaster=auto", "-o", f"ControlPath={_control_folder()}/%C"),
+        *("-o", f"ControlPersist={KEPT}", "-o", "ServerAliveInterval=2"),
+        *("-o", "ServerAliveCountMax=2"),
         # A host of `local` that is made again has a new host key at the same address: its name
         # table, not the key, says who it is. The network is this machine's own bridge.
         *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
         f"millrace@{host.address}",
     ]
+
+
+def _control_folder() -> Path:
+    """Short, as the path of a socket has to be."""
+    folder = Path(tempfile.gettempdir()) / f"millrace-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def run_on(
