@@ -114,10 +114,53 @@ def up() -> None:
 
 @app.command()
 def deploy() -> None:
-    """Deploy the streaming jobs; start them or upgrade them."""
-    from millrace.operations import converge
+    """Deploy the streaming jobs of this checkout; where they run already, upgrade by hand-over."""
+    from millrace.operations import deploy_jobs
 
-    converge(stack_name(), "deploy-jobs.yml")
+    deploy_jobs(stack_name(), console)
+
+
+@app.command()
+def upgrade(
+    version: Annotated[
+        str | None, typer.Argument(help="One of `millrace versions`; else this checkout's.")
+    ] = None,
+    release: Annotated[
+        str, typer.Option(help="A name that makes the same code another version, to try it.")
+    ] = "",
+) -> None:
+    """Upgrade or back out by hand-over: the old version leads until the new one stands by."""
+    from millrace.operations import deploy_jobs
+    from millrace.service import run_version
+
+    if version:
+        run_version(load_plan(stack_name()), version, console)
+    else:
+        deploy_jobs(stack_name(), console, release)
+
+
+@app.command()
+def versions() -> None:
+    """Show the versions of the jobs that may be run, and which one does."""
+    from millrace.service import versions_view
+
+    console.print(versions_view(load_plan(stack_name())))
+
+
+@app.command()
+def suspend() -> None:
+    """Let the streaming jobs finish their batches and end; events wait in Kafka."""
+    from millrace.service import suspend as suspend_service
+
+    suspend_service(load_plan(stack_name()), console)
+
+
+@app.command()
+def resume() -> None:
+    """Have the jobs go on where they were suspended."""
+    from millrace.service import resume as resume_service
+
+    resume_service(load_plan(stack_name()), console)
 
 
 @app.command()
@@ -133,9 +176,9 @@ def playbook(
 
 app.command("replay")(replay_command)
 app.command("generate")(generate_command)
+app.add_typer(drill_app, name="drill")
 app.command("load")(load_command)
 app.command("audit")(audit_command)
-app.add_typer(drill_app, name="drill")
 app.command("who")(who_command)
 app.command("hosts")(hosts_command)
 app.command("on")(on_command)

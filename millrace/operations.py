@@ -36,6 +36,27 @@ def make_hosts(name: str, console: Console) -> None:
     console.print(f"pulumi: {changes or 'no changes'}; {len(plan.hosts)} hosts")
 
 
+def follow_plan(name: str, console: Console) -> None:
+    """Have the stack know today's configs/, which playbooks read from it.
+
+    Only if they have changed since the last `up`: otherwise a deployment needn't ask Pulumi.
+    """
+    from infra import automation
+
+    known = automation.outputs(automation.stack(name)).get("plan_digest")
+    if known is None:
+        raise OperatorError(f"stack {name} has no hosts yet", f"make up STACK={name}")
+    if known != load_plan(name).digest:
+        console.print("configs/ has changed: the hosts follow first")
+        make_hosts(name, console)
+
+
+def deploy_jobs(name: str, console: Console, release: str = "") -> None:
+    """The jobs of this checkout, by hand-over where they run already."""
+    follow_plan(name, console)
+    converge(name, "deploy-jobs.yml", "-e", f"job_gateway_release={release}")
+
+
 def converge(name: str, playbook: str, *arguments: str) -> None:
     """Runs a playbook against the stack's hosts; its output goes straight to the terminal.
 

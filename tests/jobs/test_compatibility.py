@@ -1,0 +1,72 @@
+"""A version that can't read a checkpoint is refused before anything is touched."""
+
+import json
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import millrace_jobs
+import pytest
+from millrace_jobs.contract import contract
+from millrace_jobs.gateway import compatibility
+from millrace_jobs.gateway.compatibility import Incompatible
+from millrace_jobs.gateway.submit import Deployment
+
+SETTINGS = {
+    "common": {},
+    "traffic": {"checkpoint": "traffic", "shuffle_partitions": 2, "hll_lg_k": 12},
+    "archive": {"checkpoint": "archive", "shuffle_partitions": 2},
+}
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    """The package as it is, with these settings."""
+    source = Path(millrace_jobs.__file__).parent
+    with zipfile.ZipFile(tmp_path / "millrace_jobs.zip", "w") as package:
+        for name in ("__init__.py", "config.py", "contract.py"):
+            package.write(source / name, f"millrace_jobs/{name}")
+    content = {"jobs": ["archive", "traffic"], "settings": SETTINGS}
+    (tmp_path / "insights.json").write_text(json.dumps(content))
+    return Deployment("insights", "v2", tmp_path)
+
+
+def registry(**changes: Any) -> Any:
+    """ZooKeeper with the contract of a running traffic job that has these differences."""
+    kept = {"traffic": contract("traffic", SETTINGS["traffic"]) | changes}
+    return SimpleNamespace(contract=kept.get)
+
+
+def test_the_same_state_may_go_on(deployment: Deployment) -> None:
+    compatibility.check(registry(), deployment)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"shuffle_partitions": 4}, "traffic: shuffle_partitions was 4, would be 2"),
+        ({"hll_lg_k": 14}, "traffic: hll_lg_k was 14, would be 12"),
+        ({"topic": "clicks"}, "traffic: topic was clicks, would be events"),
+        ({"state key": "url string"}, "traffic: state key was url string, would be period"),
+        ({"sessions": "gap"}, "traffic: sessions was gap, would be None"),
+    ],
+)
+def test_another_state_is_refused_with_each_difference(
+    deployment: Deployment, changes: dict[str, Any], line: str
+) -> None:
+    with pytest.raises(Incompatible) as refusal:
+        compatibility.check(registry(**changes), deployment)
+    assert line in str(refusal.value)
+    assert "Nothing was changed" in str(refusal.value)
+    assert "docs/new-state.md" in str(refusal.value)
+
+
+def test_another_checkpoint_has_nothing_to_keep_to(deployment: Deployment) -> None:
+    compatibility.check(registry(checkpoint="traffic-1", shuffle_partitions=48), deployment)
+
+
+def test_a_package_that_tells_nothing_is_refused(deployment: Deployment) -> None:
+    deployment.config.write_text("{}")
+    with pytest.raises(Incompatible, match="doesn't tell its contracts"):
+        compatibility.check(registry(), deployment)
