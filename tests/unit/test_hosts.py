@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from millrace.cli import app
 from millrace.errors import OperatorError
-from millrace.hosts import power, roles
+from millrace.hosts import commands, docker, power, roles
 from millrace.hosts.docker import cut_script
 from millrace.plan import load_plan
 
@@ -80,7 +80,9 @@ def test_nothing_is_done_when_one_host_is_unknown(monkeypatch):
         power.act(PLAN, power.Action.KILL, ["kafka-1", "kafka-9"])
 
 
-def test_other_providers_refuse():
+def test_other_providers_refuse(monkeypatch):
+    # Should the refusal be gone, this test must not kill the host of a cluster that runs here.
+    monkeypatch.setattr(docker, "DockerHosts", lambda plan: pytest.fail("it reached Docker"))
     aws = PLAN.model_copy(update={"provider": "aws"})
     with pytest.raises(OperatorError, match="provider 'aws'"):
         power.act(aws, power.Action.KILL, ["kafka-1"])
@@ -114,4 +116,19 @@ def test_hosts_are_listed_by_service_and_zone(options, listed):
 
 def test_only_health_can_be_awaited():
     result = CliRunner().invoke(app, ["await", "godot"])
-    assert isinstance(result.exception, OperatorError)
+    assert result.exception.message == "can't wait for 'godot'"
+
+
+def test_waiting_ends_with_health(monkeypatch):
+    answers = iter([["Kafka brokers: degraded"], []])
+    monkeypatch.setattr(commands, "_problems", lambda plan: next(answers))
+    monkeypatch.setattr(commands, "PAUSE", 0)
+    assert CliRunner().invoke(app, ["await", "healthy"]).exit_code == 0
+    assert next(answers, "none left") == "none left"
+
+
+def test_waiting_ends_in_time_and_says_what_is_missing(monkeypatch):
+    monkeypatch.setattr(commands, "_problems", lambda plan: ["Redis: down, 0 master"])
+    monkeypatch.setattr(commands, "PAUSE", 0)
+    result = CliRunner().invoke(app, ["await", "healthy", "--within", "0s"])
+    assert result.exception.message == "not healthy within 0s:\nRedis: down, 0 master"
