@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 
 from millrace import lag
-from millrace.audit.audit import audit, audit_topic
 from millrace.audit.report import Report, report_view
+from millrace.audit.run import audit, audit_topic
 from millrace.durations import parse_duration
 from millrace.ledger import Ledger
 from millrace.ledger.book import newest

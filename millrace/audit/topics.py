@@ -1,5 +1,6 @@
 """A range of a topic as a reader sees it that trusts only what was committed."""
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,6 +10,7 @@ from millrace.errors import OperatorError
 from millrace.plan import Plan
 
 BATCH = 5000
+POLL_SECONDS = 0.2  # a batch that isn't full takes this long
 SILENCE_SECONDS = 60.0  # of a topic that should have more
 
 
@@ -30,11 +32,13 @@ def read(plan: Plan, topic: str, starts: np.ndarray, ends: np.ndarray) -> Iterat
         }
     )
     left = {p for p in range(len(ends)) if starts[p] < ends[p]}
+    heard = time.monotonic()
     try:
         consumer.assign([TopicPartition(topic, p, int(starts[p])) for p in left])
         while left:
-            records = consumer.consume(BATCH, SILENCE_SECONDS)
-            if not records:
+            records = consumer.consume(BATCH, POLL_SECONDS)
+            heard = time.monotonic() if records else heard
+            if time.monotonic() - heard > SILENCE_SECONDS:
                 raise OperatorError(
                     f"topic {topic} can't be read to its end", "`millrace status` shows Kafka"
                 )

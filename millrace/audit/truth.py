@@ -5,7 +5,9 @@ is a range for each figure: ``low`` counts what surely was in when the results w
 all that may have been. With nobody else about and nothing late they are equal.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ from millrace.recount import STATUS_CLASSES, PageViewRule
 
 SIZES = {"1m": 60, "1h": 3600}
 PAGE_SIZE = "1h"
+HOUR = SIZES[PAGE_SIZE]
 DAY = 86400
 COUNTS = ("requests", "page_views", "bytes", *STATUS_CLASSES)
 VISITORS = "visitors"
@@ -74,6 +77,29 @@ def truth_of(records: pa.Table, cut: Cut, lateness: Lateness, rule: PageViewRule
     )
 
 
+def requests_by_day(
+    records: pa.Table, end: np.ndarray, archived: Mapping[int, int], hours: Collection[int]
+) -> dict[Window, int]:
+    """Requests by size of window and day: those before ``end``, on all days of ``hours``.
+
+    Args:
+        records: all records of ``hours``.
+        archived: hours since 1970 with their number of rows, which stands for the other hours.
+    """
+    before_end = records["offset"].to_numpy() < end[records["partition"].to_numpy()]
+    days = day_of(epoch_seconds(records["event_time"]))
+    result = {}
+    for day in {day_of(hour) for hour in hours}:
+        others = sum(
+            rows
+            for hour, rows in archived.items()
+            if day_of(hour * HOUR) == day and hour * HOUR not in hours
+        )
+        requests = others + int((before_end & (days == day)).sum())
+        result |= {(size, day): requests for size in SIZES}
+    return result
+
+
 def may_be_late(records: pa.Table, seconds: int, lateness: Lateness) -> np.ndarray:
     """Whose window may have been closed on arrival: no watermark is ahead of the clock by more."""
     end = (epoch_seconds(records["event_time"]) // seconds + 1) * seconds
@@ -113,8 +139,8 @@ def epoch_seconds(times: pa.ChunkedArray) -> np.ndarray:
     return times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy() // 1_000_000
 
 
-def day_of(start: int) -> int:
-    """The day's start."""
+def day_of(start: Any) -> Any:
+    """The start of the day, of one moment or of an array of them."""
     return start // DAY * DAY
 
 

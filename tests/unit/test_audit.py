@@ -14,7 +14,15 @@ from millrace.audit import compare
 from millrace.audit.archive import EMPTY, _is_needed, _last_checkpoint
 from millrace.audit.records import foreign_records, own_records
 from millrace.audit.report import Plane, Report
-from millrace.audit.truth import Cut, Lateness, Truth, epoch_seconds, truth_of
+from millrace.audit.truth import (
+    Cut,
+    Lateness,
+    Truth,
+    epoch_seconds,
+    may_be_late,
+    requests_by_day,
+    truth_of,
+)
 from millrace.ledger import Ledger
 from millrace.ledger.book import State, Writer
 from millrace.recount import PageViewRule
@@ -346,3 +354,16 @@ def test_of_deltas_log_only_what_follows_the_last_checkpoint_is_needed() -> None
 def test_times_before_a_full_second_belong_to_it() -> None:
     times = pa.chunked_array([pa.array([1_999_999], pa.timestamp("us", "UTC"))])
     assert epoch_seconds(times).tolist() == [1]
+
+
+def test_requests_by_day_take_hours_that_were_not_read_from_the_log(
+    ledger: Ledger, rows: pa.Table
+) -> None:
+    records = own_records(ledger, rows)
+    hours = {int(hour) for hour in np.unique(epoch_seconds(records["event_time"]) // 3600 * 3600)}
+    archived = {hour // 3600: 10**6 for hour in hours} | {max(hours) // 3600 - 1: 7}
+    today = ("1h", max(hours) // 86_400 * 86_400)
+    everything = requests_by_day(records, ALL.after, archived, hours)
+    late = int(may_be_late(records, 60, LATENESS).sum())
+    assert everything[today] == EVENTS - late + 7
+    assert sum(requests_by_day(records, np.zeros(3), archived, hours).values()) == 2 * 7

@@ -30,6 +30,7 @@ from millrace.audit.truth import (
     Window,
     day_of,
     epoch_seconds,
+    requests_by_day,
     truth_of,
 )
 from millrace.durations import parse_duration
@@ -67,6 +68,8 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     hdfs = Hdfs(plan)
     positions = Positions(plan, hdfs)
 
+    positions.wait_for_archive(positions.event_ends(), deadline)
+    early = Archive(hdfs, plan).rows_by_hour()
     before = positions.event_ends()
     positions.wait_for_traffic(before, deadline)
     with tables.connect(plan) as cassandra:
@@ -81,8 +84,11 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     own = pa.concat_tables([own_records(ledger, rows) for ledger in ledgers])
     foreign = foreign_records(ledgers, rows)
     records = pa.concat_tables([own, foreign])
-    truth = truth_of(records, Cut(before, after), _lateness(plan), PageViewRule.of(plan))
-    days_truth = _days_truth(records, Cut(before, after), archive.rows_by_hour(), hours)
+    cut = Cut(before, after)
+    truth = truth_of(records, cut, _lateness(plan), PageViewRule.of(plan))
+    low = requests_by_day(records, cut.before, early, hours)
+    high = requests_by_day(records, cut.after, archive.rows_by_hour(), hours)
+    days_truth = {day: (low[day], high[day]) for day in high}
 
     windows, pages = _touched(truth, own)
     api, worst = _api_plane(truth, answers, windows)
@@ -135,30 +141,6 @@ def _lateness(plan: Plan) -> Lateness:
     settings = plan.shared["spark"]["settings"]["traffic"]
     ahead = parse_duration(plan.limits["event_time_ahead"])
     return Lateness(settings["watermark_seconds"], ahead)
-
-
-def _days_truth(
-    records: pa.Table, cut: Cut, rows_by_hour: dict[int, int], hours: Iterable[int]
-) -> dict[Window, tuple[int, int]]:
-    """By size and day: how many requests there were, at least and at most.
-
-    Of hours that weren't read, the archive's own count is taken.
-    """
-    read = set(hours)
-    partition, offset = records["partition"].to_numpy(), records["offset"].to_numpy()
-    days = day_of(epoch_seconds(records["event_time"]))
-    result = {}
-    for day in {day_of(hour) for hour in read}:
-        others = sum(
-            rows
-            for hour, rows in rows_by_hour.items()
-            if day_of(hour * HOUR) == day and hour * HOUR not in read
-        )
-        here = days == day
-        low = others + int((here & (offset < cut.before[partition])).sum())
-        high = others + int((here & (offset < cut.after[partition])).sum())
-        result |= {(size, day): (low, high) for size in SIZES}
-    return result
 
 
 def _touched(truth: Truth, own: pa.Table) -> tuple[set[Window], set[Page]]:
