@@ -1,0 +1,164 @@
+"""Negative control: without what protects, acknowledged events vanish, and the audit says so.
+
+One replica suffices to be in sync (min.insync.replicas 1) and the producer asks the leader only
+(acks=1). Then the leader is left alone, takes events, dies, and a follower without them leads.
+It happens to a topic of its own: a hole in `events` would stop the jobs, and rightly.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from millrace import lag
+from millrace.audit import audit_topic
+from millrace.paths import stack_name
+from millrace.plan import Plan, load_plan
+
+pytestmark = pytest.mark.cluster
+
+TOPIC = "ledger-control"
+PARTITION = TopicPartition(TOPIC, 0)
+UNPROTECTED = {"min.insync.replicas": "1"}
+LOAD = [
+    sys.executable,
+    "-m",
+    "millrace.cli",
+    "load",
+    "--rate",
+    "500",
+    "--for",
+    "10m",
+    "--acks",
+    "1",
+]
+ALONE_SECONDS = 5  # for which the leader takes events that nobody else gets
+PATIENCE_SECONDS = 90
+
+
+def docker(*arguments: str) -> None:
+    subprocess.run(["docker", *arguments], check=True, capture_output=True)
+
+
+def wait_until(check: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not check():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s: {what}"
+        time.sleep(1)
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return load_plan(stack_name())
+
+
+@pytest.fixture
+def admin(plan: Plan) -> AdminClient:
+    return lag.connect(plan)
+
+
+@pytest.fixture
+def topic(plan: Plan, admin: AdminClient) -> Iterator[str]:
+    """One partition, so that one leader has it all."""
+    factor = plan.topics[lag.TOPIC].replication
+    new = NewTopic(TOPIC, num_partitions=1, replication_factor=factor, config=UNPROTECTED)
+    admin.create_topics([new])[TOPIC].result(PATIENCE_SECONDS)
+    yield TOPIC
+    admin.delete_topics([TOPIC])[TOPIC].result(PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def brokers(plan: Plan, admin: AdminClient, topic: str) -> Iterator[dict[int, str]]:
+    """Containers by node id, all well before; whatever was done to them is undone."""
+    wait_until(lambda: _all_in_sync(plan, admin), "all brokers are well")
+    names = {host.address: host.name for host in plan.hosts_of("kafka_broker")}
+    nodes = admin.list_topics(timeout=10).brokers
+    containers = {node: f"{plan.cluster}-{names[b.host]}" for node, b in nodes.items()}
+    yield containers
+    for container in containers.values():
+        heal(container)
+    wait_until(lambda: _all_in_sync(plan, admin), "all brokers are well again")
+
+
+def heal(container: str) -> None:
+    asked = ["docker", "inspect", "-f", "{{.State.Status}}", container]
+    state = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    if state == "paused":
+        docker("unpause", container)
+    elif state == "exited":
+        docker("start", container)
+
+
+def in_sync(admin: AdminClient) -> list[int]:
+    return admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0].isrs
+
+
+def leader(admin: AdminClient) -> int:
+    return admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0].leader
+
+
+def _all_in_sync(plan: Plan, admin: AdminClient) -> bool:
+    seen = admin.list_topics(timeout=10)
+    partitions = [p for topic in seen.topics.values() for p in topic.partitions.values()]
+    return len(seen.brokers) == len(plan.hosts_of("kafka_broker")) and all(
+        len(partition.isrs) == len(partition.replicas) for partition in partitions
+    )
+
+
+@pytest.fixture
+def load(topic: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [*LOAD, "--topic", topic, "--run", f"control-{time.time_ns()}"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_what_one_replica_acknowledged_can_vanish_and_the_audit_says_so(
+    plan: Plan,
+    admin: AdminClient,
+    brokers: dict[int, str],
+    load: subprocess.Popen[str],
+) -> None:
+    time.sleep(ALONE_SECONDS)
+    leading = leader(admin)
+    followers = [container for node, container in brokers.items() if node != leading]
+    for container in followers:
+        docker("pause", container)
+    wait_until(lambda: in_sync(admin) == [leading], "the leader is alone in the ISR")
+    time.sleep(ALONE_SECONDS)
+    docker("kill", brokers[leading])
+    for container in followers:
+        docker("unpause", container)
+    elect_unclean(admin, leading)
+    load.send_signal(signal.SIGTERM)
+    output, _ = load.communicate(timeout=PATIENCE_SECONDS)
+    docker("start", brokers[leading])
+    wait_until(lambda: len(in_sync(admin)) == len(brokers), "all replicas follow the new leader")
+
+    report = audit_topic(plan, Path(output.splitlines()[-1]))
+
+    assert not report.ok
+    assert report.lost > 0
+
+
+def elect_unclean(admin: AdminClient, dead: int) -> None:
+    """A leader out of those that are behind: the very thing that is off by default."""
+
+    def has_leader() -> bool:
+        try:
+            admin.elect_leaders(ElectionType.UNCLEAN, [PARTITION]).result(10)
+            return leader(admin) not in (-1, dead)
+        except KafkaException:  # the dead leader's session lasts some seconds yet
+            return False
+
+    wait_until(has_leader, "a follower leads")
