@@ -179,7 +179,8 @@ def _containers(plan: Plan, host: Host) -> list[dict[str, Any]]:
 
 def _processes(plan: Plan, host: Host, container: str) -> tuple[int, ...]:
     """The JVM of a container: its command line names the container's log directory."""
-    found = run_on(plan, host, f"pgrep -f 'bin/[j]ava -server.*{container}'").stdout
+    # Anchored, because the shell that started it has the same words further on.
+    found = run_on(plan, host, f"pgrep -f '^/[^ ]*/java .*{container}'").stdout
     return tuple(map(int, found.split()))
 
 
