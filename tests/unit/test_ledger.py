@@ -255,3 +255,8 @@ class TestLoad:
         opened, _ = run(kafka, tmp_path)
         assert opened.failed == 2
         assert not opened.acked[[3, 5]].any()
+
+
+def test_a_schedule_of_whole_numbers_isnt_short_of_one_event() -> None:
+    schedule = Schedule("steady", 2000, 20)
+    assert schedule.events == schedule.due(20) == 40_000
