@@ -1,0 +1,28 @@
+"""What every change must survive: a leader, a driver and a NameNode lost, and a hand-over.
+
+Nothing here is asserted by the clock: a busy machine misses goals, but nothing may lose an event.
+"""
+
+import pytest
+from rich.console import Console
+
+from millrace.drill.runbook import load_runbook
+from millrace.drill.runner import run
+from millrace.paths import stack_name
+from millrace.plan import load_plan
+
+pytestmark = pytest.mark.cluster
+
+RATE = 1000  # events a second, beside everything else that a test machine of two cores runs
+
+
+@pytest.mark.parametrize(
+    "drill", ["kafka-leader-killed", "driver-killed", "namenode-host-lost", "upgrade"]
+)
+def test_nothing_is_lost_or_counted_twice(drill: str) -> None:
+    report = run(load_plan(stack_name()), load_runbook(drill), 1, RATE, Console())
+    assert report.all_failures == []
+    assert report.audit is not None
+    assert (report.audit.lost, report.audit.duplicated, report.audit.wrong) == (0, 0, 0)
+    # The planes were watched, and the load went through them.
+    assert {"produce", "process", "read"} <= report.worst.keys()
