@@ -12,9 +12,13 @@ from millrace_jobs.config import EVENTS_TOPIC
 def stream(
     spark: SparkSession, brokers: str, settings: dict[str, Any], max_offsets: int
 ) -> DataFrame:
-    """The events topic from its beginning, in batches of at most ``max_offsets`` records."""
+    """The events topic from its beginning, in batches of at most ``max_offsets`` records.
+
+    A task reads several partitions in turn: more tasks than cores only add what a task costs.
+    """
     reader = spark.readStream.format("kafka").options(**_options(brokers, settings))
-    return reader.option("maxOffsetsPerTrigger", max_offsets).load()
+    stream = reader.option("maxOffsetsPerTrigger", max_offsets).load()
+    return stream.coalesce(settings["tasks"])
 
 
 def records(spark: SparkSession, brokers: str, settings: dict[str, Any], batch: Batch) -> DataFrame:
