@@ -37,7 +37,7 @@ def load_command(
     profile: Annotated[str, typer.Option(help="steady, ramp, burst or wave.")] = "steady",
     acks: Annotated[str, typer.Option(help="all, or 1, which can lose what it got.")] = "all",
     out_of_order: Annotated[float, typer.Option(help="Share some seconds behind.")] = 0.05,
-    late: Annotated[float, typer.Option(help="Share older than the jobs' watermark.")] = 0.0005,
+    late: Annotated[float, typer.Option(help="Share older than the jobs' watermark.")] = 0.00002,
     run: Annotated[str, typer.Option(help="A name; by default the time.")] = "",
     topic: Annotated[str, typer.Option(hidden=True)] = lag.TOPIC,
 ) -> None:

@@ -28,7 +28,7 @@ def records(spark: SparkSession, brokers: str, settings: dict[str, Any], batch: 
         "startingOffsets": json.dumps(batch.start),
         "endingOffsets": json.dumps(batch.end),
     }
-    return reader.options(**offsets).load()
+    return reader.options(**offsets).load().coalesce(settings["tasks"])
 
 
 def _options(brokers: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
 from millrace_jobs.sinks import archive, cassandra, results
-from millrace_jobs.sinks.cassandra import Tables, WriteFailed
+from millrace_jobs.sinks.cassandra import PORTION_BYTES, Tables, WriteFailed, portions
 from millrace_jobs.sinks.dead_letters import letters, summaries
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
@@ -38,6 +40,7 @@ class FakeSession:
 
     def __init__(self) -> None:
         self.writes: list[tuple[str, tuple[Any, ...]]] = []
+        self.portions: list[list[tuple[Any, ...]]] = []
         self.failures = 0
 
     def prepare(self, query: str) -> SimpleNamespace:
@@ -48,18 +51,20 @@ class FakeSession:
 def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
     session = FakeSession()
 
-    def execute(_: Any, statement: Any, rows: list[Any], *__: Any, **___: Any) -> list[Any]:
+    def execute(_: Any, batches: list[Any], *__: Any, **___: Any) -> list[Any]:
         outcomes = []
-        for row in rows:
+        for (statement, rows), _parameters in batches:
             if session.failures:
                 session.failures -= 1
                 outcomes.append((False, TimeoutError("no quorum")))
             else:
-                session.writes.append((statement.query, row))
+                session.writes += [(statement.query, row) for row in rows]
+                session.portions.append(rows)
                 outcomes.append((True, None))
         return outcomes
 
-    monkeypatch.setattr(cassandra, "execute_concurrent_with_args", execute)
+    monkeypatch.setattr(cassandra, "_batch", lambda statement, rows: (statement, rows))
+    monkeypatch.setattr(cassandra, "execute_concurrent", execute)
     monkeypatch.setattr(cassandra, "connect", lambda _: SimpleNamespace(connect=lambda: session))
     return session
 
@@ -87,6 +92,29 @@ def test_a_store_that_stays_away_fails_the_batch(
     session.failures = 10**6
     with pytest.raises(WriteFailed, match="1 rows of pages: no quorum"):
         Tables(SimpleNamespace()).upsert("pages", ("url",), [("/a",)], 1)
+
+
+def test_rows_of_a_partition_are_one_mutation(session: FakeSession) -> None:
+    rows = [("1m", 1, 10), ("1h", 1, 20), ("1m", 2, 30), ("1m", 1, 40)]
+    Tables(SimpleNamespace()).upsert("traffic", ("w", "b", "s"), rows, 7, partition_columns=2)
+    assert session.portions == [
+        [("1h", 1, 20, 7)],
+        [("1m", 1, 10, 7), ("1m", 1, 40, 7)],
+        [("1m", 2, 30, 7)],
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 40_000).map(lambda n: b"x" * n)), max_size=30
+    )
+)
+def test_portions_keep_every_row_and_stay_small(rows: list[tuple[Any, ...]]) -> None:
+    found = list(portions(rows, 1))
+    assert sorted(row for portion in found for row in portion) == sorted(rows)
+    for portion in found:
+        assert len({row[0] for row in portion}) == 1
+        assert len(portion) == 1 or sum(len(row[1]) for row in portion) <= PORTION_BYTES
 
 
 class FakeKafka:

@@ -58,7 +58,8 @@ class Traffic:
         version = self._context.version(batch)
         tables = self._context.tables
         self._context.lease.confirm()
-        tables.upsert("traffic", TRAFFIC_COLUMNS, [_traffic(r, version) for r in windows], version)
+        totals = [_traffic(row, version) for row in windows]
+        tables.upsert("traffic", TRAFFIC_COLUMNS, totals, version, partition_columns=2)
         tables.upsert("pages", PAGES_COLUMNS, [_page(r, version) for r in pages], version)
         updates = [window_record(row, version) for row in windows]
         self._context.lease.confirm()

@@ -1,18 +1,19 @@
 """Cassandra: whole-value upserts, each with the write timestamp of its version."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
-from cassandra.concurrent import execute_concurrent_with_args
+from cassandra.concurrent import execute_concurrent
 from cassandra.policies import (
     ConstantReconnectionPolicy,
     ConstantSpeculativeExecutionPolicy,
     DCAwareRoundRobinPolicy,
     TokenAwarePolicy,
 )
+from cassandra.query import BatchStatement, BatchType
 
 from millrace_jobs.config import DATACENTER, KEYSPACE, Config
 from millrace_jobs.retries import retry
@@ -26,6 +27,11 @@ RECONNECT_SECONDS = 2.0
 # Then the query fails and YARN starts the driver anew: it may be this host that is cut off.
 GIVE_UP_SECONDS = 120.0
 CONCURRENCY = 64
+# Cassandra refuses a batch above batch_size_fail_threshold, 50 KiB.
+PORTION_BYTES = 24 * 1024
+ROW_BYTES = 64  # of numbers, times and names
+
+Row = tuple[Any, ...]
 
 
 class WriteFailed(Exception):
@@ -57,17 +63,29 @@ class Tables:
         self._prepared: dict[str, Any] = {}
 
     def upsert(
-        self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], timestamp: int
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        timestamp: int,
+        partition_columns: int = 1,
     ) -> None:
-        """Write all rows at a quorum, or raise."""
+        """Write all rows at a quorum, or raise.
+
+        Args:
+            partition_columns: how many of the columns, the first ones, are the partition key. Rows
+                of one partition go as one mutation, which costs little more than a single row.
+        """
         statement = self._statement(table, columns)
-        unwritten = [(*row, timestamp) for row in rows]
+        timed = [(*row, timestamp) for row in rows]
+        unwritten = list(portions(timed, partition_columns))
 
         def write() -> None:
             nonlocal unwritten
             unwritten, error = self._write(statement, unwritten)
             if error:
-                raise WriteFailed(f"{len(unwritten)} rows of {table}: {error}")
+                rows_left = sum(map(len, unwritten))
+                raise WriteFailed(f"{rows_left} rows of {table}: {error}")
 
         retry(write, WriteFailed, GIVE_UP_SECONDS, f"writing {table}")
 
@@ -89,16 +107,17 @@ class Tables:
         self._session.cluster.shutdown()
 
     def _write(
-        self, statement: Any, rows: list[tuple[Any, ...]]
-    ) -> tuple[list[tuple[Any, ...]], Exception | None]:
-        """The rows that were not acknowledged, and the error of one of them."""
-        results = execute_concurrent_with_args(
-            self._session, statement, rows, CONCURRENCY, raise_on_first_error=False
+        self, statement: Any, portions: list[list[Row]]
+    ) -> tuple[list[list[Row]], Exception | None]:
+        """The portions that were not acknowledged, and the error of one of them."""
+        batches = [(_batch(statement, rows), None) for rows in portions]
+        results = execute_concurrent(
+            self._session, batches, CONCURRENCY, raise_on_first_error=False
         )
         failures = [
-            (row, error) for row, (done, error) in zip(rows, results, strict=True) if not done
+            (rows, error) for rows, (done, error) in zip(portions, results, strict=True) if not done
         ]
-        return [row for row, _ in failures], failures[0][1] if failures else None
+        return [rows for rows, _ in failures], failures[0][1] if failures else None
 
     def _statement(self, table: str, columns: Sequence[str]) -> Any:
         names, marks = ", ".join(columns), ", ".join("?" for _ in columns)
@@ -114,3 +133,27 @@ class Tables:
             statement.is_idempotent = True
             self._prepared[query] = statement
         return self._prepared[query]
+
+
+def portions(rows: Iterable[Row], partition_columns: int) -> Iterator[list[Row]]:
+    """Rows of one partition each, of bounded size together; a larger row is alone."""
+    key, portion, size = None, [], 0
+    for row in sorted(rows, key=lambda row: row[:partition_columns]):
+        row_bytes = ROW_BYTES + sum(len(value) for value in row if isinstance(value, str | bytes))
+        if portion and (row[:partition_columns] != key or size + row_bytes > PORTION_BYTES):
+            yield portion
+            portion, size = [], 0
+        key = row[:partition_columns]
+        portion.append(row)
+        size += row_bytes
+    if portion:
+        yield portion
+
+
+def _batch(statement: Any, rows: list[Row]) -> Any:
+    # Unlogged: within a partition it is atomic anyway.
+    batch = BatchStatement(BatchType.UNLOGGED)
+    batch.is_idempotent = True
+    for row in rows:
+        batch.add(statement, row)
+    return batch
