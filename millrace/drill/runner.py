@@ -32,7 +32,7 @@ from millrace.paths import stack_state
 from millrace.plan import Plan
 
 LONGEST_HEAL = 300.0  # s, from the end of an experiment until all is healthy
-ASK_EVERY = 2.0  # s
+ASK_EVERY = 10.0  # s; a look at every host is work for the machine that is measured
 GIB = 2**30
 
 

@@ -14,7 +14,7 @@ from millrace.paths import stack_name
 from millrace.plan import Plan, load_plan
 from millrace.ssh import ssh_command
 
-PAUSE = 2  # s between two looks, each of which costs every host a process or two
+PAUSE = 10  # s between two looks, each of which costs every host a process or two
 HEALTHY = "healthy"
 
 

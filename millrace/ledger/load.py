@@ -141,7 +141,7 @@ def connect(brokers: str, acks: str) -> Producer:
         # A dead broker's connection hangs until then, and what was sent on it with it.
         "socket.timeout.ms": 10_000,
         "reconnect.backoff.max.ms": 1000,
-        "linger.ms": 5,
+        "linger.ms": 25,  # a request takes a broker as much as its events do
         "compression.type": "lz4",
         "partitioner": "murmur2_random",  # Java's, so that a key has one partition for all
         "log_level": 0,  # failed attempts are what the ledger is there to tell

@@ -110,8 +110,8 @@ def serve(
         # The one whose results are waited for starts first, and is drained last.
         ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
         if rehearsing:
-            for one in ready:
-                rehearse(one)
+            # Only that one: the others' first batch may take its time.
+            rehearse(ready[0])
         coordination.announce("standby")
         coordination.lease.acquire()
         if coordination.is_stop_desired(config.version):

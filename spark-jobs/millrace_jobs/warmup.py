@@ -1,4 +1,4 @@
-"""A standby's rehearsal: each job runs for a few batches on old records, into scratch folders.
+"""A standby's rehearsal: a job runs for a few batches on old records, with a scratch checkpoint.
 
 Classes are loaded, code is generated and compiled, executors and connections are up afterwards, in
 the driver and in the executors, so that the first real batch takes as long as any other.
@@ -14,8 +14,8 @@ from millrace_jobs.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 
-BATCHES = 3
-RECORDS = 2000  # in each batch
+BATCHES = 2
+RECORDS = 1000  # in each batch
 SECONDS = 60.0  # on a busy machine; a topic without records has nothing to rehearse with
 POLL_SECONDS = 0.1
 
@@ -25,7 +25,7 @@ def rehearse(job: Any, scratch: Checkpoint) -> None:
 
     def write_batch(frame: DataFrame, batch: int) -> None:
         if batch < BATCHES:
-            job.rehearse(frame, f"{scratch.location}/table")
+            job.rehearse(frame)
 
     began = time.monotonic()
     query = (

@@ -26,12 +26,6 @@ class Archive:
         context = self._context
         return sources.stream(context.spark, context.config.kafka, context.settings, max_offsets)
 
-    def rehearse(self, frame: DataFrame, scratch: str) -> None:
-        """As ``write``, into a table beside the archive, whose own log is read as well."""
-        classified = frame.transform(parse.classify, self._context.config.limits)
-        archive.append(parse.valid(classified), scratch, "rehearsal", 0)
-        archive.read_log(self._context.spark, self._context.config.archive)
-
     def lead(self) -> None:
         """Nothing to take over: Delta itself refuses the second of two appends of one batch."""
 

@@ -40,7 +40,7 @@ class Traffic:
             settings["hll_lg_k"],
         )
 
-    def rehearse(self, frame: DataFrame, _: str) -> None:
+    def rehearse(self, frame: DataFrame) -> None:
         """Everything that ``write`` does, short of writing."""
         frame.collect()
         self._results.connect()
