@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 JOBS: dict[str, type[Archive | Traffic]] = {"archive": Archive, "traffic": Traffic}
 POLL_SECONDS = 0.5
+FIRST_BATCH_SECONDS = 5.0
+CATCH_UP_SECONDS = 15.0
 DRAIN_SECONDS = 60.0
 DRAIN_POLL_SECONDS = 0.02
 
@@ -78,6 +80,7 @@ def run(config: Config) -> None:
         keep_apart(identity, others)
         coordination.announce("warming")
         coordination.keep_announced()
+        let_catch_up(others)
         spark = SparkSession.builder.appName(config.application).getOrCreate()
         try:
             # When nobody leads, every second counts.
@@ -99,6 +102,15 @@ def keep_apart(identity: Identity, others: list[dict[str, Any]]) -> None:
         raise SharesHost(f"{neighbours[0]} is on {identity.host} already")
 
 
+def let_catch_up(others: list[dict[str, Any]]) -> None:
+    """Starting takes all cores of a small cluster; who has just taken over needs them more."""
+    for driver in others:
+        if driver["state"] == "leading":
+            time.sleep(
+                min(CATCH_UP_SECONDS, max(0.0, driver["since"] + CATCH_UP_SECONDS - time.time()))
+            )
+
+
 def serve(
     config: Config, spark: SparkSession, coordination: Coordination, *, rehearsing: bool
 ) -> None:
@@ -117,7 +129,10 @@ def serve(
         if coordination.is_stop_desired(config.version):
             return
         coordination.announce("leading")
-        for one in ready:
+        first, *others = ready
+        running.append(start(first, coordination))
+        await_first_batch(running[0].query)
+        for one in others:
             running.append(start(one, coordination))
         supervise(running, coordination, config.version)
         coordination.announce("draining")
@@ -169,6 +184,13 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     return RunningJob(
         context, query, Progress(context, query, job.late_events, committed), draining
     )
+
+
+def await_first_batch(query: StreamingQuery) -> None:
+    """Let results flow before the other jobs ask for their share of the cores."""
+    deadline = time.monotonic() + FIRST_BATCH_SECONDS
+    while query.lastProgress is None and query.isActive and time.monotonic() < deadline:
+        time.sleep(DRAIN_POLL_SECONDS)
 
 
 def supervise(jobs: list[RunningJob], coordination: Coordination, version: str) -> None:

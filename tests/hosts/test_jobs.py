@@ -1,9 +1,14 @@
 """The job gateways, and the applications that they keep running."""
 
 import json
+import time
 from typing import Any
 
 import pytest
+
+from millrace.drivers import drivers
+
+STANDBY_SECONDS = 180
 
 
 @pytest.fixture(scope="module")
@@ -31,19 +36,31 @@ def test_one_gateway_acts_and_every_other_one_stands_by(plan, status):
     assert sorted(gateways) == plan.services["job_gateway"].hosts
 
 
-def test_every_application_of_the_plan_runs_once_in_the_deployed_version(plan, status, running):
-    expected = {
-        f"millrace:{name},version:{status['applications'][name]['version']}"
-        for name in plan.applications
-    }
-    assert sorted(app["applicationTags"] for app in running) == sorted(expected)
-    assert {app["state"] for app in running} == {"RUNNING"}
+def pair(plan, application: str) -> list[dict[str, Any]]:
+    """Its drivers: who leads, then who stands by; waits for a standby that is still starting."""
+    deadline = time.monotonic() + STANDBY_SECONDS
+    while True:
+        found = [d for d in drivers(plan) if d["application"] == application]
+        if sorted(d["state"] for d in found) == ["leading", "standby"]:
+            return sorted(found, key=lambda driver: driver["state"])
+        assert time.monotonic() < deadline, found
+        time.sleep(3)
 
 
-def test_the_gateway_knows_which_run_it_is(plan, status, running):
-    seen = {name: status["applications"][name] for name in plan.applications}
-    assert {application["phase"] for application in seen.values()} == {"running"}
-    assert {application["run"] for application in seen.values()} == {app["id"] for app in running}
+def test_each_application_has_a_leader_and_a_standby_on_different_hosts(plan, status, running):
+    states = {app["id"]: app["state"] for app in running}
+    for name in plan.applications:
+        leader, standby = pair(plan, name)
+        assert leader["host"] != standby["host"]
+        assert {leader["version"], standby["version"]} == {status["applications"][name]["version"]}
+        assert states[leader["run"]] == "RUNNING"
+
+
+def test_the_gateway_knows_who_leads(plan, status):
+    for name in plan.applications:
+        application = status["applications"][name]
+        assert application["phase"] == "running"
+        assert application["run"] == pair(plan, name)[0]["run"]
 
 
 def test_every_gateway_could_submit_what_is_deployed(plan, status, hosts_of):
