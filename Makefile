@@ -10,7 +10,7 @@ MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up deploy upgrade status plan down test test-fast lint
+.PHONY: help demo up deploy upgrade drill status plan down test test-fast lint
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
@@ -31,6 +31,9 @@ upgrade: $(VENV)/toolkit ## Upgrade the jobs by hand-over (VERSION=one of `millr
 
 status: $(VENV)/toolkit ## The cluster's state at a glance
 	@$(MILLRACE) status
+
+drill: $(VENV)/toolkit ## Run every drill, three times each, under load
+	@$(MILLRACE) drill all
 
 plan: $(VENV)/toolkit ## What runs where
 	@$(MILLRACE) plan

@@ -45,6 +45,7 @@ CLUSTER_STAGES = {
     "hosts": pytest("tests/hosts"),
     "api on Cassandra": pytest("tests/api", "-m", "cluster"),
     "end to end": pytest("tests/e2e"),
+    "drills": pytest("tests/drills"),
 }
 
 

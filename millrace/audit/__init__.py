@@ -3,8 +3,3 @@
 The truth is computed anew from the ledger, with plain counting and no estimate; events of others
 in the same windows are taken from the archive. Zero lost, zero twice is the only passing figure.
 """
-
-from millrace.audit.report import Report
-from millrace.audit.run import audit, audit_topic
-
-__all__ = ["Report", "audit", "audit_topic"]

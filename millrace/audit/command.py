@@ -1,21 +1,21 @@
-"""``millrace audit``: finds the ledgers, audits them and shows what was found."""
+"""``millrace audit``: finds the ledgers, audits them and shows what was found.
+
+What it needs is imported when it runs, not for each command.
+"""
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from millrace import lag
-from millrace.audit.report import Report, report_view
-from millrace.audit.run import audit, audit_topic
 from millrace.durations import parse_duration
-from millrace.ledger import Ledger
-from millrace.ledger.book import newest
-from millrace.ledger.command import ledgers
 from millrace.paths import stack_name
 from millrace.plan import load_plan
+
+if TYPE_CHECKING:
+    from millrace.audit.report import Report
 
 
 def audit_command(
@@ -29,6 +29,8 @@ def audit_command(
 
     Exit 1 unless nothing is lost, nothing twice and nothing wrong.
     """
+    from millrace.audit.report import report_view
+
     report = _audit(runs, parse_duration(wait))
     if as_json:
         print(json.dumps(report.as_json(), indent=2))
@@ -39,7 +41,12 @@ def audit_command(
         raise typer.Exit(1)
 
 
-def _audit(runs: list[str] | None, wait: float) -> Report:
+def _audit(runs: list[str] | None, wait: float) -> "Report":
+    from millrace import lag
+    from millrace.audit.run import audit, audit_topic
+    from millrace.ledger.book import Ledger, newest
+    from millrace.ledger.session import ledgers
+
     plan = load_plan(stack_name())
     paths = [ledgers() / run for run in runs] if runs else [newest(ledgers())]
     if len(paths) == 1 and Ledger.open(paths[0]).spec.topic != lag.TOPIC:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from millrace.audit.report import Plane
 from millrace.audit.truth import COUNTS, SIZES, VISITORS, Figures, Page, Truth, Window
-from millrace.ledger import Ledger
+from millrace.ledger.book import Ledger
 from millrace.ledger.events import numbers_of
 
 SIGMAS = 5  # beyond which an estimate is no longer bad luck

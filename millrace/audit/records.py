@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.audit.truth import epoch_seconds
-from millrace.ledger import Ledger
+from millrace.ledger.book import Ledger
 from millrace.ledger.events import numbers_of
 
 # What windows and pages are counted from.

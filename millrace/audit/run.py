@@ -36,7 +36,7 @@ from millrace.audit.truth import (
 from millrace.durations import parse_duration
 from millrace.errors import OperatorError
 from millrace.insights import Api
-from millrace.ledger import Ledger
+from millrace.ledger.book import Ledger
 from millrace.plan import Plan
 from millrace.recount import PageViewRule
 

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from millrace.drill.runbook import Runbook, load_runbook, load_runbooks
-from millrace.drill.tables import Summaries, load_summaries, numbers, outcome, seconds
 from millrace.errors import OperatorError
 from millrace.paths import stack_name
 from millrace.plan import Plan, load_plan
 
 if TYPE_CHECKING:
     from millrace.drill.report import Report
+    from millrace.drill.tables import Summaries
 
 app = typer.Typer(no_args_is_help=True, help="Inject faults under load, measure and audit.")
 # As wide as a report needs where there is no terminal to fit.
@@ -31,6 +31,8 @@ Record = Annotated[bool, typer.Option("--record", help="Keep the summary in docs
 @app.command("list")
 def list_command() -> None:
     """Show the drills, their goals, and what was last measured."""
+    from millrace.drill.tables import load_summaries
+
     console.print(drills_view(load_plan(stack_name()), load_runbooks(), load_summaries()))
 
 
@@ -77,8 +79,10 @@ def allowed(plan: Plan, runbook: Runbook) -> bool:
     return plan.drills and plan.environment in runbook.about.environments
 
 
-def drills_view(plan: Plan, runbooks: Sequence[Runbook], summaries: Summaries) -> Table:
+def drills_view(plan: Plan, runbooks: Sequence[Runbook], summaries: "Summaries") -> Table:
     """Every runbook's drill."""
+    from millrace.drill.tables import numbers, outcome, seconds
+
     table = Table(title=f"drills; allowed in {plan.environment}: ●", title_justify="left")
     table.add_column()
     table.add_column("drill", no_wrap=True)  # to be copied
@@ -100,6 +104,8 @@ def drills_view(plan: Plan, runbooks: Sequence[Runbook], summaries: Summaries) -
 
 def reports_view(reports: Sequence["Report"]) -> Table:
     """What was measured, worst of all runs."""
+    from millrace.drill.tables import seconds
+
     table = Table(title="drills", title_justify="left")
     for column in ("drill", "verdict", "goal", "worst", "lost", "duplicated", "wrong"):
         table.add_column(column)

@@ -16,8 +16,8 @@ from millrace.drill.gaps import Times
 from millrace.drill.planes import Sampler, sampling, successes
 from millrace.drill.report import Audit, Successes
 from millrace.errors import OperatorError
-from millrace.ledger import Ledger
-from millrace.ledger.command import ledgers
+from millrace.ledger.book import Ledger
+from millrace.ledger.session import ledgers
 from millrace.plan import Plan
 
 LONGEST = "12h"  # of a load; it is stopped when the drill ends
@@ -80,7 +80,7 @@ def loading(rate: float, ledger: str, folder: Path) -> Iterator[subprocess.Popen
 
 def audited(plan: Plan, ledger: Path) -> Audit:
     """Every event of the load looked for in every sink; OperatorError when that can't be done."""
-    from millrace.audit import audit
+    from millrace.audit.run import audit
 
     fates = Ledger.open(ledger)
     found = audit(plan, [ledger], wait=AUDIT_WAIT)

@@ -3,7 +3,3 @@
 An event is a pure function of the run's specification and its number, so a ledger keeps only the
 specification and each event's fate: acknowledged (where and when), failed, or in doubt.
 """
-
-from millrace.ledger.book import Ledger
-
-__all__ = ["Ledger"]

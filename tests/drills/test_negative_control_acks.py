@@ -17,7 +17,7 @@ from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace import lag
-from millrace.audit import audit_topic
+from millrace.audit.run import audit_topic
 from millrace.paths import stack_name
 from millrace.plan import Plan, load_plan
 

@@ -23,8 +23,7 @@ from millrace.audit.truth import (
     requests_by_day,
     truth_of,
 )
-from millrace.ledger import Ledger
-from millrace.ledger.book import State, Writer
+from millrace.ledger.book import Ledger, State, Writer
 from millrace.recount import PageViewRule
 from tests.unit.test_ledger import SPEC
 

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.errors import OperatorError
-from millrace.ledger import Ledger
-from millrace.ledger.book import FAILED, FATE, State, Writer, newest
+from millrace.ledger.book import FAILED, FATE, Ledger, State, Writer, newest
 from millrace.ledger.events import (
     OUT_OF_ORDER_MS,
     PAGES,

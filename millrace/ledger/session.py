@@ -1,0 +1,117 @@
+"""Settles a run, sends it, and says where its ledger is."""
+
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from rich.console import Console
+
+from millrace import lag
+from millrace.errors import OperatorError
+from millrace.ledger.book import Ledger, Writer
+from millrace.ledger.display import Display, summary
+from millrace.ledger.load import Load, connect, require_topic
+from millrace.ledger.spec import Spec
+from millrace.paths import stack_name, stack_state
+from millrace.plan import Plan
+
+RESULTS = "results"
+# How much later than the watermark a late event is: late for its hour, too, whatever the clocks.
+LATE_MARGIN_SECONDS = 2 * 3600
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was asked for; an empty name or topic means the usual one."""
+
+    run: str
+    rate: float
+    seconds: float
+    profile: str
+    acks: str
+    out_of_order: float
+    late: float
+    topic: str
+
+
+def run_load(plan: Plan, wish: Wish) -> None:
+    """Sends until it is done or a signal ends it; prints the ledger's path last."""
+    console = Console(soft_wrap=True, highlight=False)
+    topic = wish.topic or lag.TOPIC
+    brokers = ",".join(plan.addresses("kafka_broker", "client"))
+    producer = connect(brokers, wish.acks)
+    require_topic(producer, brokers, topic)
+    spec = Spec(
+        run=wish.run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}",
+        cluster=plan.cluster,
+        topic=topic,
+        partitions=len(producer.list_topics(topic, timeout=10).topics[topic].partitions),
+        acks=wish.acks,
+        rate=wish.rate,
+        seconds=wish.seconds,
+        profile=wish.profile,
+        out_of_order=wish.out_of_order,
+        late=wish.late,
+        lateness=_watermark(plan) + LATE_MARGIN_SECONDS,
+        seed=secrets.randbits(32),
+        results_offsets=_ends(plan),
+        started_ms=int(1000 * time.time()),
+    )
+    ledger = Writer(ledgers() / spec.run, spec)
+    with _stop_on_signals() as stop, Display(console) as display:
+        load = Load(spec, producer, ledger, stop.is_set, display.update)
+        load.run()
+    console.print(summary(Ledger.open(ledger.path), time.time() - spec.started_ms / 1000))
+    print(ledger.path)
+
+
+def ledgers() -> Path:
+    """The folder of the stack's ledgers."""
+    return stack_state(stack_name()) / "ledgers"
+
+
+def _watermark(plan: Plan) -> int:
+    return int(plan.shared["spark"]["settings"]["traffic"]["watermark_seconds"])
+
+
+def _ends(plan: Plan) -> list[int]:
+    """Ends of the results topic's partitions."""
+    admin: AdminClient = lag.connect(plan)
+    partitions = [TopicPartition(RESULTS, p) for p in range(plan.topics[RESULTS].partitions)]
+    try:
+        answers = admin.list_offsets(
+            {partition: OffsetSpec.latest() for partition in partitions},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=lag.TIMEOUT,
+        )
+        return [answers[partition].result(lag.TIMEOUT).offset for partition in partitions]
+    except KafkaException as failure:
+        raise OperatorError(
+            f"can't read the ends of topic {RESULTS}: {failure.args[0].str()}",
+            "`millrace status` shows what is down",
+        ) from None
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """The first signal ends the run in order, a second one at once."""
+    stop = threading.Event()
+
+    def handle(number: int, _: object) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
