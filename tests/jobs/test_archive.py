@@ -47,6 +47,7 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
             tables=None,
             checkpoint_id=lambda: "checkpoint",
             version=lambda batch: batch,
+            lease=SimpleNamespace(confirm=lambda: None),
         )
         archive_job = job.Archive(context)  # type: ignore[arg-type]
 

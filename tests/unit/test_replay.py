@@ -89,7 +89,8 @@ class FakeProducer:
         return 0
 
     def commit_transaction(self, timeout: float) -> None:
-        with self._scripted():
+        # Asked again about a transaction that did happen, Kafka doesn't abort it.
+        with self._scripted(impossible="abort" if self._last_commit_done else None):
             if self._epoch != self._broker.epoch:
                 raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
             if not self._last_commit_done:
@@ -100,9 +101,10 @@ class FakeProducer:
     def abort_transaction(self, timeout: float) -> None:
         self._pending = None
 
-    def _scripted(self) -> "Scripted":
+    def _scripted(self, impossible: str | None = None) -> "Scripted":
         self._step += 1
-        return Scripted(self._script.get(self._step, ""))
+        fault = self._script.get(self._step, "")
+        return Scripted("" if fault == impossible else fault)
 
 
 @dataclass
