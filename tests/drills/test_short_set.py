@@ -13,7 +13,7 @@ from millrace.plan import load_plan
 
 pytestmark = pytest.mark.cluster
 
-RATE = 1000  # events a second, beside everything else that a test machine of two cores runs
+RATE = 500  # events a second, beside everything else that a test machine of two cores runs
 
 
 @pytest.mark.parametrize(

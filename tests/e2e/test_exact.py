@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.drivers import drivers
 from millrace.plan import Plan
 from tests.e2e.conftest import REAL_LOG, Month
 from tests.e2e.support import (
@@ -62,15 +63,8 @@ def broker(plan: Plan) -> str:
 
 
 def driver(plan: Plan) -> str:
-    """The worker that runs the active driver; with a standby, the first one found."""
-    for host in plan.hosts_of("nodemanager"):
-        command = ["docker", "exec", f"{plan.cluster}-{host.name}", "pgrep", "-f", DRIVER_CLASS]
-        if subprocess.run(command, capture_output=True).returncode == 0:
-            return host.name
-    raise AssertionError("no worker runs a driver")
-
-
-DRIVER_CLASS = "org.apache.spark.deploy.yarn.ApplicationMaster"
+    """The worker of the driver that leads."""
+    return next(found["host"] for found in drivers(plan) if found["state"] == "leading")
 
 
 @pytest.mark.parametrize("victim", [broker, driver], ids=["broker", "driver"])
