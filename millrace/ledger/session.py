@@ -1,11 +1,7 @@
 """Settles a run, sends it, and says where its ledger is."""
 
 import secrets
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +18,7 @@ from millrace.ledger.load import Load, connect, require_topic
 from millrace.ledger.spec import Spec
 from millrace.paths import stack_name, stack_state
 from millrace.plan import Plan
+from millrace.signals import stop_on_signals
 
 RESULTS = "results"
 # How much later than the watermark a late event is: late for its hour, too, whatever the clocks.
@@ -66,7 +63,7 @@ def run_load(plan: Plan, wish: Wish) -> None:
         started_ms=int(1000 * time.time()),
     )
     ledger = Writer(ledgers() / spec.run, spec)
-    with _stop_on_signals() as stop, Display(console) as display:
+    with stop_on_signals() as stop, Display(console) as display:
         load = Load(spec, producer, ledger, stop.is_set, display.update)
         load.run()
     console.print(summary(Ledger.open(ledger.path), time.time() - spec.started_ms / 1000))
@@ -98,20 +95,3 @@ def _ends(plan: Plan) -> list[int]:
             f"can't read the ends of topic {RESULTS}: {failure.args[0].str()}",
             "`millrace status` shows what is down",
         ) from None
-
-
-@contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
-    """The first signal ends the run in order, a second one at once."""
-    stop = threading.Event()
-
-    def handle(number: int, _: object) -> None:
-        stop.set()
-        signal.signal(number, signal.SIG_DFL)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

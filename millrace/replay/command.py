@@ -1,7 +1,6 @@
 """``millrace replay``: wires source, pace and Kafka together, and talks to the operator."""
 
 import shutil
-import signal
 import sys
 import tempfile
 import threading
@@ -31,6 +30,7 @@ from millrace.replay.transactions import (
     last_progress,
     require_topics,
 )
+from millrace.signals import stop_on_signals
 
 EXIT_STOPPED = 130  # what a shell says of a command ended by Ctrl-C
 
@@ -67,7 +67,7 @@ def replay_command(
         raise OperatorError("--shift and --shift-to-now exclude each other")
     hours = None if shift is None else start.parse_shift(shift)
     pipeline = Pipeline.of(load_plan(stack_name()))
-    with twice_readable(log, shift_to_now) as path, _stop_on_signals() as stop:
+    with twice_readable(log, shift_to_now) as path, stop_on_signals() as stop:
         asked = Asked(path, parse_speed(speed), hours, shift_to_now, run)
         if not _replay(asked, pipeline, stop, Console(soft_wrap=True, highlight=False)):
             raise typer.Exit(EXIT_STOPPED)
@@ -158,20 +158,3 @@ def twice_readable(path: str, twice: bool = True) -> Iterator[str]:
         shutil.copyfileobj(sys.stdin.buffer, spool)
         spool.flush()
         yield spool.name
-
-
-@contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
-    """The first Ctrl-C ends the replay after a whole batch, a second one at once."""
-    stop = threading.Event()
-
-    def handle(number: int, _: object) -> None:
-        stop.set()
-        signal.signal(number, signal.SIG_DFL)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
