@@ -8,7 +8,7 @@ import pytest
 
 from millrace.drivers import drivers
 
-STANDBY_SECONDS = 180
+STANDBY_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
