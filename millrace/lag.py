@@ -1,8 +1,16 @@
 """How many records of `events` the traffic job still has before it."""
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
+import logging
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from millrace.errors import OperatorError
 from millrace.plan import Plan
 
 TOPIC = "events"
@@ -17,17 +25,40 @@ def connect(plan: Plan) -> AdminClient:
     return AdminClient({"bootstrap.servers": brokers, "log_level": 4})
 
 
+def connect_quietly(plan: Plan) -> AdminClient:
+    """For whoever asks what is down: connection errors are the answer, not noise."""
+    quiet = logging.getLogger("millrace.kafka")
+    quiet.addHandler(logging.NullHandler())
+    quiet.propagate = False
+    brokers = ",".join(plan.addresses("kafka_broker", "client"))
+    return AdminClient({"bootstrap.servers": brokers}, logger=quiet)
+
+
 def traffic_lag(admin: AdminClient, plan: Plan) -> int:
     """Committed records that no committed batch has read; raises KafkaException without brokers."""
-    partitions = [TopicPartition(TOPIC, p) for p in range(plan.topics[TOPIC].partitions)]
-    ends = admin.list_offsets(
-        {partition: OffsetSpec.latest() for partition in partitions},
+    ends = topic_ends(admin, TOPIC, plan.topics[TOPIC].partitions)
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])
+    read = {p.partition: p.offset for p in asked[GROUP].result(TIMEOUT).topic_partitions}
+    return sum(end - max(0, read.get(partition, 0)) for partition, end in enumerate(ends))
+
+
+def topic_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
+    """Up to where a ``read_committed`` reader can read each partition; raises KafkaException."""
+    asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+    answers = admin.list_offsets(
+        {partition: OffsetSpec.latest() for partition in asked},
         isolation_level=IsolationLevel.READ_COMMITTED,
         request_timeout=TIMEOUT,
     )
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])
-    read = {p.partition: p.offset for p in asked[GROUP].result(TIMEOUT).topic_partitions}
-    return sum(
-        future.result(TIMEOUT).offset - max(0, read.get(partition.partition, 0))
-        for partition, future in ends.items()
-    )
+    return [answers[partition].result(TIMEOUT).offset for partition in asked]
+
+
+def require_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
+    """As ``topic_ends``, with an error for the operator."""
+    try:
+        return topic_ends(admin, topic, partitions)
+    except KafkaException as failure:
+        raise OperatorError(
+            f"can't read the ends of topic {topic}: {failure.args[0].str()}",
+            "`millrace status` shows what is down",
+        ) from None

@@ -6,13 +6,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import numpy as np
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
 from millrace import lag
 from millrace.audit.hdfs import Hdfs
@@ -32,19 +26,7 @@ class Positions:
 
     def ends(self, topic: str, partitions: int) -> np.ndarray:
         """Up to where a ``read_committed`` reader can read each partition."""
-        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
-        try:
-            answers = self._admin.list_offsets(
-                {partition: OffsetSpec.latest() for partition in asked},
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=lag.TIMEOUT,
-            )
-            return np.array([answers[p].result(lag.TIMEOUT).offset for p in asked])
-        except KafkaException as failure:
-            raise OperatorError(
-                f"can't read the ends of topic {topic}: {failure.args[0].str()}",
-                "`millrace status` shows what is down",
-            ) from None
+        return np.array(lag.require_ends(self._admin, topic, partitions))
 
     def event_ends(self) -> np.ndarray:
         return self.ends(lag.TOPIC, self._plan.topics[lag.TOPIC].partitions)
@@ -74,8 +56,9 @@ class Positions:
 
     def _archived(self, partitions: int) -> np.ndarray:
         """What the archive job's last finished batch ended with, by its checkpoint."""
-        common = self._plan.shared["spark"]["settings"]["common"]
-        path = f"{urlsplit(common['checkpoints']).path}/archive"
+        settings = self._plan.shared["spark"]["settings"]
+        checkpoints = urlsplit(settings["common"]["checkpoints"]).path
+        path = f"{checkpoints}/{settings['archive']['checkpoint']}"
         finished = [int(name) for name in self._hdfs.names(f"{path}/commits") if name.isdecimal()]
         if not finished:
             return np.zeros(partitions, np.int64)

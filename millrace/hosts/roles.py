@@ -1,7 +1,6 @@
 """Which host has a role now. Asked of the service itself, so that a dead host doesn't matter."""
 
 import json
-import logging
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,17 +8,16 @@ from typing import Any
 
 import httpx
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from redis.exceptions import RedisError
 from redis.sentinel import Sentinel
 
+from millrace import lag
 from millrace.drivers import drivers
 from millrace.errors import OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
 from millrace.ssh import on_all, run_on
 from millrace.status import probe
 
-TOPIC = "events"
 REDIS_MASTER = "millrace"  # the name that the Sentinels watch their master by
 TIMEOUT = 4  # s; a frozen service accepts the call and never answers
 DRIVER_CONTAINER = "_000001"  # YARN numbers an attempt's containers; its master is the first
@@ -62,23 +60,18 @@ def _role(name: str) -> Role:
 
 
 def _kafka_leader(plan: Plan) -> Holder | None:
-    quiet = logging.getLogger("millrace.kafka")
-    quiet.addHandler(logging.NullHandler())
-    quiet.propagate = False  # a dead broker is why somebody asks, not news
-    brokers = ",".join(plan.addresses("kafka_broker", "client"))
-    admin = AdminClient({"bootstrap.servers": brokers}, logger=quiet)
     try:
-        metadata = admin.list_topics(TOPIC, timeout=TIMEOUT)
+        metadata = lag.connect_quietly(plan).list_topics(lag.TOPIC, timeout=TIMEOUT)
     except KafkaException:
         return None
-    leader = metadata.brokers.get(metadata.topics[TOPIC].partitions[0].leader)
+    leader = metadata.brokers.get(metadata.topics[lag.TOPIC].partitions[0].leader)
     return _at(plan, "kafka_broker", leader.host) if leader and leader.host else None
 
 
 def _kafka_controller(plan: Plan) -> Holder | None:
     service = plan.services["kafka_controller"]
     # The quorum's own note; asking with Kafka's tool would cost seconds of a JVM.
-    read = f"sudo find {DATA_ROOT}/{service.unit} -name quorum-state -exec cat {{}} +"
+    read = f"sudo cat {DATA_ROOT}/{service.unit}/{probe.QUORUM_STATE}"
 
     def state(host: Host) -> dict[str, int] | None:
         try:

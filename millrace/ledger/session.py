@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
 from rich.console import Console
 
 from millrace import lag
-from millrace.errors import OperatorError
 from millrace.ledger.book import Ledger, Writer
 from millrace.ledger.display import Display, summary
 from millrace.ledger.load import Load, connect, require_topic
@@ -59,7 +56,9 @@ def run_load(plan: Plan, wish: Wish) -> None:
         late=wish.late,
         lateness=_watermark(plan) + LATE_MARGIN_SECONDS,
         seed=secrets.randbits(32),
-        results_offsets=_ends(plan),
+        results_offsets=lag.require_ends(
+            lag.connect(plan), RESULTS, plan.topics[RESULTS].partitions
+        ),
         started_ms=int(1000 * time.time()),
     )
     ledger = Writer(ledgers() / spec.run, spec)
@@ -77,21 +76,3 @@ def ledgers() -> Path:
 
 def _watermark(plan: Plan) -> int:
     return int(plan.shared["spark"]["settings"]["traffic"]["watermark_seconds"])
-
-
-def _ends(plan: Plan) -> list[int]:
-    """Ends of the results topic's partitions."""
-    admin: AdminClient = lag.connect(plan)
-    partitions = [TopicPartition(RESULTS, p) for p in range(plan.topics[RESULTS].partitions)]
-    try:
-        answers = admin.list_offsets(
-            {partition: OffsetSpec.latest() for partition in partitions},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=lag.TIMEOUT,
-        )
-        return [answers[partition].result(lag.TIMEOUT).offset for partition in partitions]
-    except KafkaException as failure:
-        raise OperatorError(
-            f"can't read the ends of topic {RESULTS}: {failure.args[0].str()}",
-            "`millrace status` shows what is down",
-        ) from None

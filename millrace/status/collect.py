@@ -1,15 +1,14 @@
 """Asks every host, and Kafka's brokers, how they are."""
 
 import json
-import logging
 import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
+from millrace import lag
 from millrace.drivers import drivers
 from millrace.errors import OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
@@ -63,14 +62,8 @@ def _ask_drivers(plan: Plan) -> list[dict[str, Any]]:
 
 def _ask_kafka(plan: Plan) -> dict[str, Any]:
     """Brokers and partitions as a client sees them."""
-    quiet = logging.getLogger("millrace.kafka")
-    quiet.addHandler(logging.NullHandler())
-    quiet.propagate = False  # connection errors are the answer, not noise on the terminal
-    admin = AdminClient(
-        {"bootstrap.servers": ",".join(plan.addresses("kafka_broker", "client"))}, logger=quiet
-    )
     try:
-        metadata = admin.list_topics(timeout=5)
+        metadata = lag.connect_quietly(plan).list_topics(timeout=5)
     except KafkaException as error:
         return {"error": str(error.args[0])}
     partitions = [p for topic in metadata.topics.values() for p in topic.partitions.values()]

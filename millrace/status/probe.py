@@ -12,6 +12,7 @@ import subprocess
 import sys
 import urllib.request
 
+QUORUM_STATE = "metadata/__cluster_metadata-0/quorum-state"  # below the controller's data
 TIMEOUT = 4  # s; a hung service must not hang the answer of its neighbours
 
 
@@ -43,7 +44,7 @@ def zookeeper(service):
 
 def kafka_controller(service):
     # What the quorum agreed on, without the 3 s of a Java client.
-    log = f"{service['data']}/metadata/__cluster_metadata-0/quorum-state"
+    log = f"{service['data']}/{QUORUM_STATE}"
     with open(log) as state:
         quorum = json.load(state)
     leads = quorum["leaderId"] == service["node_id"]

@@ -191,7 +191,7 @@ def _plain(seen: _Seen, service: str, name: str) -> Component:
 
 
 def _applications(seen: _Seen) -> Component:
-    """Each has a driver that leads and one that stands by, on different hosts."""
+    """Each has a driver that leads and one that stands by."""
     problems, texts, leaderless = [], [], False
     for name in seen.plan.applications:
         hosts = {

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +59,7 @@ class RunningJob:
     context: JobContext
     query: StreamingQuery
     progress: Progress
-    draining: threading.Event = field(default_factory=threading.Event)
+    draining: threading.Event
 
 
 def run(config: Config) -> None:
