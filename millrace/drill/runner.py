@@ -12,7 +12,6 @@ from rich.console import Console
 from millrace.drill import experiment, watch
 from millrace.drill.display import Display
 from millrace.drill.picture import gaps_svg
-from millrace.drill.probes import unhealthy
 from millrace.drill.report import (
     LOST,
     Audit,
@@ -30,6 +29,7 @@ from millrace.drill.tables import SUMMARIES
 from millrace.errors import OperatorError
 from millrace.paths import stack_state
 from millrace.plan import Plan
+from millrace.status import health
 
 LONGEST_HEAL = 300.0  # s, from the end of an experiment until all is healthy
 ASK_EVERY = 10.0  # s; a look at every host is work for the machine that is measured
@@ -51,7 +51,7 @@ def require_allowed(plan: Plan, about: FrontMatter) -> None:
 
 def require_steady(plan: Plan) -> None:
     """Raises OperatorError unless the cluster is in its steady state."""
-    if problems := unhealthy(plan):
+    if problems := health.problems(plan):
         raise OperatorError(
             "\n".join(problems), "nothing was injected; `make up` heals, `millrace status` shows it"
         )
@@ -138,7 +138,7 @@ def wait_healthy(plan: Plan, show: Display, longest: float = LONGEST_HEAL) -> li
     """Waits until the cluster is in its steady state; else what is wrong in the end."""
     show.phase("until the cluster is healthy")
     deadline = time.monotonic() + longest
-    while problems := unhealthy(plan):
+    while problems := health.problems(plan):
         if time.monotonic() > deadline:
             return [f"not healed after {longest:g} s: {problem}" for problem in problems]
         time.sleep(ASK_EVERY)
@@ -165,7 +165,7 @@ def run_all(
     for runbook in runbooks:
         report = run(plan, runbook, times, rate, console)
         yield report
-        if report.verdict == LOST or unhealthy(plan):
+        if report.verdict == LOST or health.problems(plan):
             return
 
 

@@ -11,7 +11,7 @@ from millrace.durations import parse_duration
 from millrace.errors import OperatorError
 from millrace.hosts.power import Action, act, named
 from millrace.paths import stack_name
-from millrace.plan import Plan, load_plan
+from millrace.plan import load_plan
 from millrace.ssh import ssh_command
 
 PAUSE = 10  # s between two looks, each of which costs every host a process or two
@@ -78,22 +78,11 @@ def await_command(
     """Wait until the cluster is healthy: millrace await healthy --within 5m."""
     if state != HEALTHY:
         raise OperatorError(f"can't wait for '{state}'", "millrace await healthy")
+    from millrace.status import health
+
     plan = load_plan(stack_name())
     deadline = time.monotonic() + parse_duration(within)
-    while problems := _problems(plan):
+    while problems := health.problems(plan):
         if time.monotonic() > deadline:
             raise OperatorError("\n".join([f"not healthy within {within}:", *problems]))
         time.sleep(PAUSE)
-
-
-def _problems(plan: Plan) -> list[str]:
-    """What keeps the cluster from being healthy; empty when it is."""
-    from millrace.status.collect import collect
-    from millrace.status.verdict import judge
-
-    components = judge(plan, collect(plan)).components
-    return [
-        f"{c.name}: {', '.join([c.state, c.seen, *c.problems])}"
-        for c in components
-        if c.state != HEALTHY
-    ]

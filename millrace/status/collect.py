@@ -20,12 +20,13 @@ PROBE = Path(__file__).with_name("probe.py")
 
 def collect(plan: Plan) -> dict[str, Any]:
     """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``,
-    ``cassandra`` (address → nodetool's UN, UJ or DN) and ``drivers``."""
+    ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, and the traffic job's ``lag``."""
     return {
         "hosts": on_all(plan.hosts, lambda host: _ask(plan, host)),
         "kafka": _ask_kafka(plan),
         "cassandra": ring(plan),
-        "drivers": _ask_drivers(plan),
+        "drivers": ask_drivers(plan),
+        "lag": _ask_lag(plan),
     }
 
 
@@ -53,7 +54,8 @@ def _question(plan: Plan, host: Host, name: str) -> dict[str, Any]:
     }
 
 
-def _ask_drivers(plan: Plan) -> list[dict[str, Any]]:
+def ask_drivers(plan: Plan) -> list[dict[str, Any]]:
+    """Those that are registered, and nobody while ZooKeeper is silent."""
     try:
         return drivers(plan)
     except OperatorError:
@@ -73,3 +75,10 @@ def _ask_kafka(plan: Plan) -> dict[str, Any]:
         "under_replicated": sum(len(p.isrs) < len(p.replicas) for p in partitions),
         "leaderless": sum(p.leader < 0 for p in partitions),
     }
+
+
+def _ask_lag(plan: Plan) -> dict[str, Any]:
+    try:
+        return {"records": lag.traffic_lag(lag.connect_quietly(plan), plan)}
+    except KafkaException as error:
+        return {"error": str(error.args[0])}

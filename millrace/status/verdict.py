@@ -51,7 +51,8 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
         _plain(seen, "datanode", "DataNodes"),
         _plain(seen, "nodemanager", "NodeManagers"),
         _plain(seen, "zkfc", "Failover controllers"),
-        _applications(seen),
+        applications(plan, seen.drivers),
+        _lag(plan, observed["lag"]),
         _plain(seen, "job_gateway", "Job gateways"),
         _api(seen),
     ]
@@ -190,14 +191,12 @@ def _plain(seen: _Seen, service: str, name: str) -> Component:
     )
 
 
-def _applications(seen: _Seen) -> Component:
+def applications(plan: Plan, drivers: list[dict[str, Any]]) -> Component:
     """Each has a driver that leads and one that stands by."""
     problems, texts, leaderless = [], [], False
-    for name in seen.plan.applications:
+    for name in plan.applications:
         hosts = {
-            state: [
-                d["host"] for d in seen.drivers if (d["application"], d["state"]) == (name, state)
-            ]
+            state: [d["host"] for d in drivers if (d["application"], d["state"]) == (name, state)]
             for state in ("leading", "standby")
         }
         texts.append(f"{name}: {_on(hosts['leading'])} leads, {_on(hosts['standby'])} stands by")
@@ -207,6 +206,16 @@ def _applications(seen: _Seen) -> Component:
         elif not hosts["standby"]:
             problems.append(f"no driver of '{name}' stands by")
     return _component("Applications", "; ".join(texts), problems, leaderless)
+
+
+def _lag(plan: Plan, lag: dict[str, Any]) -> Component:
+    """A job that can't take what waits for it in two full batches falls behind."""
+    if "error" in lag:
+        return _component("Traffic job", "no answer", [lag["error"]], down=True)
+    behind = lag["records"]
+    limit = 2 * plan.shared["spark"]["settings"]["traffic"]["max_offsets_per_trigger"]
+    problems = ["it falls behind, or catches up"] if behind > limit else []
+    return _component("Traffic job", f"{behind:,} records behind", problems, down=False)
 
 
 def _on(hosts: list[str]) -> str:

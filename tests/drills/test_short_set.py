@@ -8,11 +8,11 @@ import time
 import pytest
 from rich.console import Console
 
-from millrace.drill.probes import unhealthy
 from millrace.drill.runbook import load_runbook
 from millrace.drill.runner import run
 from millrace.paths import stack_name
 from millrace.plan import Plan, load_plan
+from millrace.status import health
 
 pytestmark = pytest.mark.cluster
 
@@ -22,7 +22,7 @@ RATE = 500  # events a second, beside everything else that a test machine of two
 
 def wait_until_steady(plan: Plan) -> None:
     deadline = time.monotonic() + STEADY_SECONDS
-    while problems := unhealthy(plan):
+    while problems := health.problems(plan):
         assert time.monotonic() < deadline, problems
         time.sleep(5)
 

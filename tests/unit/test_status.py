@@ -4,11 +4,13 @@ import pytest
 from rich.console import Console
 
 from millrace.plan import load_plan
+from millrace.status import health
 from millrace.status.render import render
 from millrace.status.ring import states
 from millrace.status.verdict import judge
 
 PLAN = load_plan("local")
+BATCH = PLAN.shared["spark"]["settings"]["traffic"]["max_offsets_per_trigger"]
 UP = {"active": True, "restarts": 0}
 
 
@@ -50,7 +52,13 @@ def healthy() -> dict:
         for name in PLAN.applications
         for state, host in (("leading", "worker-1"), ("standby", "worker-2"))
     ]
-    return {"hosts": hosts, "kafka": kafka, "cassandra": ring, "drivers": drivers}
+    return {
+        "hosts": hosts,
+        "kafka": kafka,
+        "cassandra": ring,
+        "drivers": drivers,
+        "lag": {"records": 0},
+    }
 
 
 def verdict(observed: dict, name: str):
@@ -126,6 +134,32 @@ def test_one_dead_host_degrades_and_stops_nothing():
 def test_kafka_without_an_answer_is_down():
     observed = healthy() | {"kafka": {"error": "Broker: timed out"}}
     assert verdict(observed, "Kafka brokers").state == "down"
+
+
+@pytest.mark.parametrize(
+    ("lag", "state"),
+    [
+        ({"records": 2 * BATCH}, "healthy"),
+        ({"records": 2 * BATCH + 1}, "degraded"),
+        ({"error": "timed out"}, "down"),
+    ],
+)
+def test_a_job_that_falls_behind_shows(lag, state):
+    assert verdict(healthy() | {"lag": lag}, "Traffic job").state == state
+
+
+def test_without_a_standby_no_host_is_asked(monkeypatch):
+    alone = [d for d in healthy()["drivers"] if d["state"] != "standby"]
+    monkeypatch.setattr(health, "ask_drivers", lambda plan: alone)
+    monkeypatch.setattr(health, "collect", lambda plan: pytest.fail("it asked"))
+    assert health.problems(PLAN) == ["Applications: degraded, no driver of 'insights' stands by"]
+
+
+def test_health_is_that_of_every_component(monkeypatch):
+    observed = healthy() | {"lag": {"records": 2 * BATCH + 1}}
+    monkeypatch.setattr(health, "ask_drivers", lambda plan: observed["drivers"])
+    monkeypatch.setattr(health, "collect", lambda plan: observed)
+    assert health.problems(PLAN) == ["Traffic job: degraded, it falls behind, or catches up"]
 
 
 def test_every_state_can_be_shown():

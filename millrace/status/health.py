@@ -1,0 +1,24 @@
+"""Is the cluster in its steady state? What deployments wait for and drills begin and end with."""
+
+from millrace.plan import Plan
+from millrace.status.collect import ask_drivers, collect
+from millrace.status.verdict import HEALTHY, Component, applications, judge
+
+
+def problems(plan: Plan) -> list[str]:
+    """Why it is not; empty when it is.
+
+    Drivers are looked at first: their return takes longest, and a look at all hosts is work for
+    each of them, at a time when others need the cores.
+    """
+    return _lines([applications(plan, ask_drivers(plan))]) or _lines(
+        judge(plan, collect(plan)).components
+    )
+
+
+def _lines(components: list[Component]) -> list[str]:
+    return [
+        f"{component.name}: {component.state}, {'; '.join(component.problems) or component.seen}"
+        for component in components
+        if component.state != HEALTHY
+    ]
