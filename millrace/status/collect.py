@@ -20,7 +20,7 @@ PROBE = Path(__file__).with_name("probe.py")
 
 def collect(plan: Plan) -> dict[str, Any]:
     """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``,
-    ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, and the traffic job's ``lag``."""
+    ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, the traffic job's ``lag``."""
     return {
         "hosts": on_all(plan.hosts, lambda host: _ask(plan, host)),
         "kafka": _ask_kafka(plan),

@@ -44,6 +44,7 @@ class Config:
     cassandra_port: int
     sentinels: list[tuple[str, int]]
     lease_seconds: float
+    catch_up_seconds: float
     checkpoints: str
     archive: str
     limits: Limits
@@ -67,6 +68,7 @@ def parse(content: dict[str, Any]) -> Config:
         cassandra_port=endpoints["cassandra_port"],
         sentinels=[_host_and_port(address) for address in endpoints["sentinels"]],
         lease_seconds=common["lease_seconds"],
+        catch_up_seconds=common["catch_up_seconds"],
         checkpoints=common["checkpoints"],
         archive=common["archive"],
         limits=Limits(

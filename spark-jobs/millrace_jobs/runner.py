@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 JOBS: dict[str, type[Archive | Traffic]] = {"archive": Archive, "traffic": Traffic}
 POLL_SECONDS = 0.5
 FIRST_BATCH_SECONDS = 5.0
-CATCH_UP_SECONDS = 15.0
 DRAIN_SECONDS = 60.0
 DRAIN_POLL_SECONDS = 0.02
 
@@ -80,7 +79,7 @@ def run(config: Config) -> None:
         keep_apart(identity, others)
         coordination.announce("warming")
         coordination.keep_announced()
-        let_catch_up(others)
+        let_catch_up(others, config.catch_up_seconds)
         spark = SparkSession.builder.appName(config.application).getOrCreate()
         try:
             # When nobody leads, every second counts.
@@ -102,13 +101,11 @@ def keep_apart(identity: Identity, others: list[dict[str, Any]]) -> None:
         raise SharesHost(f"{neighbours[0]} is on {identity.host} already")
 
 
-def let_catch_up(others: list[dict[str, Any]]) -> None:
+def let_catch_up(others: list[dict[str, Any]], seconds: float) -> None:
     """Starting takes all cores of a small cluster; who has just taken over needs them more."""
     for driver in others:
         if driver["state"] == "leading":
-            time.sleep(
-                min(CATCH_UP_SECONDS, max(0.0, driver["since"] + CATCH_UP_SECONDS - time.time()))
-            )
+            time.sleep(min(seconds, max(0.0, driver["since"] + seconds - time.time())))
 
 
 def serve(

@@ -35,7 +35,7 @@ from millrace_jobs.gateway.settings import Settings
 from millrace_jobs.gateway.submit import Child, Deployment, NotDeployed, command
 from millrace_jobs.gateway.yarn import Unreachable, Yarn
 
-LIMITS = Limits(drivers=2, submit=120, drain=90, pause=60, settled=300)
+LIMITS = Limits(drivers=2, submit=120, drain=90, pause=60, settled=300, catch_up=20)
 NOW = 10_000.0
 RUNNING_V2 = Intent("running", "v2")
 TOLD_V2 = Order("running", "v2", NOW - 500)
@@ -75,6 +75,16 @@ TABLE = {
     ),
     "one leads: submit a standby": (
         Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE),
+        Submit("v2"),
+        "running",
+    ),
+    "one has just taken over: let it catch up": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE, led_since=NOW - 19),
+        Wait(),
+        "running",
+    ),
+    "one has caught up: submit a standby": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE, led_since=NOW - 20),
         Submit("v2"),
         "running",
     ),
@@ -552,6 +562,7 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
         drain_timeout_seconds=90,
         pause_max_seconds=60,
         settled_seconds=300,
+        catch_up_seconds=20,
     )
 
 
@@ -609,7 +620,10 @@ def test_one_log_line_and_one_status_for_each_change(settings, caplog):
     registry, cluster = Registry(RUNNING_V2), Cluster()
     registry.orders["insights"] = TOLD_V2
     cluster.runs = PAIR
-    registry.told = [{"run": ONE, "state": "leading"}, {"run": TWO, "state": "standby"}]
+    registry.told = [
+        {"run": ONE, "state": "leading", "since": NOW},
+        {"run": TWO, "state": "standby", "since": NOW},
+    ]
     gateway = Gateway(settings, registry, cluster)
     with caplog.at_level(logging.INFO, "gateway"):
         for away in (False, False, True, True, False):

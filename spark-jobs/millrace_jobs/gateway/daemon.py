@@ -92,6 +92,7 @@ class Gateway:
     def _see(self, application: str, intent: Intent) -> Seen:
         active = self._yarn.active(application)
         drivers = self._registry.drivers(application)
+        leader = next((d for d in drivers if d["state"] == "leading"), {"run": "", "since": 0.0})
         limits = self._settings.limits
         return Seen(
             now=self._clock(),
@@ -101,8 +102,9 @@ class Gateway:
             active=active,
             # The past matters only to a next start.
             ended=[] if len(active) >= limits.drivers else self._yarn.ended(application),
-            leading=next((d["run"] for d in drivers if d["state"] == "leading"), ""),
+            leading=leader["run"],
             standbys=frozenset(d["run"] for d in drivers if d["state"] == "standby"),
+            led_since=leader["since"],
         )
 
     def _act(self, application: str, decision: Decision) -> None:

@@ -63,13 +63,15 @@ class Limits:
     drain: float
     pause: float
     settled: float
+    catch_up: float
 
 
 @dataclass(frozen=True)
 class Seen:
     """Everything a decision rests on. ``active`` and ``ended`` are in the order they started.
 
-    ``leading`` is the run whose driver leads, ``standbys`` are those whose drivers are ready to.
+    ``leading`` is the run whose driver leads since ``led_since``, ``standbys`` are those whose
+    drivers are ready to.
     """
 
     now: float
@@ -80,6 +82,7 @@ class Seen:
     ended: Sequence[Run] = ()
     leading: str = ""
     standbys: frozenset[str] = frozenset()
+    led_since: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -203,6 +206,9 @@ def _bring_up(seen: Seen, wanted: list[Run], limits: Limits) -> Decision:
     if submission and _is_open(submission, seen.now, limits):
         detail = f"version {submission.version}, by {submission.gateway}"
         return Decision(Wait(), phase, f"{run} leads; submitting {detail}" if run else detail, run)
+    if run and seen.now < (begins := seen.led_since + limits.catch_up):
+        # To start a driver takes cores that the new leader has a backlog for.
+        return Decision(Wait(), phase, f"{what}, from {_clock(begins)} on", run)
     failures = _failures(seen, limits)
     if failures and seen.now < (again := failures.last + _pause(failures.count, limits)):
         detail = f"{what}, failure {failures.count}, again at {_clock(again)}: {failures.why}"

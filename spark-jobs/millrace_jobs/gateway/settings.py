@@ -29,6 +29,7 @@ class Settings:
     drain_timeout_seconds: float
     pause_max_seconds: float
     settled_seconds: float
+    catch_up_seconds: float
 
     @property
     def limits(self) -> Limits:
@@ -38,6 +39,7 @@ class Settings:
             drain=self.drain_timeout_seconds,
             pause=self.pause_max_seconds,
             settled=self.settled_seconds,
+            catch_up=self.catch_up_seconds,
         )
 
     def connect(self) -> KazooClient:
