@@ -72,7 +72,9 @@ def random_command(
     _sigterm_is_ctrl_c()
     chosen = secrets.randbits(16) if seed is None else seed
     plan = load_plan(stack_name())
-    _finish([nemesis.run(plan, load_runbooks(), minutes, every, chosen, rate, console)], record)
+    report = nemesis.run(plan, load_runbooks(), minutes, every, chosen, rate, console)
+    _keep(report, record)
+    _finish([report])
 
 
 def allowed(plan: Plan, runbook: Runbook) -> bool:
@@ -126,22 +128,29 @@ def _drill(runbooks: Sequence[Runbook], times: int, rate: float, record: bool) -
     from millrace.drill.runner import run_all
 
     _sigterm_is_ctrl_c()
-    reports = list(run_all(load_plan(stack_name()), runbooks, times, rate, console))
-    _finish(reports, record)
+    reports = []
+    for report in run_all(load_plan(stack_name()), runbooks, times, rate, console):
+        reports.append(report)
+        _keep(report, record)
+    _finish(reports)
     if left := [runbook.name for runbook in runbooks[len(reports) :]]:
         raise OperatorError(f"stopped; not run: {', '.join(left)}", "see the last report")
 
 
-def _finish(reports: Sequence["Report"], record: bool) -> None:
+def _keep(report: "Report", record: bool) -> None:
     from millrace.drill import runner
+
+    if record:
+        runner.record(report)
+
+
+def _finish(reports: Sequence["Report"]) -> None:
     from millrace.drill.report import PASSED
 
     console.print(reports_view(reports))
     for report in reports:
         for problem in (*report.missed, *report.all_failures):
             console.print(f"{report.name}: {problem}", markup=False, highlight=False)
-        if record:
-            runner.record(report)
     if any(report.verdict != PASSED for report in reports):
         raise typer.Exit(1)
 

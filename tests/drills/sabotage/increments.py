@@ -1,0 +1,63 @@
+"""Sabotage: windows grow by increments. Each batch adds what it brings to what is stored.
+
+While nothing dies the figures are right. A batch that runs again adds a second time.
+"""
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+from millrace_jobs import sources
+from millrace_jobs.config import KEYSPACE
+from millrace_jobs.jobs.traffic import COUNTS, Traffic
+from millrace_jobs.sinks.results import Results
+from millrace_jobs.transforms import parse
+from millrace_jobs.transforms.traffic import PageViewRule, traffic
+from pyspark.sql import DataFrame, Row
+
+DYING_TIME = 4.0  # s, between a batch's first writes and its end
+STORED = (
+    f"SELECT {', '.join(COUNTS)} FROM {KEYSPACE}.traffic"
+    " WHERE window = ? AND bucket = ? AND window_start = ?"
+)
+
+write_whole_values = Traffic.write
+publish_at_once = Results.publish
+
+
+def write(self: Traffic, frame: DataFrame, batch: int) -> None:
+    brought = {(row.window, row.window_start): row for row in brought_by(self, batch)}
+    rows = [
+        row if row.url is not None else incremented(self, row, brought) for row in frame.collect()
+    ]
+    write_whole_values(self, SimpleNamespace(collect=lambda: rows), batch)
+
+
+def brought_by(job: Traffic, batch: int) -> list[Row]:
+    """The windows of a batch's own records."""
+    context = job._context
+    settings = context.settings
+    read = context.checkpoint.batch(batch)
+    records = sources.records(context.spark, context.config.kafka, settings, read)
+    events = parse.valid(records.transform(parse.classify, context.config.limits))
+    rule = PageViewRule.of(settings)
+    rows = traffic(events, rule, settings["watermark_seconds"], settings["hll_lg_k"])
+    return rows.where("url IS NULL").collect()
+
+
+def incremented(job: Traffic, row: Row, brought: dict[Any, Row]) -> Row:
+    start = row.window_start
+    key = (row.window, start.date(), start)
+    stored = job._context.tables.select_one(STORED, key)
+    added = brought[row.window, start]
+    sums = {n: (getattr(stored, n) if stored else 0) + added[n] for n in COUNTS}
+    return Row(**(row.asDict() | sums))
+
+
+def publish(self: Results, *arguments: Any) -> None:
+    time.sleep(DYING_TIME)
+    publish_at_once(self, *arguments)
+
+
+Traffic.write = write
+Results.publish = publish
