@@ -127,6 +127,7 @@ class Environment(Model):
     summary: str
     provider: Literal["docker"]
     profile: Profile
+    extends: str | None = None
     drills: bool = False
     network: Network
     zones: list[Name] = Field(min_length=1)
@@ -176,7 +177,7 @@ def load_environment(name: str, configs: Path = CONFIGS) -> Environment:
             f"the environments are: {known}; a stack has the name of its environment",
         )
     content = read_yaml(path)
-    if base := content.pop("extends", None):
+    if base := content.get("extends"):
         content = merge(read_yaml(path.with_name(f"{base}.yaml")), content)
     return validate(Environment, content, path)
 

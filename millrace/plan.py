@@ -93,6 +93,7 @@ class Plan(Model):
     """Everything that later steps need to know about one environment."""
 
     environment: str
+    extends: str | None
     cluster: str
     provider: str
     profile: Profile
@@ -166,6 +167,7 @@ def make_plan(
         )
     return Plan(
         environment=name,
+        extends=environment.extends,
         cluster=_cluster(name),
         provider=environment.provider,
         profile=environment.profile,

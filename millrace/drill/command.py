@@ -78,7 +78,7 @@ def random_command(
 
 
 def allowed(plan: Plan, runbook: Runbook) -> bool:
-    return plan.drills and plan.environment in runbook.about.environments
+    return plan.drills and runbook.about.may_run_in(plan)
 
 
 def drills_view(plan: Plan, runbooks: Sequence[Runbook], summaries: "Summaries") -> Table:

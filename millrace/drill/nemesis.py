@@ -120,9 +120,7 @@ def run(
     The choices are the same as long as the cluster heals as fast. Raises OperatorError when there
     is nothing to choose from, or the drill can't begin.
     """
-    candidates = [
-        r for r in runbooks if r.about.random and plan.environment in r.about.environments
-    ]
+    candidates = [r for r in runbooks if r.about.random and r.about.may_run_in(plan)]
     if not candidates:
         raise OperatorError(
             f"no runbook for {plan.environment} has `random: true`",

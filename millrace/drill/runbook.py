@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from millrace.config import Model
 from millrace.errors import OperatorError
 from millrace.paths import REPO
+from millrace.plan import Plan
 
 RUNBOOKS = REPO / "runbooks"
 INDEX = "README.md"
@@ -54,6 +55,10 @@ class FrontMatter(Model):
     hold: float = Field(ge=0, strict=False)
     goal: dict[Plane, Annotated[float, Field(ge=0, strict=False)]] = Field(default_factory=dict)
     random: bool = False
+
+    def may_run_in(self, plan: Plan) -> bool:
+        """An environment is of the kind of the one that it extends."""
+        return not {plan.environment, plan.extends}.isdisjoint(self.environments)
 
 
 @dataclass(frozen=True)

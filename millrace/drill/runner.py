@@ -44,7 +44,7 @@ def require_allowed(plan: Plan, about: FrontMatter) -> None:
             f"{plan.environment}: drills break things, and {where} does not allow them",
             f"`drills: true` in {where} does",
         )
-    if plan.environment not in about.environments:
+    if not about.may_run_in(plan):
         allowed = ", ".join(about.environments)
         raise OperatorError(f"'{about.title}' may run in {allowed}, not in {plan.environment}")
 

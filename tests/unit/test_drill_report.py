@@ -126,6 +126,12 @@ def test_a_drill_is_refused_where_it_must_not_run(plan, environments, reason):
         require_allowed(load_plan("local").model_copy(update=plan), about)
 
 
+def test_a_drill_may_run_where_its_environment_is_extended():
+    about = parse_runbook(text(), Path("a.md")).about
+    assert about.environments == ["local"]
+    require_allowed(load_plan("test"), about)
+
+
 def test_tables_tell_what_was_recorded(tmp_path):
     (tmp_path / "kafka.md").write_text(text())
     runbooks = [load_runbook("kafka", tmp_path)]
