@@ -29,4 +29,5 @@ def test_more_load_never_needs_less(rate, factor):
     less = size(Load(rate, 200, 7, 3), ASSUME)
     more = size(Load(rate * factor, 200, 7, 3), ASSUME)
     assert more.brokers >= less.brokers
-    assert more.partitions >= less.partitions
+    # Not so their partitions: 3 brokers with 2 each have more than 4 with 1.
+    assert more.partitions > less.partitions - less.brokers
