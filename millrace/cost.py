@@ -26,6 +26,13 @@ NAT_GATEWAY = "NAT gateway"
 ENDPOINT = "interface endpoint"
 
 
+@dataclass(frozen=True)
+class Price:
+    amount: float
+    unit: str
+    date: str
+
+
 class PriceList(Model):
     """Prices from one page; ``date`` as precise as the page gives it."""
 
@@ -36,8 +43,8 @@ class PriceList(Model):
 
     @model_validator(mode="after")
     def _dated(self) -> "PriceList":
-        if self.date is None and any(price is not None for price in self.prices.values()):
-            raise ValueError("a price without a date")
+        if any((price is None) != (self.date is None) for price in self.prices.values()):
+            raise ValueError("a price without a date, or a date without a price")
         return self
 
 
@@ -47,24 +54,17 @@ class PriceTable(Model):
     currency: str
     lists: list[PriceList]
 
-    def __getitem__(self, item: str) -> "Price | None":
+    def __getitem__(self, item: str) -> Price | None:
         return self._prices.get(item)
 
     @cached_property
-    def _prices(self) -> "Mapping[str, Price]":
+    def _prices(self) -> Mapping[str, Price]:
         return {
-            item: Price(amount, each.date)
+            item: Price(amount, each.unit, each.date)
             for each in self.lists
             if each.date
             for item, amount in each.prices.items()
-            if amount is not None
         }
-
-
-@dataclass(frozen=True)
-class Price:
-    amount: float
-    date: str
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,11 @@ def test_a_total_is_the_sum_of_quantities_by_prices():
     assert result.known == pytest.approx(HOURS * hours + 300 * 0.08)
 
 
+def test_quantities_are_counted_in_the_units_of_their_prices():
+    for line in estimate(use(HostGroup("m7g.large", 3, 100)), "us-east-1", PRICES).lines:
+        assert line.price.unit == line.quantity.unit
+
+
 def test_a_missing_price_makes_no_total():
     result = estimate(use(HostGroup("x9.huge", 3, 100), stored=50), "us-east-1", PRICES)
     assert result.missing == ["x9.huge", S3]
@@ -72,17 +77,12 @@ def test_the_view_says_what_the_prices_are():
     assert "2026-01-19" in text
 
 
-def test_every_price_has_a_source_and_a_date():
-    for each in PRICES.lists:
-        assert each.date or all(price is None for price in each.prices.values()), each.source
-
-
-def test_a_price_without_a_date_is_refused():
-    path = CONFIGS / "prices.yaml"
-    undated = {"source": "somebody told me", "date": None, "unit": "hours", "prices": {"x": 1.0}}
-    table = {"summary": "s", "region": "r", "currency": "c", "lists": [undated]}
-    with pytest.raises(OperatorError, match=r"prices.yaml: lists.0: .*without a date"):
-        validate(PriceTable, table, path)
+@pytest.mark.parametrize(("date", "price"), [(None, 1.0), ("2026", None)])
+def test_a_price_without_a_date_is_refused(date, price):
+    wrong = {"source": "somebody told me", "date": date, "unit": "hours", "prices": {"x": price}}
+    table = {"summary": "s", "region": "r", "currency": "c", "lists": [wrong]}
+    with pytest.raises(OperatorError, match=r"prices.yaml: lists.0: .*a price without a date"):
+        validate(PriceTable, table, CONFIGS / "prices.yaml")
 
 
 @given(st.integers(1, 50), st.integers(1, 50), st.floats(0, 1e5))
