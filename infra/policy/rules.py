@@ -193,7 +193,7 @@ def hosts_spread_over_zones(resources: Sequence[Resource], demands: Demands) -> 
         wanted = min(len(instances), demands.zones)
         if len(zones) < wanted:
             yield (
-                instances[0],
+                min(instances, key=lambda each: each.urn),  # the engine has no order of its own
                 f"the {len(instances)} hosts of {group} stand in {', '.join(sorted(zones))}; "
                 f"they need {wanted} zones",
             )
@@ -242,7 +242,7 @@ class Ingress:
     groups: frozenset[str]  # URNs of the security groups it opens
     sources: Sequence[str]
     protocol: str
-    ports: tuple[Any, Any]
+    ports: tuple[int | None, int | None]
 
     @property
     def is_https(self) -> bool:
@@ -269,8 +269,10 @@ def _ingresses(resource: Resource) -> Iterator[Ingress]:
             yield Ingress(own, _cidr_blocks(rule), rule["protocol"], _ports(rule))
 
 
-def _ports(rule: Mapping[str, Any]) -> tuple[Any, Any]:
-    return rule.get("fromPort"), rule.get("toPort")
+def _ports(rule: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    # The engine's numbers are floats.
+    first, last = (rule.get(key) for key in ("fromPort", "toPort"))
+    return first and int(first), last and int(last)
 
 
 def _cidr_blocks(rule: Mapping[str, Any]) -> list[str]:

@@ -203,7 +203,7 @@ RED = [
     (rules.no_wildcard_permissions, allows(Action="*"), "reads", "allows *"),
     (rules.no_wildcard_permissions, allows(Action=["s3:*"]), "reads", "allows s3:*"),
     (rules.no_wildcard_permissions, allows(NotAction="iam:*"), "reads", "NotAction"),
-    (rules.closed_to_the_internet, changed("https", toPort=444), "https", "443 to 444"),
+    (rules.closed_to_the_internet, changed("https", toPort=444.0), "https", "443 to 444"),
     (rules.closed_to_the_internet, changed("https", ipProtocol="-1"), "https", "protocol -1"),
     (
         rules.closed_to_the_internet,
