@@ -60,10 +60,10 @@ class PriceTable(Model):
     @cached_property
     def _prices(self) -> Mapping[str, Price]:
         return {
-            item: Price(amount, each.unit, each.date)
+            item: Price(amount, each.unit, str(each.date))
             for each in self.lists
-            if each.date
             for item, amount in each.prices.items()
+            if amount is not None
         }
 
 
@@ -92,7 +92,7 @@ class Line:
 
     @property
     def cost(self) -> float | None:
-        return self.price and self.quantity.amount * self.price.amount
+        return None if self.price is None else self.quantity.amount * self.price.amount
 
 
 @dataclass(frozen=True)
