@@ -4,6 +4,7 @@ from rich.console import Group
 from rich.table import Table
 
 from millrace.capacity import TB, TIB, Assumptions, Capacity, Load
+from millrace.cost import Estimate
 from millrace.plan import Plan
 
 
@@ -90,3 +91,35 @@ def _assumptions(assumptions: Assumptions) -> Table:
     for name, setting in assumptions.assumptions.items():
         table.add_row(name, f"{setting.value:,}", setting.why)
     return table
+
+
+def cost_view(estimate: Estimate) -> Group:
+    """A month's quantities, and their cost where a price is known."""
+    prices = estimate.prices
+    table = Table(title=f"a month in {estimate.region}", title_justify="left")
+    table.add_column("what")
+    table.add_column("quantity", justify="right")
+    table.add_column("unit")
+    table.add_column("price", justify="right")
+    table.add_column("as of")
+    table.add_column(prices.currency, justify="right")
+    for line in estimate.lines:
+        price = line.price
+        table.add_row(
+            line.quantity.item,
+            f"{line.quantity.amount:,.0f}",
+            line.quantity.unit,
+            f"{price.amount:g}" if price else "unknown",
+            price.date if price else "",
+            f"{line.cost:,.2f}" if line.cost is not None else "",
+        )
+    listed = f"list prices of {prices.region} (configs/prices.yaml)"
+    return Group(table, f"{_total(estimate)}: {listed}")
+
+
+def _total(estimate: Estimate) -> str:
+    known = f"{estimate.known:,.2f} {estimate.prices.currency}"
+    if not (number := len(estimate.missing)):
+        return f"total {known}"
+    missing = "1 price is missing" if number == 1 else f"{number} prices are missing"
+    return f"no total: {missing}, the rest is {known}"

@@ -21,6 +21,7 @@ from millrace.setup.versions import load_versions
 Report = Callable[[str], None]
 
 MODULE = REPO / "tools" / "pulumi-engine"
+HOST = MODULE / "pulumi-language-python"
 CLI_PACKAGE = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
 SDK_MODULE = "github.com/pulumi/pulumi/sdk/v3"
 # What the Python SDK brings to stand beside the CLI: the runner of programs, and of the dynamic
@@ -45,7 +46,20 @@ def ensure_engine(report: Report) -> Path:
         if not _download(root, version):
             report("the official release can't be downloaded; building the engine from source")
             build(engine.parent, version, report)
+    _renew_host(engine.parent)
     return engine
+
+
+def _renew_host(folder: Path) -> None:
+    """Puts this checkout's language host beside a CLI that an earlier one built."""
+    beside = folder / HOST.name
+    if not beside.exists() or beside.read_bytes() == HOST.read_bytes():
+        return
+    if not beside.read_bytes().startswith(b"#!"):
+        return  # a program of the official release
+    partial = beside.with_suffix(".partial")
+    _install(HOST, partial)
+    partial.rename(beside)
 
 
 def _download(root: Path, version: str) -> bool:
@@ -99,7 +113,7 @@ def build(folder: Path, version: str, report: Report) -> None:
             ["go", "list", "-m", "-f", "{{.Dir}}", SDK_MODULE], what="locating the SDK", cwd=MODULE
         ).strip()
     )
-    for source in (MODULE / "pulumi-language-python", *(sdk / file for file in SDK_FILES)):
+    for source in (HOST, *(sdk / file for file in SDK_FILES)):
         _install(source, folder / source.name)
     partial.rename(folder / "pulumi")
 

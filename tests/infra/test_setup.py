@@ -30,6 +30,20 @@ def test_a_cached_engine_is_used(cache: Path) -> None:
     assert engine.ensure_engine(pytest.fail) == cached
 
 
+@pytest.mark.parametrize(
+    ("found", "kept"), [("#!/usr/bin/env python3\n# an earlier one", False), ("\x7fELF", True)]
+)
+def test_an_earlier_checkouts_language_host_is_renewed(cache: Path, found: str, kept: bool) -> None:
+    cached = cache / f"pulumi-{engine.load_versions().pulumi}" / "bin" / "pulumi"
+    cached.parent.mkdir(parents=True)
+    cached.touch()
+    host = cached.with_name("pulumi-language-python")
+    host.write_text(found)
+    engine.ensure_engine(pytest.fail)
+    assert host.read_text() == (found if kept else engine.HOST.read_text())
+    assert [path.name for path in cached.parent.glob("*.partial")] == []
+
+
 def test_an_engine_is_built_only_when_it_cannot_be_downloaded(cache: Path, monkeypatch) -> None:
     built = []
     monkeypatch.setattr(engine, "build", lambda folder, version, report: built.append(folder))
