@@ -5,6 +5,7 @@ the driver and in the executors, so that the first real batch takes as long as a
 """
 
 import logging
+import threading
 import time
 from typing import Any
 
@@ -18,14 +19,24 @@ BATCHES = 2
 RECORDS = 1000  # in each batch
 SECONDS = 60.0  # on a busy machine; a topic without records has nothing to rehearse with
 POLL_SECONDS = 0.1
+IDLE = "Waiting for data to arrive"  # Spark's words: MicroBatchExecution
+
+
+class Rehearsed(Exception):
+    """Raised instead of a further batch. To leave one out quietly is an error for Spark, which
+    wants the state of each batch to be committed; to stop the query would interrupt one."""
 
 
 def rehearse(job: Any, scratch: Checkpoint) -> None:
     """Run ``job`` with ``scratch`` as its checkpoint, which is removed afterwards."""
 
+    enough = threading.Event()
+
     def write_batch(frame: DataFrame, batch: int) -> None:
-        if batch < BATCHES:
-            job.rehearse(frame)
+        if batch == BATCHES:
+            enough.set()
+            raise Rehearsed
+        job.rehearse(frame)
 
     began = time.monotonic()
     query = (
@@ -38,6 +49,8 @@ def rehearse(job: Any, scratch: Checkpoint) -> None:
     try:
         while _is_under_way(query) and time.monotonic() < began + SECONDS:
             time.sleep(POLL_SECONDS)
+        if (error := query.exception()) and not enough.is_set():
+            raise error
     finally:
         query.stop()
         scratch.remove()
@@ -45,8 +58,5 @@ def rehearse(job: Any, scratch: Checkpoint) -> None:
 
 
 def _is_under_way(query: Any) -> bool:
-    """Until so many batches ran or, with an idle topic, there is nothing more to run."""
-    if error := query.exception():
-        raise error
-    last = query.lastProgress
-    return last is None or (last.batchId < BATCHES and query.status["isDataAvailable"])
+    """Until it ended or, with an idle topic, there is nothing more to run."""
+    return query.isActive and query.status["message"] != IDLE

@@ -522,7 +522,11 @@ class Cluster:
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
+        self.killed: list[str] = []
         self.away = False
+
+    def kill(self, run: str) -> None:
+        self.killed.append(run)
 
     def active(self, _: str) -> list[Run]:
         if self.away:
@@ -631,6 +635,22 @@ def test_one_log_line_and_one_status_for_each_change(settings, caplog):
             gateway.turn()
     assert [status["phase"] for status in registry.statuses] == ["running", "unknown", "running"]
     assert len(caplog.records) == 3
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "killed"),
+    [("draining", "standby", []), ("draining", "leading", [ONE]), ("leading", "leading", [ONE])],
+)
+def test_who_finishes_its_last_batches_is_not_killed_meanwhile(settings, one, two, killed):
+    registry, cluster = Registry(RUNNING_V2), Cluster()
+    registry.orders["insights"] = Order("stopped", "v1", NOW)
+    cluster.runs = UPGRADE
+    registry.told = [
+        {"run": ONE, "state": one, "since": NOW},
+        {"run": TWO, "state": two, "since": NOW + 1},
+    ]
+    Gateway(settings, registry, cluster, clock=lambda: NOW + 2).turn()
+    assert cluster.killed == killed
 
 
 def test_a_gateway_without_the_lock_does_nothing(settings):

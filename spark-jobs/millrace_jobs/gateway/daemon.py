@@ -92,7 +92,7 @@ class Gateway:
     def _see(self, application: str, intent: Intent) -> Seen:
         active = self._yarn.active(application)
         drivers = self._registry.drivers(application)
-        leader = next((d for d in drivers if d["state"] == "leading"), {"run": "", "since": 0.0})
+        leader = _leader(drivers)
         limits = self._settings.limits
         return Seen(
             now=self._clock(),
@@ -157,6 +157,15 @@ class Gateway:
         )
         self._said[application] = said
         log.info("%s: %s: %s", application, *said)
+
+
+def _leader(drivers: list[dict[str, Any]]) -> dict[str, Any]:
+    """The one that finishes its last batches still leads, as long as nobody else does."""
+    for state in ("leading", "draining"):
+        if found := [driver for driver in drivers if driver["state"] == state]:
+            # One that is frozen still says that it leads.
+            return max(found, key=lambda driver: driver["since"])
+    return {"run": "", "since": 0.0}
 
 
 def run(settings: Settings) -> None:
