@@ -108,17 +108,22 @@ def refresh(stack: auto.Stack, report: Report = silent) -> dict[str, int]:
     return _changes(result.summary.resource_changes)
 
 
-def destroy(stack: auto.Stack, *, purge: bool, report: Report = silent) -> None:
+def destroy(
+    stack: auto.Stack, *, purge: bool, provider: str = "docker", report: Report = silent
+) -> None:
     """Removes what `up` made. Data volumes stay for the next `up`, unless `purge` is asked for."""
     log = EventLog(report)
     if not purge:
         _run(stack, log, lambda: stack.destroy(exclude_protected=True, on_event=log))
         return
-    # Data goes anyway, so there is no point in waiting for 19 orderly shutdowns.
-    remove_containers(stack.name)
+    local = provider == "docker"
+    if local:
+        # Data goes anyway, so there is no point in waiting for 19 orderly shutdowns.
+        remove_containers(stack.name)
     _run(stack, log, lambda: _pulumi(stack, "state", "unprotect", "--all", "--yes"))
     _run(stack, log, lambda: stack.destroy(on_event=log))
-    remove_networks_and_volumes(stack.name)
+    if local:
+        remove_networks_and_volumes(stack.name)
     stack.workspace.remove_stack(stack.name)
     shutil.rmtree(stack_state(stack.name))
 

@@ -262,7 +262,7 @@ def _capacity_problems(
 
 
 def _kept(topics: Mapping[str, "TopicPlan"]) -> int:
-    """Bytes that all topics' replicas may take; compacted ones keep a row for each key, no bound."""
+    """Bytes that all topics' replicas may take; those that are only compacted have no bound."""
     return sum(
         int(topic.config["retention.bytes"]) * topic.partitions * topic.replication
         for topic in topics.values()

@@ -265,7 +265,9 @@ class Environment(Model):
                 raise ValueError(f"groups.{name}: needs memory; an instance type is for AWS")
             if self.aws and (group.memory or group.instance not in self.aws.instance_types):
                 known = ", ".join(self.aws.instance_types)
-                raise ValueError(f"groups.{name}: needs an instance type of configs/aws.yaml: {known}")
+                raise ValueError(
+                    f"groups.{name}: needs an instance type of configs/aws.yaml: {known}"
+                )
         return self
 
     def memory(self, group: str) -> int:

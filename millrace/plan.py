@@ -293,9 +293,7 @@ def _hosts(
             )
 
 
-def _place(
-    environment: Environment, host: str, group: int, index: int
-) -> tuple[str, IPv4Address]:
+def _place(environment: Environment, host: str, group: int, index: int) -> tuple[str, IPv4Address]:
     """Zone and address: dealt to the zones in turn, unless the machine stands somewhere already."""
     if environment.machines:
         machine = environment.machines.hosts[host]
