@@ -10,7 +10,6 @@ from pathlib import Path
 from millrace.errors import OperatorError
 from millrace.paths import STATE, stack_state
 
-
 CERTIFICATE_DAYS = 825  # the longest that browsers accept of one they were told to trust
 
 

@@ -7,10 +7,10 @@ from pulumi import ComponentResource, Output, ResourceOptions
 from pulumi_aws import sns
 
 from infra.aws.edge import Edge, EdgeArgs
-from infra.aws.first_boot import user_data
 from infra.aws.firewall import Firewall
+from infra.aws.first_boot import user_data
 from infra.aws.hosts import Host, HostArgs
-from infra.aws.identity import Identities
+from infra.aws.identity import Identities, Storage
 from infra.aws.naming import named, tags
 from infra.aws.network import Names, Network
 from infra.aws.region import Region, aws_plan
@@ -60,11 +60,11 @@ class AwsCluster(ComponentResource):
         self.register_outputs({"address": self.address})
 
     def _make_storage(self, plan: Plan, account: str) -> Identities:
-        Artifacts(
+        artifacts = Artifacts(
             "artifacts",
             plan,
             account,
-            self._network.s3_endpoint.id,
+            self._key.arn,
             self._args.manifest,
             self._args.artifacts,
             self._child,
@@ -73,12 +73,13 @@ class AwsCluster(ComponentResource):
             "archive",
             plan,
             account,
-            kms_key=self._key.arn,
+            key=self._key.arn,
             expire_days=aws_plan(plan).archive_days,
             protect=True,
             opts=self._child,
         )
-        return Identities("identities", plan, archive.arn, self._key.arn, self._child)
+        storage = Storage(artifacts=artifacts.arn, archive=archive.arn, key=self._key.arn)
+        return Identities("identities", plan, storage, self._child)
 
     def _make_hosts(self, plan: Plan) -> dict[str, Host]:
         args = self._args

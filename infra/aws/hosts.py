@@ -14,7 +14,7 @@ from millrace.plan import Plan
 # CloudWatch metric → what it means.
 STATUS_CHECKS = {
     "StatusCheckFailed_System": "the machine below it is broken; AWS moves the instance by itself",
-    "StatusCheckFailed_Instance": "its operating system doesn't answer; see runbooks/replace-instance.md",
+    "StatusCheckFailed_Instance": "the system doesn't answer: runbooks/replace-instance.md",
 }
 # What an existing instance keeps though the plan says otherwise: it would be replaced for it.
 # Replacing is an operation of its own (runbooks/upgrade-image.md), a host at a time.

@@ -1,4 +1,7 @@
-"""Names and tags: whatever bears them belongs to one environment, and says to which host."""
+"""Names and tags: whatever bears them belongs to one stack, and says to which host.
+
+The tags are called as the labels of `local`'s containers are.
+"""
 
 from millrace.plan import Host, Plan
 
@@ -12,13 +15,13 @@ def tags(plan: Plan, name: str, host: Host | None = None) -> dict[str, str]:
     own = name if name.startswith(plan.cluster) else named(plan, name)
     common = {
         "Name": own,
-        "millrace:cluster": plan.cluster,
-        "millrace:environment": plan.environment,
+        "millrace.cluster": plan.cluster,
+        "millrace.stack": plan.environment,
     }
     if host is None:
         return common
     return common | {
-        "millrace:host": host.name,
-        "millrace:group": host.group,
-        "millrace:zone": host.zone,
+        "millrace.host": host.name,
+        "millrace.group": host.group,
+        "millrace.zone": host.zone,
     }

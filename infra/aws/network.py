@@ -37,7 +37,7 @@ class Network(ComponentResource):
         self.public = {zone: subnets[f"public-{zone}"].id for zone in plan.zones}
         self.private = {zone: subnets[f"private-{zone}"].id for zone in plan.zones}
         private_routes = self._make_routes()
-        self.s3_endpoint = self._make_s3_endpoint(private_routes)
+        self._make_s3_endpoint(private_routes)
         self._make_session_manager_endpoints()
         self.register_outputs({"vpc": self.vpc.id})
 
@@ -104,8 +104,9 @@ class Network(ComponentResource):
             opts=after,
         ).id
 
-    def _make_s3_endpoint(self, route_tables: list[Output[str]]) -> ec2.VpcEndpoint:
-        return ec2.VpcEndpoint(
+    def _make_s3_endpoint(self, route_tables: list[Output[str]]) -> None:
+        """Artifacts and archive needn't go through the NAT gateways, which cost by the byte."""
+        ec2.VpcEndpoint(
             "s3",
             vpc_id=self.vpc.id,
             service_name=f"com.amazonaws.{self._aws.region}.s3",

@@ -75,7 +75,7 @@ def problems(plan: Plan, region: Region) -> Iterator[str]:
     own = IPv4Network(plan.network.subnet)
     for vpc, network in sorted(region.networks.items()):
         if network.overlaps(own):
-            yield f"network.subnet: {own} overlaps {network} of {vpc}; they could never be connected"
+            yield f"network.subnet: {own} overlaps {network} of {vpc}: they can't be connected"
 
 
 def refuse_problems(plan: Plan, region: Region) -> None:
@@ -123,5 +123,5 @@ def _offered(planned: AwsPlan, options: pulumi.InvokeOptions) -> Iterator[tuple[
 def _networks(plan: Plan, options: pulumi.InvokeOptions) -> Iterator[tuple[str, IPv4Network]]:
     for vpc in get_vpcs(opts=options).ids:
         found = get_vpc(id=vpc, opts=options)
-        if found.tags.get("millrace:environment") != plan.environment:
+        if found.tags.get("millrace.stack") != plan.environment:
             yield vpc, IPv4Network(found.cidr_block)

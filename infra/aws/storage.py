@@ -65,12 +65,11 @@ def key_policy(account: str) -> dict[str, Any]:
 
 
 class Bucket(ComponentResource):
-    """Private, versioned, encrypted, reached by TLS only.
+    """Private, versioned, encrypted, reached by TLS only. Who may use it is said in IAM.
 
     Args:
-        kms_key: the key that encrypts it; S3's own (AES256) if None.
+        key: the KMS key that encrypts it.
         expire_days: age at which objects end; None keeps them.
-        statements: what the policy allows besides.
     """
 
     def __init__(
@@ -79,9 +78,8 @@ class Bucket(ComponentResource):
         plan: Plan,
         account: str,
         *,
-        kms_key: pulumi.Input[str] | None = None,
+        key: pulumi.Input[str],
         expire_days: int | None = None,
-        statements: list[dict[str, Any]] | None = None,
         protect: bool = False,
         opts: ResourceOptions | None = None,
     ) -> None:
@@ -118,7 +116,7 @@ class Bucket(ComponentResource):
             opts=child,
         )
         s3.BucketServerSideEncryptionConfiguration(
-            name, bucket=bucket.id, rules=[_encryption(kms_key)], opts=child
+            name, bucket=bucket.id, rules=[encryption(key)], opts=child
         )
         # S3 refuses rules on old versions until there can be any.
         s3.BucketLifecycleConfiguration(
@@ -130,19 +128,17 @@ class Bucket(ComponentResource):
         s3.BucketPolicy(
             name,
             bucket=bucket.id,
-            policy=bucket_policy(bucket.arn, statements or []),
+            policy=bucket.arn.apply(tls_only),
             opts=ResourceOptions.merge(child, ResourceOptions(depends_on=[block])),
         )
         self.register_outputs({"name": self.name})
 
 
-def _encryption(kms_key: pulumi.Input[str] | None) -> dict[str, Any]:
-    if kms_key is None:
-        return {"apply_server_side_encryption_by_default": {"sse_algorithm": "AES256"}}
+def encryption(key: pulumi.Input[str]) -> dict[str, Any]:
     return {
         "apply_server_side_encryption_by_default": {
             "sse_algorithm": "aws:kms",
-            "kms_master_key_id": kms_key,
+            "kms_master_key_id": key,
         },
         "bucket_key_enabled": True,
     }
@@ -170,52 +166,37 @@ def lifecycle(expire_days: int | None) -> list[dict[str, Any]]:
     return rules
 
 
-def bucket_policy(arn: Output[str], statements: list[dict[str, Any]]) -> Output[str]:
-    """Refuses everything without TLS; ``statements`` speak of the bucket's objects."""
-
-    def document(resolved: list[Any]) -> str:
-        bucket, allowed = resolved
-        refuse = {
-            "Sid": "TlsOnly",
-            "Effect": "Deny",
-            "Principal": "*",
-            "Action": "s3:*",
-            "Resource": [bucket, f"{bucket}/*"],
-            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-        }
-        objects = [{**statement, "Resource": f"{bucket}/*"} for statement in allowed]
-        return json.dumps({"Version": "2012-10-17", "Statement": [refuse, *objects]})
-
-    return Output.all(arn, statements).apply(document)
+def tls_only(bucket: str) -> str:
+    """The policy of the bucket with this ARN."""
+    refuse = {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [bucket, f"{bucket}/*"],
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    return json.dumps({"Version": "2012-10-17", "Statement": [refuse]})
 
 
 class Artifacts(ComponentResource):
-    """The distributions, where hosts of the VPC fetch them by URL and check their sha256.
+    """The distributions, which hosts fetch by URL and check by sha256."""
 
-    By the VPC's endpoint and without a signature, so that the same roles fetch them as in `local`.
-    That rules out a KMS key, which S3 uses for signed requests only; nothing of this is secret.
-    """
+    arn: Output[str]
 
     def __init__(
         self,
         name: str,
         plan: Plan,
         account: str,
-        endpoint: pulumi.Input[str],
+        key: pulumi.Input[str],
         manifest: dict[str, dict[str, str]],
         folder: Path,
         opts: ResourceOptions | None = None,
     ) -> None:
         super().__init__("millrace:aws:Artifacts", name, None, opts)
         child = ResourceOptions(parent=self)
-        from_the_vpc = {
-            "Sid": "HostsFetch",
-            "Effect": "Allow",
-            "Principal": "*",
-            "Action": "s3:GetObject",
-            "Condition": {"StringEquals": {"aws:SourceVpce": endpoint}},
-        }
-        bucket = Bucket(name, plan, account, statements=[from_the_vpc], opts=child)
+        bucket = Bucket(name, plan, account, key=key, opts=child)
         for entry in manifest.values():
             s3.BucketObjectv2(
                 entry["file"],
@@ -224,7 +205,8 @@ class Artifacts(ComponentResource):
                 source=FileAsset(str(folder / entry["file"])),
                 opts=child,
             )
-        self.register_outputs({"bucket": bucket.name})
+        self.arn = bucket.arn
+        self.register_outputs({"arn": self.arn})
 
 
 def artifacts_url(plan: Plan, account: str) -> str:

@@ -15,9 +15,16 @@ from pulumi import automation as auto
 
 from infra import automation, keys, program
 from infra.aws import program as aws_program
+from millrace.config import (
+    Environment,
+    component_names,
+    load_component,
+    load_environment,
+    load_events,
+)
 from millrace.errors import OperatorError
 from millrace.paths import REPO
-from millrace.plan import Plan, load_plan
+from millrace.plan import Plan, load_plan, make_plan
 
 pytestmark = pytest.mark.engine
 
@@ -40,6 +47,9 @@ class Account:
         patch.setenv("PULUMI_BACKEND_URL", f"file://{folder}")
         patch.setenv("PULUMI_CONFIG_PASSPHRASE", "only a test's")
         patch.setenv("PATH", f"{STANDIN}{os.pathsep}{os.environ['PATH']}")
+        # The state is written at the end, not after each of hundreds of resources.
+        patch.setenv("PULUMI_SKIP_CHECKPOINTS", "true")
+        patch.setenv("PULUMI_EXPERIMENTAL", "true")
         patch.setenv("STANDIN_LOG", str(self._log))
         for module in (keys, automation):
             patch.setattr(module, "stack_state", self._state)
@@ -101,3 +111,128 @@ def test_an_environment_from_nothing_to_nothing(account: Account, name: str) -> 
 
     automation.destroy(stack, purge=True, provider="aws")
     assert name not in {each.name for each in stack.workspace.list_stacks()}
+
+
+# --- changes that must not replace what holds data ------------------------------------------------
+
+HOLDS_DATA = (INSTANCE, VOLUME)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    """`dev`, made. Each test previews or makes its change; the plan of the others is unchanged."""
+    with pytest.MonkeyPatch.context() as patch:
+        account = Account(tmp_path_factory.mktemp("running"), patch)
+        automation.up(account.stack(load_plan("dev")))
+        account.done()
+        yield account
+
+
+def change(**changes: object) -> Plan:
+    """`dev` with keys of its environment changed, as ``groups__kafka__hosts=4``."""
+    content = load_environment("dev").model_dump(mode="json")
+    for path, value in changes.items():
+        *folders, key = path.split("__")
+        place = content
+        for folder in folders:
+            place = place[folder]
+        place[key] = value
+    components = {name: load_component(name) for name in component_names() - {"events"}}
+    return make_plan("dev", Environment.model_validate(content), components, load_events())
+
+
+NEW_IMAGE = {"owner": "136693071363", "name": "debian-12-amd64-20270101-0001", "id": None}
+
+
+def test_only_data_is_protected(running: Account) -> None:
+    plan = load_plan("dev")
+    protected = {
+        r["urn"].split("::")[-1] for r in resources(running.stack(plan)) if r.get("protect")
+    }
+    assert protected == {"archive"} | {v.name for host in plan.hosts for v in host.volumes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "updated"),
+    [
+        ({"groups__kafka__instance": "t3.medium"}, {f"kafka-{n}" for n in (1, 2, 3)}),
+        ({"aws__image": NEW_IMAGE}, set()),
+        ({"aws__disks__cassandra": {"size": 20}}, set()),
+    ],
+    ids=["bigger instance", "new image", "bigger disk"],
+)
+def test_a_change_leaves_hosts_and_data_in_place(running: Account, changes, updated) -> None:
+    stack = running.stack(change(**changes))
+    automation.up(stack)
+    done = running.done()
+    assert {s for s in done["create"] | done["delete"] if s.startswith(HOLDS_DATA)} == set()
+    assert {s for s in done["update"] if s.startswith(INSTANCE)} == {
+        f"{INSTANCE} {name}" for name in updated
+    }
+    automation.up(running.stack(load_plan("dev")))
+    running.done()
+
+
+def test_one_more_broker_touches_no_other_host(running: Account) -> None:
+    stack = running.stack(change(groups__kafka__hosts=4))
+    automation.up(stack)
+    done = running.done()
+    assert {s for s in done["create"] if s.startswith(HOLDS_DATA)} == {
+        f"{INSTANCE} kafka-4",
+        f"{VOLUME} millrace-dev-kafka-4-kafka-broker",
+    }
+    assert done["delete"] == set()
+    assert {s for s in done["update"] if s.startswith(HOLDS_DATA)} == set()
+
+
+def test_fewer_brokers_are_refused_while_their_data_is_there(running: Account) -> None:
+    automation.up(running.stack(change(groups__kafka__hosts=4)))
+    with pytest.raises(OperatorError, match="protect"):
+        automation.up(running.stack(load_plan("dev")))
+    assert f"{VOLUME} millrace-dev-kafka-4-kafka-broker" not in running.done()["delete"]
+
+
+def test_a_renewed_host_keeps_its_volume(running: Account) -> None:
+    """What runbooks/upgrade-image.md does: one host named, one host replaced, its disk attached."""
+    stack = running.stack(change(groups__kafka__hosts=4, aws__image=NEW_IMAGE))
+    stack.set_config("renew", auto.ConfigValue("kafka-2"))
+    automation.up(stack)
+    done = running.done()
+    volume = "millrace-dev-kafka-2-kafka-broker"
+    assert {s for s in done["delete"] if s.startswith(INSTANCE)} == {f"{INSTANCE} kafka-2"}
+    assert {s for s in done["delete"] if s.startswith(VOLUME)} == set()
+    assert {s for s in done["create"] if "olume" in s} == {
+        f"aws:ec2/volumeAttachment:VolumeAttachment {volume}"
+    }
+    stack.remove_config("renew")
+    assert automation.preview(stack) == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("STANDIN_ZONES", "us-east-1a us-east-1b", "us-east-1c isn't available"),
+        ("STANDIN_ARCHITECTURE", "arm64", "is for arm64, the instance types are x86_64"),
+    ],
+)
+def test_nothing_is_made_where_the_plan_cannot_be(account: Account, key, value, complaint) -> None:
+    account.patch.setenv(key, value)
+    stack = account.stack(load_plan("dev"))
+    with pytest.raises(OperatorError, match=complaint):
+        automation.up(stack)
+    assert account.done()["create"] == set()
+
+
+def test_an_interrupted_up_goes_on(account: Account) -> None:
+    """A name that another account has is known by AWS alone: `up` stops there, and can go on."""
+    stack = account.stack(load_plan("dev"))
+    account.patch.setenv("STANDIN_TAKEN", "archive")
+    with pytest.raises(OperatorError, match="BucketAlreadyExists"):
+        automation.up(stack)
+    before = account.done()["create"]
+    assert before
+    account.patch.delenv("STANDIN_TAKEN")
+    automation.up(stack)
+    after = account.done()["create"]
+    assert not before & after
+    assert len({s for s in before | after if s.startswith(INSTANCE)}) == 19
