@@ -50,7 +50,9 @@ def drills_table(summaries: Summaries, runbooks: Sequence[Runbook]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def runbooks_index(runbooks: Sequence[Runbook], summaries: Summaries) -> str:
+def runbooks_index(
+    runbooks: Sequence[Runbook], summaries: Summaries, operations: dict[str, tuple[str, str]]
+) -> str:
     """`runbooks/README.md`, ordered by alert: that is what an operator comes with."""
     rows = ["| alert | runbook | goal | last measured |", "|---|---|---|---|"]
     for runbook in sorted(runbooks, key=lambda runbook: (runbook.about.alert, runbook.name)):
@@ -59,6 +61,8 @@ def runbooks_index(runbooks: Sequence[Runbook], summaries: Summaries) -> str:
         about = runbook.about
         link = f"[{about.title}]({runbook.name}.md)"
         rows.append(f"| {about.alert} | {link} | {seconds(about.goal)} | {measured} |")
+    rows += ["", "What is done on purpose, by hand:", "", "| operation | for |", "|---|---|"]
+    rows += [f"| [{title}]({name}.md) | {what} |" for name, (title, what) in operations.items()]
     return INTRODUCTION + "\n".join(rows) + "\n"
 
 

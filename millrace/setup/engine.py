@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 from millrace.errors import OperatorError
@@ -46,6 +47,17 @@ def ensure_engine(report: Report) -> Path:
             report("the official release can't be downloaded; building the engine from source")
             build(engine.parent, version, report)
     return engine
+
+
+def ensure_aws_plugin(report: Report) -> None:
+    """The provider that pulumi-aws speaks to, of the SDK's version."""
+    engine = ensure_engine(report)
+    version = metadata.version("pulumi-aws")
+    # Installed already: it says so and does nothing.
+    command = [str(engine), "plugin", "install", "resource", "aws", version]
+    report(f"installing the plugin pulumi-resource-aws {version}")
+    hint = f"where get.pulumi.com can be reached: pulumi plugin install resource aws {version}"
+    run(command, what=f"installing pulumi-resource-aws {version}", hint=hint)
 
 
 def _download(root: Path, version: str) -> bool:
