@@ -69,6 +69,9 @@ def make_hosts(name: str, console: Console) -> None:
     plan = load_plan(name)
     check_machine(plan, console)
     stack = automation.stack(name, console.print)
+    if plan.aws:
+        # What it refuses, such as to remove protected data, is refused before anything is begun.
+        automation.preview(stack)
     result = automation.up(stack, console.print)
     changes = ", ".join(f"{count} {kind}" for kind, count in sorted(result.changes.items()))
     console.print(f"pulumi: {changes or 'no changes'}; {len(plan.hosts)} hosts")

@@ -1,6 +1,5 @@
 """What moto holds against the plan (JSON on standard input). Runs where boto3 is.
 
-
 prepare      an image with the name that the plan asks for
 verify       hosts, volumes, rules, buckets are the plan's
 verify-gone  nothing of it is left

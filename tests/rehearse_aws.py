@@ -1,6 +1,5 @@
 """`make rehearse-aws STACK=dev`: the official AWS plugin against moto on loopback.
 
-
 Nearer to AWS than the engine tests' stand-in: the provider's own checks run, and its requests are
 answered. It isn't AWS: moto has no capacity, no quotas and no running machines. Exit code 0 only if
 all of it was done; 2 if the plugin can't be had here, which is no pass.

@@ -324,9 +324,9 @@ def test_a_region_that_has_everything_is_no_problem() -> None:
 def test_a_region_that_lacks_something(changes, complaint) -> None:
     plan = load_plan("dev")
     assert complaint in "\n".join(problems(plan, offering(plan, **changes)))
-    with pytest.raises(OperatorError, match="nothing was created") as refused:
+    with pytest.raises(OperatorError) as refused:
         region.refuse_problems(plan, offering(plan, **changes))
-    del refused
+    assert "nothing was created or changed" in str(refused.value.hint)
 
 
 def test_only_hosts_of_the_plan_can_be_renewed() -> None:
