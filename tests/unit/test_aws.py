@@ -76,16 +76,27 @@ def allowed(environment: Environment, client: str, server: str, port: int) -> bo
 PORTS = sorted({port for c in COMPONENTS.values() for port in c.ports.values()})
 
 
-@settings(max_examples=60, deadline=None)
-@given(placements(), st.integers(1, 65535))
-def test_the_edges_allow_what_the_components_say_and_nothing_else(environment, any_port):
+def check_edges(environment: Environment, any_port: int) -> None:
     made = edges(environment, COMPONENTS)
+    assert {edge.client for edge in made} <= {*environment.groups, PUBLIC}
+    assert {edge.server for edge in made} <= environment.groups.keys()
     for client in (*environment.groups, PUBLIC):
         for server in environment.groups:
             rules = [e for e in made if (e.client, e.server) == (client, server)]
             for port in (*PORTS, 22, 32767, 32768, 60999, 61000, any_port):
                 passes = any(rule.first <= port <= rule.last for rule in rules)
                 assert passes == allowed(environment, client, server, port), (client, server, port)
+
+
+@settings(max_examples=60, deadline=None)
+@given(placements(), st.integers(1, 65535))
+def test_the_edges_allow_what_the_components_say_and_nothing_else(environment, any_port):
+    check_edges(environment, any_port)
+
+
+@pytest.mark.parametrize("name", ON_AWS)
+def test_so_they_do_in_each_environment(name):
+    check_edges(load_environment(name), 1)
 
 
 @pytest.mark.parametrize("name", ON_AWS)
