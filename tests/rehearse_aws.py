@@ -6,6 +6,7 @@ all of it was done; 2 if the plugin can't be had here, which is no pass.
 """
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import urlopen
 
 from rich.console import Console
 
@@ -108,24 +108,24 @@ def moto(folder: Path) -> Iterator[None]:
         [REHEARSAL / "moto_proxy", "-H", "127.0.0.1", "-p", str(PORT)], stdout=log, stderr=log
     )
     try:
-        _await(server, proxy)
+        _await(server)
         yield
     finally:
         server.terminate()
         server.wait()
 
 
-def _await(server: subprocess.Popen, address: str) -> None:
+def _await(server: subprocess.Popen) -> None:
     for _ in range(60):
         if server.poll() is not None:
             raise OperatorError(f"moto_proxy ended with {server.returncode}")
         try:
-            urlopen(f"{address}/moto-api/", timeout=1).close()
+            socket.create_connection(("127.0.0.1", PORT), 1).close()
         except OSError:
             time.sleep(0.5)
         else:
             return
-    raise OperatorError(f"moto_proxy doesn't answer at {address}")
+    raise OperatorError(f"moto_proxy doesn't answer on port {PORT}")
 
 
 if __name__ == "__main__":
