@@ -10,7 +10,7 @@ MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up deploy upgrade drill status plan down test test-fast lint
+.PHONY: help demo up deploy upgrade drill status plan down test test-fast lint rehearse-aws
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ lint: $(VENV)/tests ## Formatting, types, Ansible's production profile
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check .
 	@cd ansible && ../$(VENV)/bin/ansible-lint --offline
 
+rehearse-aws: $(VENV)/toolkit $(VENV)/rehearsal/ready ## The AWS environment STACK with the official plugin, against an AWS on loopback
+	@$(VENV)/bin/python tests/rehearse_aws.py $(if $(filter local,$(STACK)),dev,$(STACK))
+
 # Python environments. The hashes are checked; a changed requirements file installs again.
 $(VENV)/bin/uv:
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed as python3"; exit 1; }
@@ -67,4 +70,10 @@ $(VENV)/toolkit: requirements/toolkit.txt pyproject.toml | $(VENV)/bin/uv
 $(VENV)/tests: requirements/tests.txt | $(VENV)/toolkit
 	@echo "installing the tests' Python packages"
 	@$(VENV)/bin/uv pip install --quiet --python $(VENV) --require-hashes -r requirements/tests.txt
+	@touch $@
+
+$(VENV)/rehearsal/ready: requirements/rehearsal.txt | $(VENV)/toolkit
+	@echo "installing the rehearsal's Python packages"
+	@$(VENV)/bin/uv venv --quiet --clear $(VENV)/rehearsal
+	@$(VENV)/bin/uv pip install --quiet --python $(VENV)/rehearsal --require-hashes -r requirements/rehearsal.txt
 	@touch $@

@@ -9,7 +9,7 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +29,7 @@ from millrace.setup.engine import ensure_engine
 T = TypeVar("T")
 
 PROJECT = "millrace"  # as Pulumi.yaml has it
+POLICIES = REPO / "infra" / "policy"
 LOCK = re.compile(r"created by \S+@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
 
 # A failed run's errors come as events. What the SDK's server logs of it besides is a traceback.
@@ -93,12 +94,16 @@ def up(stack: auto.Stack, report: Report = silent) -> UpResult:
     return UpResult(_changes(result.summary.resource_changes), outputs)
 
 
-def preview(stack: auto.Stack, report: Report = silent) -> dict[str, int]:
-    """What `up` would do: operation -> resources."""
+def preview(
+    stack: auto.Stack, report: Report = silent, *, packs: Sequence[Path] = ()
+) -> dict[str, int]:
+    """What `up` would do: operation -> resources. OperatorError if a policy pack forbids it."""
     log = EventLog(report)
-    return _changes(
-        _run(stack, log, lambda: stack.preview(refresh=True, on_event=log)).change_summary
+    folders = [str(pack) for pack in packs]
+    result = _run(
+        stack, log, lambda: stack.preview(refresh=True, policy_packs=folders, on_event=log)
     )
+    return _changes(result.change_summary)
 
 
 def refresh(stack: auto.Stack, report: Report = silent) -> dict[str, int]:
@@ -108,17 +113,22 @@ def refresh(stack: auto.Stack, report: Report = silent) -> dict[str, int]:
     return _changes(result.summary.resource_changes)
 
 
-def destroy(stack: auto.Stack, *, purge: bool, report: Report = silent) -> None:
+def destroy(
+    stack: auto.Stack, *, purge: bool, provider: str = "docker", report: Report = silent
+) -> None:
     """Removes what `up` made. Data volumes stay for the next `up`, unless `purge` is asked for."""
     log = EventLog(report)
     if not purge:
         _run(stack, log, lambda: stack.destroy(exclude_protected=True, on_event=log))
         return
-    # Data goes anyway, so there is no point in waiting for 19 orderly shutdowns.
-    remove_containers(stack.name)
+    local = provider == "docker"
+    if local:
+        # Data goes anyway, so there is no point in waiting for 19 orderly shutdowns.
+        remove_containers(stack.name)
     _run(stack, log, lambda: _pulumi(stack, "state", "unprotect", "--all", "--yes"))
     _run(stack, log, lambda: stack.destroy(on_event=log))
-    remove_networks_and_volumes(stack.name)
+    if local:
+        remove_networks_and_volumes(stack.name)
     stack.workspace.remove_stack(stack.name)
     shutil.rmtree(stack_state(stack.name))
 

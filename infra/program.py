@@ -16,10 +16,24 @@ from millrace.setup.image import image_tag
 def program(environment: str) -> None:
     """Plans an environment and declares its hosts."""
     try:
-        declare(load_plan(environment), image_tag(), read_manifest())
+        _declare(load_plan(environment))
     except OperatorError as error:
         # The engine shows a RunError as it is, anything else with a traceback.
         raise pulumi.RunError("\n".join(filter(None, (error.message, error.hint)))) from error
+
+
+def _declare(plan: Plan) -> None:
+    match plan.provider:
+        case "docker":
+            declare(plan, image_tag(), read_manifest())
+        case "aws":
+            # Here, because pulumi-aws is large and no other provider needs it.
+            from infra.aws import program as aws
+
+            aws.declare(plan, read_manifest())
+        case "static":
+            # Somebody else makes the hosts; the stack only says what is to run on them.
+            _export(plan, read_manifest())
 
 
 def declare(plan: Plan, image: str, manifest: dict[str, dict[str, str]]) -> None:
@@ -33,6 +47,10 @@ def declare(plan: Plan, image: str, manifest: dict[str, dict[str, str]]) -> None
         artifacts=ARTIFACTS,
     )
     LocalCluster(plan.cluster, args)
+    _export(plan, manifest)
+
+
+def _export(plan: Plan, manifest: dict[str, dict[str, str]]) -> None:
     pulumi.export("inventory", build_inventory(plan, manifest))
     pulumi.export("endpoints", plan.endpoints)
     pulumi.export("plan_digest", plan.digest)

@@ -29,7 +29,8 @@ def problems(
     yield from _pair_problems(hosts)
     yield from _replication_problems(environment, hosts)
     for group, settings in environment.groups.items():
-        yield from _group_problems(group, settings, components, environment.profile)
+        memory = environment.memory(group)
+        yield from _group_problems(group, settings, memory, components, environment.profile)
 
 
 def _network_problems(environment: Environment) -> Iterator[str]:
@@ -140,7 +141,11 @@ def _spread_problems(key: str, factor: int, hosts: list["Host"], service: str) -
 
 
 def _group_problems(
-    name: str, group: Group, components: Mapping[str, Component], profile: Profile
+    name: str,
+    group: Group,
+    available: int,
+    components: Mapping[str, Component],
+    profile: Profile,
 ) -> Iterator[str]:
     known = [service for service in group.services if service in components]
     used: dict[int, str] = {}
@@ -159,6 +164,14 @@ def _group_problems(
                 f"groups.{name}: {service}'s heap of {memory.heap} MiB leaves nothing of its "
                 f"{memory.total} MiB"
             )
-        needed += memory.total
-    if needed > group.memory:
-        yield f"groups.{name}.memory: {group.memory} MiB; its services need {needed} MiB"
+        needed += memory.total + _lent(components[service], profile)
+    if needed > available:
+        key = f"groups.{name}.{'instance' if group.instance else 'memory'}"
+        of = f" of {group.instance}" if group.instance else ""
+        yield f"{key}: {available} MiB{of}; its services need {needed} MiB"
+
+
+def _lent(component: Component, profile: Profile) -> int:
+    """MiB that a service lends to containers it starts beside itself."""
+    setting = component.settings.get("yarn-site.xml", {}).get("yarn.nodemanager.resource.memory-mb")
+    return setting.at(profile) if setting else 0

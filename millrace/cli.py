@@ -39,13 +39,15 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="The whole plan, for scripts.")] = False,
 ) -> None:
     """Show what runs where: hosts x services x memory, per zone."""
-    from millrace.views import plan_view
+    from millrace.views import cost_view, plan_view
 
     planned = load_plan(stack_name())
     if as_json:
         print(planned.model_dump_json(indent=2))
     else:
         console.print(plan_view(planned))
+        if planned.aws:
+            console.print(cost_view(planned.aws))
 
 
 @app.command()

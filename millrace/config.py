@@ -1,11 +1,19 @@
 """Models of everything under ``configs/``, and a loader whose refusals name file and key."""
 
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from millrace.errors import OperatorError
 from millrace.paths import CONFIGS
@@ -16,6 +24,12 @@ Scalar = bool | int | float | str
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Port = Annotated[int, Field(ge=1, le=65535)]
+
+# The client of a port that everybody may use, through the environment's load balancer.
+PUBLIC = "public"
+# What firmware and kernel leave of an instance's nominal memory. /proc/meminfo of EC2 instances
+# shows 3 to 6 % less than the type's name promises; measure yours with `millrace preflight`.
+USABLE_MEMORY = 0.93
 
 
 class Model(BaseModel):
@@ -57,8 +71,17 @@ class Memory(Model):
     total: PositiveInt
 
 
+class PortRange(Model):
+    first: Port
+    last: Port
+
+
 class Component(Model):
-    """``configs/components/<name>.yaml``: one service, or settings that services share."""
+    """``configs/components/<name>.yaml``: one service, or settings that services share.
+
+    ``clients`` says for each port which services talk to it (none: only its own host does), or
+    ``public``. What isn't said there, no network between hosts needs to let through.
+    """
 
     summary: str
     distribution: str | None = None
@@ -66,9 +89,19 @@ class Component(Model):
     user: str | None = None
     data: bool = False
     ports: dict[Name, Port] = {}
+    port_ranges: dict[Name, PortRange] = {}
+    clients: dict[Name, list[Name]] = {}
     memory: dict[Profile, Memory] = {}
     jvm: list[JvmFlag] = []
     settings: dict[str, dict[str, Setting]] = {}
+
+    @model_validator(mode="after")
+    def _every_port_has_its_clients(self) -> Self:
+        ports = self.ports.keys() | self.port_ranges.keys()
+        if self.clients.keys() != ports:
+            differ = ", ".join(sorted(self.clients.keys() ^ ports))
+            raise ValueError(f"clients: each port needs its list, and nothing else: {differ}")
+        return self
 
     def memory_at(self, profile: Profile) -> Memory | None:
         return self.memory.get(profile)
@@ -91,10 +124,11 @@ class Events(Model):
 
 
 class Group(Model):
-    """Hosts of one kind. ``memory`` is MiB of one host."""
+    """Hosts of one kind: ``memory`` is MiB of one host, or its ``instance`` type says it."""
 
     hosts: PositiveInt
-    memory: PositiveInt
+    memory: PositiveInt | None = None
+    instance: str | None = None
     services: list[Name] = Field(min_length=1)
 
     @field_validator("services")
@@ -121,19 +155,99 @@ class Replication(Model):
     sentinel_quorum: PositiveInt
 
 
+class InstanceType(Model):
+    """``memory`` is its nominal MiB."""
+
+    memory: PositiveInt
+    vcpus: PositiveInt
+    architecture: Literal["x86_64", "arm64"]
+
+
+# What each gp3 volume has for its price (EBS User Guide, "General Purpose SSD volumes").
+INCLUDED_IOPS = 3000
+INCLUDED_THROUGHPUT = 125  # MiB/s
+
+
+class Disk(Model):
+    """A gp3 volume. ``size`` GiB, ``iops`` per second, ``throughput`` MiB/s.
+
+    The bounds are those of the EBS User Guide, "General Purpose SSD volumes".
+    """
+
+    size: int = Field(ge=1, le=16384)
+    iops: int = Field(default=INCLUDED_IOPS, ge=INCLUDED_IOPS, le=16000)
+    throughput: int = Field(default=INCLUDED_THROUGHPUT, ge=INCLUDED_THROUGHPUT, le=1000)
+
+    @model_validator(mode="after")
+    def _in_proportion(self) -> Self:
+        if self.iops > max(3000, 500 * self.size):
+            raise ValueError(f"{self.iops} IOPS need {-(-self.iops // 500)} GiB: 500 for each GiB")
+        if self.throughput > self.iops / 4:
+            raise ValueError(f"{self.throughput} MiB/s need {4 * self.throughput} IOPS: 4 for each")
+        return self
+
+
+class Image(Model):
+    """A machine image: its owner's account and exact name, or the ``id`` of one of your own."""
+
+    owner: str = Field(pattern=r"^(\d{12}|self)$")
+    name: str
+    id: str | None = Field(default=None, pattern=r"^ami-[0-9a-f]+$")
+
+
+class Aws(Model):
+    """Where on AWS; ``configs/aws.yaml`` says it for all, an environment may differ."""
+
+    region: str = Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")
+    zones: dict[Name, str]
+    image: Image
+    instance_types: dict[str, InstanceType]
+    root_disk: Disk
+    disks: dict[Name, Disk]
+    nat: Literal["shared", "zonal"]
+    certificate: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:acm:")
+
+
+class Machine(Model):
+    """A machine that exists already."""
+
+    address: IPv4Address = Field(strict=False)
+    zone: Name
+
+
+class Machines(Model):
+    """Hosts that somebody else makes: how to enter them, and where they find the artifacts."""
+
+    user: str
+    key: str  # the private key's file; relative to the repository
+    artifacts: str = Field(pattern=r"^https?://.*[^/]$")
+    hosts: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], Machine]
+
+
+class TargetLoad(Model):
+    """What an environment is sized for: a day's mean rate, bytes of one event, days kept."""
+
+    events_per_second: PositiveInt
+    bytes: PositiveInt
+    retention_days: float = Field(gt=0, strict=False)
+
+
 class Environment(Model):
     """``configs/environments/<name>.yaml``: what runs where."""
 
     summary: str
-    provider: Literal["docker"]
+    provider: Literal["docker", "aws", "static"]
     profile: Profile
     extends: str | None = None
     drills: bool = False
+    load: TargetLoad | None = None
     network: Network
     zones: list[Name] = Field(min_length=1)
     groups: dict[Name, Group] = Field(min_length=1)
     replication: Replication
     applications: dict[Name, list[Name]] = {}
+    aws: Aws | None = None
+    machines: Machines | None = None
 
     @field_validator("zones")
     @classmethod
@@ -141,6 +255,34 @@ class Environment(Model):
         if len(set(zones)) != len(zones):
             raise ValueError("a zone stands twice in the list")
         return zones
+
+    @model_validator(mode="after")
+    def _provider_has_its_section(self) -> Self:
+        if (self.aws is not None) != (self.provider == "aws"):
+            raise ValueError("aws: belongs to provider aws, which needs it")
+        if (self.machines is not None) != (self.provider == "static"):
+            raise ValueError("machines: belongs to provider static, which needs it")
+        return self
+
+    @model_validator(mode="after")
+    def _every_group_has_its_memory(self) -> Self:
+        for name, group in self.groups.items():
+            if self.aws is None and (group.memory is None or group.instance):
+                raise ValueError(f"groups.{name}: needs memory; an instance type is for AWS")
+            if self.aws and (group.memory or group.instance not in self.aws.instance_types):
+                known = ", ".join(self.aws.instance_types)
+                raise ValueError(
+                    f"groups.{name}: needs an instance type of configs/aws.yaml: {known}"
+                )
+        return self
+
+    def memory(self, group: str) -> int:
+        """MiB that one host of a group has for its processes."""
+        settings = self.groups[group]
+        if self.aws and settings.instance:
+            return int(self.aws.instance_types[settings.instance].memory * USABLE_MEMORY)
+        assert settings.memory  # validated above
+        return settings.memory
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -162,7 +304,8 @@ def validate(model: type[ModelT], content: dict[str, Any], path: Path) -> ModelT
         return model.model_validate(content)
     except ValidationError as error:
         problems = [
-            f"{_shown(path)}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()
+            ": ".join(filter(None, (_shown(path), ".".join(map(str, e["loc"])), e["msg"])))
+            for e in error.errors()
         ]
         raise OperatorError("\n".join(problems), "nothing was created or changed") from None
 
@@ -179,6 +322,9 @@ def load_environment(name: str, configs: Path = CONFIGS) -> Environment:
     content = read_yaml(path)
     if base := content.get("extends"):
         content = merge(read_yaml(path.with_name(f"{base}.yaml")), content)
+    if content.get("provider") == "aws":
+        shared = read_yaml(configs / "aws.yaml")
+        content["aws"] = merge(shared, content.get("aws") or {})
     return validate(Environment, content, path)
 
 
@@ -197,7 +343,15 @@ def component_names(configs: Path = CONFIGS) -> set[str]:
 
 def load_component(name: str, configs: Path = CONFIGS) -> Component:
     path = configs / "components" / f"{name}.yaml"
-    return validate(Component, read_yaml(path), path)
+    component = validate(Component, read_yaml(path), path)
+    known = component_names(configs) | {PUBLIC}
+    for port, clients in component.clients.items():
+        if unknown := set(clients) - known:
+            raise OperatorError(
+                f"{_shown(path)}: clients.{port}: no component {', '.join(sorted(unknown))}",
+                "nothing was created or changed",
+            )
+    return component
 
 
 def load_events(configs: Path = CONFIGS) -> Events:

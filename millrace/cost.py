@@ -12,7 +12,8 @@ from math import fsum
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from millrace.config import Model, read_yaml, validate
+from millrace.aws import SESSION_MANAGER, AwsPlan
+from millrace.config import INCLUDED_IOPS, INCLUDED_THROUGHPUT, Model, read_yaml, validate
 from millrace.paths import CONFIGS
 
 # 8,760 hours of a year by 12, as AWS Pricing Calculator counts a month.
@@ -20,8 +21,9 @@ HOURS = 730
 
 # Items of the price table besides instance types.
 GP3 = "gp3"
-S3 = "S3 Standard"
-LOAD_BALANCER = "network load balancer"
+GP3_IOPS = f"gp3 IOPS above {INCLUDED_IOPS:,}"
+GP3_THROUGHPUT = f"gp3 MiB/s above {INCLUDED_THROUGHPUT}"
+LOAD_BALANCER = "application load balancer"
 NAT_GATEWAY = "NAT gateway"
 ENDPOINT = "interface endpoint"
 
@@ -68,15 +70,6 @@ class PriceTable(Model):
 
 
 @dataclass(frozen=True)
-class HostGroup:
-    """Equal hosts; ``disk`` is GiB of all gp3 volumes of one of them, its root volume included."""
-
-    instance_type: str
-    hosts: int
-    disk: float
-
-
-@dataclass(frozen=True)
 class Quantity:
     """What is used of an item of the price table in a month."""
 
@@ -116,34 +109,24 @@ def load_prices() -> PriceTable:
     return validate(PriceTable, read_yaml(path), path)
 
 
-def quantities(
-    groups: Iterable[HostGroup],
-    *,
-    load_balancers: int,
-    nat_gateways: int,
-    endpoints: int,
-    stored: float,
-) -> list[Quantity]:
-    """A month's use.
-
-    Args:
-        groups: the hosts.
-        load_balancers: network load balancers.
-        nat_gateways: one for each zone that has its own.
-        endpoints: interface endpoints, counted once for each zone they stand in.
-        stored: GiB in all buckets.
-    """
-    groups = list(groups)
-    hosts: Counter[str] = Counter()
-    for group in groups:
-        hosts[group.instance_type] += group.hosts
+def quantities(aws: AwsPlan) -> list[Quantity]:
+    """A month's use: hosts, their disks, and the ways in and out. Buckets hold little."""
+    hosts = Counter(aws.instances.values())
+    volumes = [volume.disk for volume in aws.volumes.values()]
+    disks = [aws.root_disk] * len(aws.instances) + volumes
+    zones = {subnet.zone for subnet in aws.subnets}
     used = [
         *(_hours(instance_type, number) for instance_type, number in sorted(hosts.items())),
-        Quantity(GP3, fsum(group.hosts * group.disk for group in groups), "GiB-months"),
-        _hours(LOAD_BALANCER, load_balancers),
-        _hours(NAT_GATEWAY, nat_gateways),
-        _hours(ENDPOINT, endpoints),
-        Quantity(S3, stored, "GiB-months"),
+        Quantity(GP3, sum(disk.size for disk in disks), "GiB-months"),
+        Quantity(GP3_IOPS, sum(disk.iops - INCLUDED_IOPS for disk in disks), "IOPS-months"),
+        Quantity(
+            GP3_THROUGHPUT,
+            sum(disk.throughput - INCLUDED_THROUGHPUT for disk in disks),
+            "MiB/s-months",
+        ),
+        _hours(LOAD_BALANCER, 1),
+        _hours(NAT_GATEWAY, len(aws.nat)),
+        _hours(ENDPOINT, len(SESSION_MANAGER) * len(zones)),
     ]
     return [quantity for quantity in used if quantity.amount]
 

@@ -6,7 +6,7 @@ A block between ``<!-- generated: NAME -->`` and ``<!-- end -->`` is replaced by
 import re
 from html import escape
 
-from millrace.drill.runbook import INDEX, RUNBOOKS, load_runbooks
+from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
 from millrace.drill.tables import drills_table, load_summaries, runbooks_index
 from millrace.errors import OperatorError
 from millrace.paths import REPO
@@ -28,7 +28,7 @@ def write_docs(check: bool = False) -> None:
     wanted = {
         README: BLOCK.sub(lambda m: m[1] + _block(m["name"], plan) + m[3], README.read_text()),
         PICTURE: topology_svg(plan),
-        RUNBOOKS / INDEX: runbooks_index(load_runbooks(), load_summaries()),
+        RUNBOOKS / INDEX: runbooks_index(load_runbooks(), load_summaries(), load_operations()),
     }
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if check and stale:

@@ -1,19 +1,28 @@
 """The plan as Ansible sees it."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from millrace.paths import STATE
+from millrace.access import key_file, user
 from millrace.plan import CONTROLLER_ID_BASE, Host, Plan
 
 ARTIFACTS_PORT = 8000
 
 
-def build_inventory(plan: Plan, manifest: dict[str, dict[str, str]]) -> dict[str, Any]:
+def build_inventory(
+    plan: Plan,
+    manifest: dict[str, dict[str, str]],
+    *,
+    artifacts: str | None = None,
+    devices: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Ansible's dynamic inventory (``--list``): groups by host group, service and zone.
 
     Args:
         plan: the environment's plan.
         manifest: distribution → version, file and sha256 of the tarballs hosts may fetch.
+        artifacts: the URL of the artifact store, where the plan doesn't know it.
+        devices: EBS ids by volume name, of hosts whose volumes have to be mounted.
     """
     groups: dict[str, Any] = {}
     for host in plan.hosts:
@@ -23,18 +32,24 @@ def build_inventory(plan: Plan, manifest: dict[str, dict[str, str]]) -> dict[str
             if host.name not in members:
                 members.append(host.name)
     return {
-        "all": {"vars": _all_vars(plan, manifest)},
-        "_meta": {"hostvars": {host.name: _host_vars(host) for host in plan.hosts}},
+        "all": {"vars": _all_vars(plan, manifest, artifacts or artifacts_url(plan))},
+        "_meta": {"hostvars": {h.name: _host_vars(h, devices or {}) for h in plan.hosts}},
         **groups,
     }
 
 
-def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]]) -> dict[str, Any]:
-    url = f"http://{plan.network.artifacts}:{ARTIFACTS_PORT}"
+def artifacts_url(plan: Plan) -> str:
+    if plan.machines:
+        return plan.machines.artifacts
+    return f"http://{plan.network.artifacts}:{ARTIFACTS_PORT}"
+
+
+def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict[str, Any]:
     return {
-        "ansible_user": "millrace",
-        "ansible_ssh_private_key_file": f"{STATE.name}/{plan.environment}/ssh_key",
-        "millrace": {
+        "ansible_user": user(plan),
+        "ansible_ssh_private_key_file": str(key_file(plan)),
+        "millrace": _provider(plan)
+        | {
             "environment": plan.environment,
             "cluster": plan.cluster,
             "profile": plan.profile,
@@ -61,11 +76,21 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]]) -> dict[str, Any]
     }
 
 
+def _provider(plan: Plan) -> dict[str, str]:
+    """Only where it matters to a role: hosts of `local` come from our own image, others don't."""
+    return {} if plan.provider == "docker" else {"provider": plan.provider}
+
+
 def _host(host: Host) -> dict[str, Any]:
     return host.model_dump(exclude={"name", "volumes"}) | {
         "controller_id": CONTROLLER_ID_BASE + host.index
     }
 
 
-def _host_vars(host: Host) -> dict[str, Any]:
-    return {"ansible_host": host.address, "millrace_host": {"name": host.name} | _host(host)}
+def _host_vars(host: Host, devices: Mapping[str, str]) -> dict[str, Any]:
+    found = {"ansible_host": host.address, "millrace_host": {"name": host.name} | _host(host)}
+    if devices:
+        found["machine_volumes"] = [
+            {"path": volume.path, "id": devices[volume.name]} for volume in host.volumes
+        ]
+    return found

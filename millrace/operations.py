@@ -1,8 +1,11 @@
 """Operations on a stack: check the machine, make the hosts, converge the services, remove all."""
 
 import os
+import shutil
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -12,9 +15,15 @@ from millrace.paths import ANSIBLE, REPO
 from millrace.plan import Plan, load_plan
 from millrace.preflight import observe, problems
 
+SSH_PORT = 22
+ANSWER_SECONDS = 5
+
 
 def check_machine(plan: Plan, console: Console) -> None:
     """Refuses, with numbers, what this machine can't hold; nothing has been made by then."""
+    if plan.provider != "docker":
+        _check_from_afar(plan, console)
+        return
     machine = observe(plan)
     if found := problems(plan, machine):
         raise OperatorError("\n".join(found), "nothing was created or changed")
@@ -24,6 +33,35 @@ def check_machine(plan: Plan, console: Console) -> None:
     )
 
 
+def _check_from_afar(plan: Plan, console: Console) -> None:
+    """The hosts are elsewhere: can this machine make and enter them?"""
+    found = list(_missing_tools() if plan.aws else _unreachable(plan))
+    if found:
+        raise OperatorError("\n".join(found), "nothing was created or changed")
+    console.print(f"preflight: this machine can make and enter the hosts of {plan.cluster}")
+
+
+def _missing_tools() -> Iterator[str]:
+    tools = ("aws", "session-manager-plugin")
+    missing = [tool for tool in tools if not shutil.which(tool)]
+    for tool in missing:
+        yield f"{tool} is missing: hosts on AWS are entered by it (docs/aws.md)"
+    if "aws" not in missing:
+        asked = subprocess.run(
+            ["aws", "sts", "get-caller-identity"], capture_output=True, text=True
+        )
+        if asked.returncode:
+            yield f"AWS knows no credentials of this shell: {asked.stderr.strip()}"
+
+
+def _unreachable(plan: Plan) -> Iterator[str]:
+    for host in plan.hosts:
+        try:
+            socket.create_connection((host.address, SSH_PORT), ANSWER_SECONDS).close()
+        except OSError as error:
+            yield f"{host.name} doesn't answer at {host.address}:{SSH_PORT}: {error}"
+
+
 def make_hosts(name: str, console: Console) -> None:
     """``pulumi up``: makes the hosts, or puts back what drifted."""
     from infra import automation
@@ -31,6 +69,9 @@ def make_hosts(name: str, console: Console) -> None:
     plan = load_plan(name)
     check_machine(plan, console)
     stack = automation.stack(name, console.print)
+    if plan.aws:
+        # What is refused, by a policy or as it would remove data, is refused before all else.
+        automation.preview(stack, packs=[automation.POLICIES])
     result = automation.up(stack, console.print)
     changes = ", ".join(f"{count} {kind}" for kind, count in sorted(result.changes.items()))
     console.print(f"pulumi: {changes or 'no changes'}; {len(plan.hosts)} hosts")
@@ -84,5 +125,7 @@ def remove_hosts(name: str, console: Console, *, purge: bool) -> None:
     """``pulumi destroy``: hosts and network go; data volumes only when ``purge``."""
     from infra import automation
 
-    automation.destroy(automation.stack(name, console.print), purge=purge, report=console.print)
+    stack = automation.stack(name, console.print)
+    provider = load_plan(name).provider
+    automation.destroy(stack, purge=purge, provider=provider, report=console.print)
     console.print(f"{name}: removed{'' if purge else '; data volumes stay (PURGE=1 removes them)'}")

@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from millrace.availability import GROUP_STRIDE, HOST_OVERHEAD
 from millrace.availability import problems as refusals
+from millrace.aws import AwsPlan, plan_aws, private_subnet
+from millrace.aws import problems as aws_refusals
 from millrace.config import (
     Component,
     Environment,
@@ -84,9 +86,23 @@ class TopicPlan(Model):
 
 
 class NetworkPlan(Model):
+    """``gateway`` and ``artifacts`` are addresses on this machine's bridge: of `local` only."""
+
     subnet: str
-    gateway: str
+    gateway: str | None = None
+    artifacts: str | None = None
+
+
+class MachinesPlan(Model):
+    """How to enter hosts that somebody else made, and the URL of their artifact store."""
+
+    user: str
+    key: str
     artifacts: str
+
+
+def _absent(part: Any) -> bool:
+    return part is None
 
 
 class Plan(Model):
@@ -108,6 +124,9 @@ class Plan(Model):
     replication: Replication
     applications: dict[str, list[str]]
     endpoints: dict[str, Any]
+    # What only one provider has; not in another one's plan, nor in its digest.
+    aws: AwsPlan | None = Field(default=None, exclude_if=_absent)
+    machines: MachinesPlan | None = Field(default=None, exclude_if=_absent)
 
     @property
     def digest(self) -> str:
@@ -158,13 +177,14 @@ def make_plan(
     name: str, environment: Environment, components: Mapping[str, Component], events: Events
 ) -> Plan:
     """The plan of an environment; refuses every topology that one dead host or zone would stop."""
+    if problems := list(_machine_problems(environment)):
+        raise _refusal(name, problems)
     hosts = list(_hosts(name, environment, components))
-    problems = list(refusals(environment, components, hosts))
-    if problems:
-        where = f"configs/environments/{name}.yaml: "
-        raise OperatorError(
-            "\n".join(where + problem for problem in problems), "nothing was created or changed"
-        )
+    if problems := list(refusals(environment, components, hosts)):
+        raise _refusal(name, problems)
+    topics = _topics(events, environment)
+    if problems := list(aws_refusals(environment, components, hosts, topics, _cluster(name))):
+        raise _refusal(name, problems)
     return Plan(
         environment=name,
         extends=environment.extends,
@@ -173,7 +193,7 @@ def make_plan(
         profile=environment.profile,
         drills=environment.drills,
         zones=environment.zones,
-        network=_network(environment.network.subnet),
+        network=_network(environment),
         hosts=hosts,
         services={
             service: _service(service, components[service], hosts, environment.profile)
@@ -188,11 +208,20 @@ def make_plan(
             for shared in SHARED_COMPONENTS
             if shared in components
         },
-        topics=_topics(events, environment),
+        topics=topics,
         limits={key: limit.at(environment.profile) for key, limit in events.limits.items()},
         replication=environment.replication,
         applications=environment.applications,
         endpoints=_endpoints(hosts, components),
+        aws=plan_aws(environment, components, hosts),
+        machines=_machines(environment),
+    )
+
+
+def _refusal(name: str, problems: list[str]) -> OperatorError:
+    where = f"configs/environments/{name}.yaml: "
+    return OperatorError(
+        "\n".join(where + problem for problem in problems), "nothing was created or changed"
     )
 
 
@@ -200,12 +229,44 @@ def _cluster(environment: str) -> str:
     return f"millrace-{environment}"
 
 
-def _network(subnet: IPv4Network) -> NetworkPlan:
+def _network(environment: Environment) -> NetworkPlan:
+    subnet = environment.network.subnet
+    if environment.provider != "docker":
+        return NetworkPlan(subnet=str(subnet))
     return NetworkPlan(
         subnet=str(subnet),
         gateway=str(subnet.network_address + 1),
         artifacts=str(subnet.network_address + ARTIFACTS_OFFSET),
     )
+
+
+def _machines(environment: Environment) -> MachinesPlan | None:
+    if environment.machines is None:
+        return None
+    return MachinesPlan(**environment.machines.model_dump(exclude={"hosts"}))
+
+
+def _machine_problems(environment: Environment) -> Iterator[str]:
+    """Where the machines that exist aren't those that the groups ask for."""
+    if environment.machines is None:
+        return
+    machines = environment.machines.hosts
+    wanted = {
+        f"{group}-{index}"
+        for group, settings in environment.groups.items()
+        for index in range(1, settings.hosts + 1)
+    }
+    for host in sorted(wanted - machines.keys()):
+        yield f"machines.hosts: no machine {host}, which groups ask for"
+    for host in sorted(machines.keys() - wanted):
+        yield f"machines.hosts.{host}: no group asks for it"
+    seen: dict[IPv4Address, str] = {}
+    for host, machine in machines.items():
+        if machine.address in seen:
+            yield f"machines.hosts.{host}: {machine.address} is {seen[machine.address]}'s, too"
+        seen[machine.address] = host
+        if machine.zone not in environment.zones:
+            yield f"machines.hosts.{host}: zone {machine.zone} isn't one of zones"
 
 
 def _hosts(
@@ -214,13 +275,14 @@ def _hosts(
     for number, (group_name, group) in enumerate(environment.groups.items(), start=1):
         for index in range(1, group.hosts + 1):
             host = f"{group_name}-{index}"
+            zone, address = _place(environment, host, number, index)
             yield Host(
                 name=host,
                 group=group_name,
-                zone=environment.zones[(index - 1) % len(environment.zones)],
+                zone=zone,
                 index=index,
-                address=str(_address(environment.network.subnet, number, index)),
-                memory=group.memory,
+                address=str(address),
+                memory=environment.memory(group_name),
                 services=group.services,
                 volumes=[
                     Volume(
@@ -231,6 +293,17 @@ def _hosts(
                     if service in components and components[service].data
                 ],
             )
+
+
+def _place(environment: Environment, host: str, group: int, index: int) -> tuple[str, IPv4Address]:
+    """Zone and address: dealt to the zones in turn, unless the machine stands somewhere already."""
+    if environment.machines:
+        machine = environment.machines.hosts[host]
+        return machine.zone, machine.address
+    zone = environment.zones[(index - 1) % len(environment.zones)]
+    aws = environment.aws is not None
+    subnet = private_subnet(environment, zone) if aws else environment.network.subnet
+    return zone, _address(subnet, group, index)
 
 
 def _address(subnet: IPv4Network, group: int, index: int) -> IPv4Address:

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from millrace.paths import stack_state
+from millrace.access import HOST_KEYS, key_file, tunnel_options, user
+from millrace.paths import REPO
 from millrace.plan import Host, Plan
 
 Answer = TypeVar("Answer")
@@ -18,21 +19,19 @@ KEPT = 30  # s that an idle connection is kept
 
 def ssh_command(plan: Plan, host: Host) -> list[str]:
     """The ``ssh`` call that reaches a host of the plan with the stack's own key."""
-    state = stack_state(plan.environment)
     return [
         "ssh",
         "-i",
-        str(state / "ssh_key"),
+        str(REPO / key_file(plan)),
         *("-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", f"ConnectTimeout={CONNECT_TIMEOUT}"),
         # One connection to each host for many commands: a handshake costs more than what is asked.
         # It is given up as soon as its host is silent.
         *("-o", "ControlMaster=auto", "-o", f"ControlPath={_control_folder()}/%C"),
         *("-o", f"ControlPersist={KEPT}", "-o", "ServerAliveInterval=2"),
         *("-o", "ServerAliveCountMax=2"),
-        # A host of `local` that is made again has a new host key at the same address: its name
-        # table, not the key, says who it is. The network is this machine's own bridge.
-        *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
-        f"millrace@{host.address}",
+        *HOST_KEYS,
+        *tunnel_options(plan),
+        f"{user(plan)}@{host.address}",
     ]
 
 

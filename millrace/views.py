@@ -3,8 +3,9 @@
 from rich.console import Group
 from rich.table import Table
 
+from millrace.aws import AwsPlan
 from millrace.capacity import TB, TIB, Assumptions, Capacity, Load
-from millrace.cost import Estimate
+from millrace.cost import Estimate, estimate, load_prices, quantities
 from millrace.plan import Plan
 
 
@@ -93,17 +94,18 @@ def _assumptions(assumptions: Assumptions) -> Table:
     return table
 
 
-def cost_view(estimate: Estimate) -> Group:
+def cost_view(aws: AwsPlan) -> Group:
     """A month's quantities, and their cost where a price is known."""
-    prices = estimate.prices
-    table = Table(title=f"a month in {estimate.region}", title_justify="left")
+    estimated = estimate(quantities(aws), aws.region, load_prices())
+    prices = estimated.prices
+    table = Table(title=f"a month in {estimated.region}", title_justify="left")
     table.add_column("what")
     table.add_column("quantity", justify="right")
     table.add_column("unit")
     table.add_column("price", justify="right")
     table.add_column("as of")
     table.add_column(prices.currency, justify="right")
-    for line in estimate.lines:
+    for line in estimated.lines:
         price = line.price
         table.add_row(
             line.quantity.item,
@@ -114,12 +116,12 @@ def cost_view(estimate: Estimate) -> Group:
             f"{line.cost:,.2f}" if line.cost is not None else "",
         )
     listed = f"list prices of {prices.region} (configs/prices.yaml)"
-    return Group(table, f"{_total(estimate)}: {listed}")
+    return Group(table, f"{_total(estimated)}: {listed}")
 
 
-def _total(estimate: Estimate) -> str:
-    known = f"{estimate.known:,.2f} {estimate.prices.currency}"
-    if not (number := len(estimate.missing)):
+def _total(estimated: Estimate) -> str:
+    known = f"{estimated.known:,.2f} {estimated.prices.currency}"
+    if not (number := len(estimated.missing)):
         return f"total {known}"
     missing = "1 price is missing" if number == 1 else f"{number} prices are missing"
     return f"no total: {missing}, the rest is {known}"

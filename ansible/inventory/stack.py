@@ -5,6 +5,7 @@ The hosts are those that Pulumi has really made, not those a configuration file 
 """
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from infra.automation import outputs, stack
+from millrace.access import HOST_KEYS, tunnel_options
 from millrace.errors import OperatorError
 from millrace.paths import REPO, stack_name
 from millrace.plan import load_plan
 
-# A host that was made again has a new host key at its old address. Its network is a bridge of this
-# machine, and the only way in is the stack's own key.
-SSH_ARGUMENTS = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
-
 
 def inventory(name: str) -> dict[str, Any]:
-    load_plan(name)  # refuses a name that no environment has, before Pulumi makes a stack of it
+    # Refuses a name that no environment has, before Pulumi makes a stack of it.
+    plan = load_plan(name)
     made = outputs(stack(name))
     if "inventory" not in made:
         raise OperatorError(f"stack {name} has no hosts yet", f"make up STACK={name}")
@@ -32,7 +31,9 @@ def inventory(name: str) -> dict[str, Any]:
     variables["ansible_ssh_private_key_file"] = str(
         REPO / variables["ansible_ssh_private_key_file"]
     )
-    variables["ansible_ssh_common_args"] = SSH_ARGUMENTS
+    variables["ansible_ssh_common_args"] = shlex.join(
+        (*HOST_KEYS, "-o", "LogLevel=ERROR", *tunnel_options(plan))
+    )
     return found
 
 

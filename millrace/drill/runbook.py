@@ -16,6 +16,8 @@ from millrace.plan import Plan
 
 RUNBOOKS = REPO / "runbooks"
 INDEX = "README.md"
+# Operations are followed by hand: nothing is injected, so there is nothing to drill.
+OPERATION = re.compile(r"---\ntitle: (?P<title>[^\n]+)\noperation: (?P<summary>[^\n]+)\n---\n")
 PLANES = (
     "produce",
     "process",
@@ -100,9 +102,20 @@ def load_runbook(name: str, folder: Path = RUNBOOKS) -> Runbook:
 
 def load_runbooks(folder: Path = RUNBOOKS) -> list[Runbook]:
     """All runbooks, in the order of the faults that they cover."""
-    names = [path.stem for path in folder.glob("*.md") if path.name != INDEX]
+    operations = load_operations(folder)
+    names = [
+        path.stem
+        for path in folder.glob("*.md")
+        if path.name != INDEX and path.stem not in operations
+    ]
     found = (load_runbook(name, folder) for name in names)
     return sorted(found, key=lambda runbook: (runbook.about.faults, runbook.name))
+
+
+def load_operations(folder: Path = RUNBOOKS) -> dict[str, tuple[str, str]]:
+    """Name → title and summary of the pages about operations, in the order of their names."""
+    pages = {path.stem: OPERATION.match(path.read_text()) for path in sorted(folder.glob("*.md"))}
+    return {name: (found["title"], found["summary"]) for name, found in pages.items() if found}
 
 
 def parse_runbook(text: str, path: Path) -> Runbook:

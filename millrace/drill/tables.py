@@ -1,7 +1,8 @@
 """Tables of recorded drills, for the README and the runbooks' index. Pure, apart from reading."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from millrace.drill.report import PASSED, Summary
 from millrace.drill.runbook import Runbook
@@ -50,7 +51,11 @@ def drills_table(summaries: Summaries, runbooks: Sequence[Runbook]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def runbooks_index(runbooks: Sequence[Runbook], summaries: Summaries) -> str:
+def runbooks_index(
+    runbooks: Sequence[Runbook],
+    summaries: Summaries,
+    operations: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+) -> str:
     """`runbooks/README.md`, ordered by alert: that is what an operator comes with."""
     rows = ["| alert | runbook | goal | last measured |", "|---|---|---|---|"]
     for runbook in sorted(runbooks, key=lambda runbook: (runbook.about.alert, runbook.name)):
@@ -59,6 +64,9 @@ def runbooks_index(runbooks: Sequence[Runbook], summaries: Summaries) -> str:
         about = runbook.about
         link = f"[{about.title}]({runbook.name}.md)"
         rows.append(f"| {about.alert} | {link} | {seconds(about.goal)} | {measured} |")
+    if operations:
+        rows += ["", "What is done on purpose, by hand:", "", "| operation | for |", "|---|---|"]
+    rows += [f"| [{title}]({name}.md) | {what} |" for name, (title, what) in operations.items()]
     return INTRODUCTION + "\n".join(rows) + "\n"
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 from millrace.errors import OperatorError
@@ -60,6 +61,17 @@ def _renew_host(folder: Path) -> None:
     partial = beside.with_suffix(".partial")
     _install(HOST, partial)
     partial.rename(beside)
+
+
+def ensure_aws_plugin(report: Report) -> None:
+    """The provider that pulumi-aws speaks to, of the SDK's version."""
+    engine = ensure_engine(report)
+    version = metadata.version("pulumi-aws")
+    # Installed already: it says so and does nothing.
+    command = [str(engine), "plugin", "install", "resource", "aws", version]
+    report(f"installing the plugin pulumi-resource-aws {version}")
+    hint = f"where Pulumi's plugins can be downloaded: pulumi plugin install resource aws {version}"
+    run(command, what=f"installing pulumi-resource-aws {version}", hint=hint)
 
 
 def _download(root: Path, version: str) -> bool:

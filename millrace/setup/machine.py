@@ -7,11 +7,12 @@ from functools import partial
 
 from rich.console import Console
 
+from millrace.config import load_environment
 from millrace.errors import OperatorError
-from millrace.paths import CACHE
+from millrace.paths import CACHE, stack_name
 from millrace.setup.distributions import ensure
 from millrace.setup.docker_engine import ensure_docker
-from millrace.setup.engine import ensure_engine
+from millrace.setup.engine import ensure_aws_plugin, ensure_engine
 from millrace.setup.image import ensure_image
 from millrace.setup.kernel import ensure_limits
 from millrace.setup.steps import Step, run_steps
@@ -20,7 +21,7 @@ from millrace.setup.versions import load_versions
 
 def run(console: Console, only: Sequence[str] | None = None) -> None:
     """Bring this machine to where ``pulumi up`` can start, or take just the steps named."""
-    wanted = steps()
+    wanted = steps(load_environment(stack_name()).provider)
     if only:
         known = [step.name for step in wanted]
         if unknown := set(only) - set(known):
@@ -32,13 +33,17 @@ def run(console: Console, only: Sequence[str] | None = None) -> None:
         run_steps(wanted, console)
 
 
-def steps() -> list[Step]:
-    fixed = [
-        Step("kernel limits", ensure_limits),
-        Step("Docker engine", ensure_docker),
-        Step("base image", ensure_image, needs=["Docker engine"]),
-        Step("Pulumi engine", ensure_engine),
-    ]
+def steps(provider: str = "docker") -> list[Step]:
+    """What hosts of a provider need on this machine."""
+    fixed = [Step("Pulumi engine", ensure_engine)]
+    if provider == "docker":
+        fixed += [
+            Step("kernel limits", ensure_limits),
+            Step("Docker engine", ensure_docker),
+            Step("base image", ensure_image, needs=["Docker engine"]),
+        ]
+    if provider == "aws":
+        fixed.append(Step("AWS plugin", ensure_aws_plugin, needs=["Pulumi engine"]))
     distributions = load_versions().distributions.items()
     return fixed + [Step(name, partial(ensure, name, pinned)) for name, pinned in distributions]
 

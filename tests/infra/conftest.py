@@ -27,6 +27,7 @@ def make_host(index: int, memory: int = 128) -> Host:
 
 def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
     return Plan(
+        extends=None,
         environment=ENVIRONMENT,
         cluster=CLUSTER,
         provider="docker",

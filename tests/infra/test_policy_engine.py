@@ -15,7 +15,7 @@ from millrace.paths import REPO
 pytestmark = pytest.mark.engine
 
 PACK = REPO / "infra" / "policy"
-STAND_IN = Path(__file__).parent / "policy_engine"
+STAND_IN = Path(__file__).parent / "standin"
 STACK = "policy-test"
 
 # A small environment that every rule passes, but for what a test changes.
@@ -125,6 +125,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     backend.mkdir()
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{backend}")
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "only a test's")
+    monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
     return Project(tmp_path)
 
 

@@ -1,80 +1,79 @@
 from io import StringIO
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from millrace.config import validate
 from millrace.cost import (
+    ENDPOINT,
     GP3,
+    GP3_IOPS,
+    GP3_THROUGHPUT,
     HOURS,
+    LOAD_BALANCER,
     NAT_GATEWAY,
-    S3,
-    HostGroup,
     PriceTable,
-    Quantity,
     estimate,
     load_prices,
     quantities,
 )
 from millrace.errors import OperatorError
 from millrace.paths import CONFIGS
+from millrace.plan import load_plan
 from millrace.views import cost_view
 
 PRICES = load_prices()
+ON_AWS = ["dev", "staging", "prod"]
 
 
-def use(*groups: HostGroup, stored: float = 0) -> list[Quantity]:
-    return quantities(groups, load_balancers=1, nat_gateways=3, endpoints=6, stored=stored)
+def aws(name: str):
+    return load_plan(name).aws
 
 
-def shown(used: list[Quantity], region: str = "us-east-1") -> str:
+def shown(plan) -> str:
     page = StringIO()
-    Console(width=120, file=page).print(cost_view(estimate(used, region, PRICES)))
+    Console(width=120, file=page).print(cost_view(plan))
     return page.getvalue()
 
 
-def test_quantities_are_summed_over_the_groups():
-    used = use(HostGroup("m7g.large", 3, 100), HostGroup("m7g.large", 2, 20))
-    amounts = {each.item: each.amount for each in used}
-    assert amounts["m7g.large"] == 5 * HOURS
-    assert amounts[GP3] == 340
+def test_quantities_are_those_of_the_plan():
+    amounts = {each.item: each.amount for each in quantities(aws("prod"))}
+    assert amounts["m7i.2xlarge"] == (9 + 2) * HOURS
     assert amounts[NAT_GATEWAY] == 3 * HOURS
+    assert amounts[ENDPOINT] == 3 * 3 * HOURS
+    assert amounts[LOAD_BALANCER] == HOURS
+    assert amounts[GP3_IOPS] == 9 * 3000 + 3 * 3000
+    assert amounts[GP3_THROUGHPUT] == 9 * 375 + 3 * 125 + 6 * 125 + 6 * 125
+    coord, brokers, cassandra = 3 * (20 + 20 + 50 + 1), 9 * 7451, 3 * 1863
+    others = 3 * 40 + 2 * 100 + 6 * (4096 + 500)
+    assert amounts[GP3] == 28 * 20 + coord + brokers + cassandra + others
 
 
 def test_what_is_not_used_is_not_listed():
-    assert S3 not in {each.item for each in use(HostGroup("m7g.large", 3, 100))}
+    assert GP3_IOPS not in {each.item for each in quantities(aws("dev"))}
 
 
-def test_a_total_is_the_sum_of_quantities_by_prices():
-    result = estimate(use(HostGroup("m7g.large", 3, 100)), "us-east-1", PRICES)
-    assert result.missing == []
-    hours = 3 * 0.0816 + 1 * 0.0225 + 3 * 0.045 + 6 * 0.01
-    assert result.known == pytest.approx(HOURS * hours + 300 * 0.08)
-
-
-def test_quantities_are_counted_in_the_units_of_their_prices():
-    for line in estimate(use(HostGroup("m7g.large", 3, 100)), "us-east-1", PRICES).lines:
-        assert line.price.unit == line.quantity.unit
+@pytest.mark.parametrize("name", ON_AWS)
+def test_a_sum_is_that_of_quantities_by_prices_in_the_same_units(name):
+    result = estimate(quantities(aws(name)), "us-east-1", PRICES)
+    known = [line for line in result.lines if line.price]
+    assert all(line.price.unit == line.quantity.unit for line in known)
+    expected = sum(line.quantity.amount * line.price.amount for line in known)
+    assert result.known == pytest.approx(expected)
+    assert len(known) + len(result.missing) == len(result.lines)
 
 
 def test_a_missing_price_makes_no_total():
-    result = estimate(use(HostGroup("x9.huge", 3, 100), stored=50), "us-east-1", PRICES)
-    assert result.missing == ["x9.huge", S3]
-    assert "no total: 2 prices are missing" in shown(use(HostGroup("x9.huge", 1, 1), stored=5))
+    missing = estimate(quantities(aws("dev")), "us-east-1", PRICES).missing
+    assert missing == ["t3.micro", LOAD_BALANCER]
+    assert "no total: 2 prices are missing" in shown(aws("dev"))
 
 
 def test_another_regions_prices_are_not_used():
-    used = use(HostGroup("m7g.large", 3, 100))
-    assert len(estimate(used, "eu-central-1", PRICES).missing) == len(used)
-    assert "no total: 5 prices are missing" in shown(used, "eu-central-1")
-
-
-def test_the_view_says_what_the_prices_are():
-    text = shown(use(HostGroup("m7g.large", 3, 100)))
-    assert "total 361.48 USD: list prices of us-east-1" in text
-    assert "2026-01-19" in text
+    elsewhere = aws("dev").model_copy(update={"region": "eu-central-1"})
+    used = quantities(elsewhere)
+    assert len(estimate(used, elsewhere.region, PRICES).missing) == len(used)
+    assert f"no total: {len(used)} prices are missing" in shown(elsewhere)
 
 
 @pytest.mark.parametrize(("date", "price"), [(None, 1.0), ("2026", None)])
@@ -83,10 +82,3 @@ def test_a_price_without_a_date_is_refused(date, price):
     table = {"summary": "s", "region": "r", "currency": "c", "lists": [wrong]}
     with pytest.raises(OperatorError, match=r"prices.yaml: lists.0: .*a price without a date"):
         validate(PriceTable, table, CONFIGS / "prices.yaml")
-
-
-@given(st.integers(1, 50), st.integers(1, 50), st.floats(0, 1e5))
-def test_more_never_costs_less(hosts, more, disk):
-    less = estimate(use(HostGroup("m7g.large", hosts, disk)), "us-east-1", PRICES)
-    larger = estimate(use(HostGroup("m7g.large", hosts + more, disk)), "us-east-1", PRICES)
-    assert larger.known > less.known

@@ -9,9 +9,10 @@ import yaml
 from chaoslib.experiment import ensure_experiment_is_valid
 
 from millrace.cli import app
-from millrace.drill.runbook import RUNBOOKS, Runbook, load_runbooks
+from millrace.drill.runbook import RUNBOOKS, Runbook, load_operations, load_runbooks
 from millrace.hosts.power import Action
 from millrace.hosts.roles import ROLES
+from millrace.paths import ANSIBLE
 
 ROWS = set(range(1, 27))  # of the fault matrix; 27 is the random nemesis, which has no page
 BOOKS = load_runbooks()
@@ -103,3 +104,27 @@ def test_the_experiment_runs_the_runbooks_blocks_in_order(runbook):
         ("run_blocks", {"runbook": runbook.name, "tag": "verify"}),
         ("run_blocks", {"runbook": runbook.name, "tag": "rollback"}),
     ]
+
+
+# --- operations: followed by hand, but what they call must exist ----------------------------------
+
+OPERATIONS = load_operations()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operations_shell_is_valid_and_calls_what_exists(name):
+    text = (RUNBOOKS / f"{name}.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert blocks
+    commands = typer.main.get_command(app).commands.keys()
+    for block in blocks:
+        checked = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stderr
+        assert set(re.findall(r"\bmillrace ([a-z]+)", block)) <= commands
+        for playbook in re.findall(r"\bmillrace playbook (\S+)", block):
+            assert (ANSIBLE / "playbooks" / playbook).exists()
+
+
+def test_operations_are_no_drills():
+    assert set(OPERATIONS) == {"replace-instance", "upgrade-image"}
+    assert not set(OPERATIONS) & {book.name for book in BOOKS}

@@ -136,7 +136,9 @@ def clock_offset(reference: str) -> tuple[float, float]:
 
 def server_time(url: str) -> float:
     server = urlsplit(url)
-    connection = http.client.HTTPConnection(server.hostname, server.port, timeout=5)
+    secure = server.scheme == "https"
+    connect = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = connect(server.hostname, server.port, timeout=5)
     connection.request("HEAD", "/")
     return parsedate_to_datetime(connection.getresponse().headers["Date"]).timestamp()
 

@@ -1,0 +1,106 @@
+"""Security groups: one for each group of hosts, one rule for each edge of the plan."""
+
+import pulumi
+from pulumi import ComponentResource, Output, ResourceOptions
+from pulumi_aws import ec2, vpc
+
+from infra.aws.naming import named, tags
+from infra.aws.region import aws_plan
+from millrace.aws import Edge
+from millrace.config import PUBLIC
+from millrace.plan import Plan
+
+HTTPS = 443
+# Out of the VPC: packages, and AWS's own services. In it, whoever listens says who may call.
+WEB = (80, HTTPS)
+ANYWHERE = "0.0.0.0/0"
+
+
+class Firewall(ComponentResource):
+    """``groups``: security group ids by host group, and the load balancer's as ``public``."""
+
+    groups: dict[str, Output[str]]
+
+    def __init__(
+        self,
+        name: str,
+        plan: Plan,
+        network: pulumi.Input[str],
+        opts: ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("millrace:aws:Firewall", name, None, opts)
+        self._plan = plan
+        self._network = network
+        self._child = ResourceOptions(parent=self)
+        hosts = dict.fromkeys(host.group for host in plan.hosts)
+        self.groups = {group: self._make_group(group) for group in (*hosts, PUBLIC)}
+        for edge in aws_plan(plan).edges:
+            self._allow(edge)
+        for group in hosts:
+            self._let_out(group)
+        self._open_to_the_world()
+        self.register_outputs({"groups": self.groups})
+
+    def _make_group(self, group: str) -> Output[str]:
+        return ec2.SecurityGroup(
+            group,
+            name=named(self._plan, group),
+            description=f"{self._plan.cluster}: {group}",
+            vpc_id=self._network,
+            tags=tags(self._plan, group),
+            opts=self._child,
+        ).id
+
+    def _allow(self, edge: Edge) -> None:
+        vpc.SecurityGroupIngressRule(
+            edge.name,
+            security_group_id=self.groups[edge.server],
+            referenced_security_group_id=self.groups[edge.client],
+            ip_protocol="tcp",
+            from_port=edge.first,
+            to_port=edge.last,
+            description=edge.purpose,
+            tags=tags(self._plan, edge.name),
+            opts=self._child,
+        )
+
+    def _let_out(self, group: str) -> None:
+        ways = [(f"web-{port}", ANYWHERE, port, port) for port in WEB]
+        ways.append(("inside", self._plan.network.subnet, 1, 65535))
+        for name, cidr, first, last in ways:
+            vpc.SecurityGroupEgressRule(
+                f"{group}-to-{name}",
+                security_group_id=self.groups[group],
+                cidr_ipv4=cidr,
+                ip_protocol="tcp",
+                from_port=first,
+                to_port=last,
+                tags=tags(self._plan, f"{group}-to-{name}"),
+                opts=self._child,
+            )
+
+    def _open_to_the_world(self) -> None:
+        """The load balancer: HTTPS from anywhere, and to what it balances."""
+        vpc.SecurityGroupIngressRule(
+            "public-https",
+            security_group_id=self.groups[PUBLIC],
+            cidr_ipv4=ANYWHERE,
+            ip_protocol="tcp",
+            from_port=HTTPS,
+            to_port=HTTPS,
+            description="insights",
+            tags=tags(self._plan, "public-https"),
+            opts=self._child,
+        )
+        for edge in aws_plan(self._plan).edges:
+            if edge.client == PUBLIC:
+                vpc.SecurityGroupEgressRule(
+                    f"public-to-{edge.server}-{edge.first}",
+                    security_group_id=self.groups[PUBLIC],
+                    referenced_security_group_id=self.groups[edge.server],
+                    ip_protocol="tcp",
+                    from_port=edge.first,
+                    to_port=edge.last,
+                    tags=tags(self._plan, f"public-to-{edge.server}"),
+                    opts=self._child,
+                )

@@ -1,0 +1,48 @@
+"""An AWS environment: looks at the region, refuses what can't be, declares the cluster."""
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.aws.cluster import AwsCluster, AwsClusterArgs
+from infra.aws.region import aws_plan, observe, refuse_problems
+from infra.aws.storage import artifacts_url
+from infra.keys import ensure_certificate, ensure_ssh_key
+from millrace.errors import OperatorError
+from millrace.inventory import build_inventory
+from millrace.paths import ARTIFACTS
+from millrace.plan import Plan
+
+
+def declare(plan: Plan, manifest: dict[str, dict[str, str]]) -> None:
+    planned = aws_plan(plan)
+    provider = aws.Provider(plan.cluster, region=planned.region)
+    region = observe(plan, provider)
+    refuse_problems(plan, region)
+    args = AwsClusterArgs(
+        plan=plan,
+        region=region,
+        manifest=manifest,
+        artifacts=ARTIFACTS,
+        authorized_key=ensure_ssh_key(plan.environment),
+        certificate=None if planned.certificate else ensure_certificate(plan.environment),
+        renew=renewed(plan, pulumi.Config("millrace").get("renew") or ""),
+    )
+    cluster = AwsCluster(plan.cluster, args, pulumi.ResourceOptions(providers=[provider]))
+    artifacts = artifacts_url(plan, region.account)
+    inventory = pulumi.Output.all(**cluster.devices).apply(
+        lambda devices: build_inventory(plan, manifest, artifacts=artifacts, devices=devices)
+    )
+    pulumi.export("inventory", inventory)
+    pulumi.export("endpoints", {**plan.endpoints, "public": cluster.address})
+    pulumi.export("plan_digest", plan.digest)
+
+
+def renewed(plan: Plan, hosts: str) -> frozenset[str]:
+    """The hosts of `pulumi config set renew "kafka-1 kafka-2"`."""
+    names = frozenset(hosts.split())
+    if unknown := names - {host.name for host in plan.hosts}:
+        raise OperatorError(
+            f"renew: there is no host {', '.join(sorted(unknown))} in {plan.environment}",
+            "pulumi config set renew HOST, with a host of `millrace plan`",
+        )
+    return names

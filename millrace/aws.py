@@ -1,0 +1,272 @@
+"""A plan's part for AWS: subnets, who may talk to whom, instances and disks. Pure.
+
+The components in `infra/aws` declare what stands here, one resource for each entry.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Network
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from millrace.capacity import Load, load_assumptions, size
+from millrace.config import PUBLIC, Aws, Component, Disk, Environment, Image
+
+if TYPE_CHECKING:
+    from millrace.plan import Host, TopicPlan
+
+# A VPC is cut into eight equal subnets: private ones from the front, public ones from the middle.
+SUBNET_BITS = 3
+PUBLIC_SUBNETS = 4
+MOST_ZONES = 4
+# Netmasks of a VPC (Amazon VPC User Guide, "VPC CIDR blocks"), less what its subnets need.
+WIDEST, NARROWEST = 16, 22
+PRIVATE_RANGES = [IPv4Network(r) for r in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
+# Inbound rules of a security group, the default quota (Amazon VPC User Guide, "Amazon VPC quotas").
+MOST_RULES = 60
+# Names: a load balancer takes 32 characters, and `-edge` follows the cluster's name.
+MOST_NAME = 27
+# Recommended names of further volumes (EC2 User Guide, "Device names for volumes").
+DEVICES = [f"/dev/sd{letter}" for letter in "fghijklmnop"]
+# Services that hosts call by endpoints in the VPC: they are entered without a way in from outside.
+SESSION_MANAGER = ("ssm", "ssmmessages", "ec2messages")
+GIB = 2**30
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Subnet(Model):
+    zone: str
+    availability_zone: str
+    cidr: str
+    public: bool
+
+    @property
+    def name(self) -> str:
+        return f"{'public' if self.public else 'private'}-{self.zone}"
+
+
+class Edge(Model):
+    """Hosts of group ``client`` may open TCP connections to ``server``'s ports first to last.
+
+    The client ``public`` is the load balancer.
+    """
+
+    client: str
+    server: str
+    first: int
+    last: int
+    purpose: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.server}-{self.first}-from-{self.client}"
+
+
+class VolumePlan(Model):
+    """A data volume of the plan as a disk; ``device`` is where its host sees it attached."""
+
+    host: str
+    device: str
+    disk: Disk
+
+
+class AwsPlan(Model):
+    """``instances`` and ``volumes`` by the name of host and volume. ``archive_days`` are kept."""
+
+    region: str
+    image: Image
+    architecture: str
+    subnets: list[Subnet]
+    nat: list[str]  # zones with a NAT gateway
+    edges: list[Edge]
+    instances: dict[str, str]
+    root_disk: Disk
+    volumes: dict[str, VolumePlan]
+    archive_days: int
+    certificate: str | None
+
+    def subnet(self, zone: str, *, public: bool = False) -> Subnet:
+        return next(s for s in self.subnets if s.zone == zone and s.public == public)
+
+    def nat_of(self, zone: str) -> str:
+        """The zone whose NAT gateway a zone's hosts go out by."""
+        return zone if zone in self.nat else self.nat[0]
+
+
+def plan_aws(
+    environment: Environment, components: Mapping[str, Component], hosts: list["Host"]
+) -> AwsPlan | None:
+    """None for an environment elsewhere. What it takes has passed `problems`."""
+    aws = environment.aws
+    if aws is None:
+        return None
+    types = {name: group.instance or "" for name, group in environment.groups.items()}
+    used = {aws.instance_types[name].architecture for name in types.values()}
+    return AwsPlan(
+        region=aws.region,
+        image=aws.image,
+        architecture=used.pop(),
+        subnets=list(subnets(environment)),
+        nat=environment.zones if aws.nat == "zonal" else environment.zones[:1],
+        edges=edges(environment, components),
+        instances={host.name: types[host.group] for host in hosts},
+        root_disk=aws.root_disk,
+        volumes=dict(_volumes(aws, components, hosts)),
+        archive_days=components["spark"].settings["archive"]["keep_days"].at(environment.profile),
+        certificate=aws.certificate,
+    )
+
+
+def private_subnet(environment: Environment, zone: str) -> IPv4Network:
+    """Where a zone's hosts are."""
+    return _blocks(environment)[environment.zones.index(zone)]
+
+
+def subnets(environment: Environment) -> Iterator[Subnet]:
+    assert environment.aws
+    for public in (False, True):
+        for number, zone in enumerate(environment.zones):
+            yield Subnet(
+                zone=zone,
+                availability_zone=environment.aws.zones[zone],
+                cidr=str(_blocks(environment)[number + PUBLIC_SUBNETS * public]),
+                public=public,
+            )
+
+
+def edges(environment: Environment, components: Mapping[str, Component]) -> list[Edge]:
+    """Who talks to whom, from the components' ``clients``: nothing else is let through."""
+    group_of = {s: name for name, group in environment.groups.items() for s in group.services}
+    group_of[PUBLIC] = PUBLIC
+    purposes: dict[tuple[str, str, int, int], list[str]] = defaultdict(list)
+    for service in sorted(group_of.keys() - {PUBLIC}):
+        for port, (first, last) in _ports(components[service]).items():
+            clients = {group_of[c] for c in components[service].clients[port] if c in group_of}
+            for client in sorted(clients):
+                purposes[client, group_of[service], first, last].append(f"{service}.{port}")
+    return [
+        Edge(client=client, server=server, first=first, last=last, purpose=", ".join(names))
+        for (client, server, first, last), names in sorted(purposes.items())
+    ]
+
+
+def problems(
+    environment: Environment,
+    components: Mapping[str, Component],
+    hosts: list["Host"],
+    topics: Mapping[str, "TopicPlan"],
+    cluster: str,
+) -> Iterator[str]:
+    """Why AWS would refuse the environment, or its disks couldn't hold what it keeps."""
+    aws = environment.aws
+    if aws is None:
+        return
+    if len(cluster) > MOST_NAME:
+        yield f"{cluster}: names on AWS leave a cluster {MOST_NAME} characters"
+    yield from _network_problems(environment, aws)
+    yield from _image_problems(environment, aws)
+    needed = {s for host in hosts for s in host.services if components[s].data}
+    for service in sorted(needed - aws.disks.keys()):
+        yield f"aws.disks: none for {service}, which keeps data"
+    for service in sorted(aws.disks.keys() - needed):
+        yield f"aws.disks.{service}: no service of that name keeps data here"
+    rules: dict[str, int] = defaultdict(int)
+    for edge in edges(environment, components):
+        rules[edge.server] += 1
+    for group, count in rules.items():
+        if count > MOST_RULES:
+            yield f"groups.{group}: {count} security rules; a security group takes {MOST_RULES}"
+    yield from _capacity_problems(environment, aws, topics)
+
+
+def _blocks(environment: Environment) -> list[IPv4Network]:
+    return list(environment.network.subnet.subnets(prefixlen_diff=SUBNET_BITS))
+
+
+def _ports(component: Component) -> dict[str, tuple[int, int]]:
+    single = {name: (port, port) for name, port in component.ports.items()}
+    return single | {name: (r.first, r.last) for name, r in component.port_ranges.items()}
+
+
+def _volumes(
+    aws: Aws, components: Mapping[str, Component], hosts: list["Host"]
+) -> Iterator[tuple[str, VolumePlan]]:
+    for host in hosts:
+        services = [service for service in host.services if components[service].data]
+        for device, service, volume in zip(DEVICES, services, host.volumes, strict=False):
+            disk = aws.disks[service]
+            yield volume.name, VolumePlan(host=host.name, device=device, disk=disk)
+
+
+def _network_problems(environment: Environment, aws: Aws) -> Iterator[str]:
+    subnet = environment.network.subnet
+    if not WIDEST <= subnet.prefixlen <= NARROWEST:
+        yield f"network.subnet: {subnet}; a VPC with {2**SUBNET_BITS} subnets is /16 to /22"
+    if not any(subnet.subnet_of(private) for private in PRIVATE_RANGES):
+        yield f"network.subnet: {subnet} isn't private (RFC 1918); its hosts couldn't reach others"
+    if not 3 <= len(environment.zones) <= MOST_ZONES:
+        yield f"zones: {len(environment.zones)}; 3 or {MOST_ZONES} are needed on AWS"
+    if missing := set(environment.zones) - aws.zones.keys():
+        yield f"aws.zones: no availability zone for {', '.join(sorted(missing))}"
+    used = [aws.zones[zone] for zone in environment.zones if zone in aws.zones]
+    if len(set(used)) != len(used):
+        yield f"aws.zones: {', '.join(used)}; two zones in one place are lost together"
+    for zone in used:
+        if not zone.startswith(aws.region):
+            yield f"aws.zones: {zone} isn't in {aws.region}"
+
+
+def _image_problems(environment: Environment, aws: Aws) -> Iterator[str]:
+    used: dict[str, list[str]] = defaultdict(list)
+    for group in environment.groups.values():
+        if group.instance in aws.instance_types:
+            used[aws.instance_types[group.instance].architecture].append(group.instance)
+    if len(used) > 1:
+        shown = "; ".join(f"{arch}: {', '.join(types)}" for arch, types in used.items())
+        yield f"groups: one image can't start two architectures ({shown})"
+
+
+def _capacity_problems(
+    environment: Environment, aws: Aws, topics: Mapping[str, "TopicPlan"]
+) -> Iterator[str]:
+    """Brokers and their disks against what topics keep and the load that is promised."""
+    service = "kafka_broker"
+    brokers = sum(g.hosts for g in environment.groups.values() if service in g.services)
+    if not brokers or service not in aws.disks:
+        return
+    assume = load_assumptions()
+    kept = _kept(topics) / brokers
+    room = aws.disks[service].size * GIB * assume["disk_fill"]
+    if kept > room:
+        yield (
+            f"aws.disks.{service}.size: topics may keep {kept / GIB:,.0f} GiB on each broker, "
+            f"{assume['disk_fill']:.0%} of its disk are {room / GIB:,.0f} GiB"
+        )
+    if environment.load is None:
+        return
+    load = Load(**environment.load.model_dump(), replication=environment.replication.kafka.factor)
+    needed = size(load, assume)
+    if brokers < needed.brokers:
+        yield f"load: needs {needed.brokers} brokers, there are {brokers}"
+    events = topics["events"]
+    if events.partitions < needed.partitions:
+        yield f"load: needs {needed.partitions} partitions, topic events has {events.partitions}"
+    bound = int(events.config["retention.bytes"]) * events.partitions * events.replication
+    if bound < needed.raw:
+        yield (
+            f"load: {load.retention_days:g} days are {needed.raw / GIB:,.0f} GiB; topic events "
+            f"keeps {bound / GIB:,.0f} GiB (retention.bytes)"
+        )
+
+
+def _kept(topics: Mapping[str, "TopicPlan"]) -> int:
+    """Bytes that all topics' replicas may take; those that are only compacted have no bound."""
+    return sum(
+        int(topic.config["retention.bytes"]) * topic.partitions * topic.replication
+        for topic in topics.values()
+        if "retention.bytes" in topic.config
+    )

@@ -1,0 +1,309 @@
+"""The plan's part for AWS: pure, so that it can be asked about every topology."""
+
+from ipaddress import IPv4Address, IPv4Network
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from millrace.aws import edges, subnets
+from millrace.capacity import Load, load_assumptions, size
+from millrace.config import (
+    PUBLIC,
+    Environment,
+    component_names,
+    load_component,
+    load_environment,
+    load_events,
+)
+from millrace.errors import OperatorError
+from millrace.plan import Plan, load_plan, make_plan
+
+ON_AWS = ("dev", "staging", "prod")
+COMPONENTS = {name: load_component(name) for name in component_names() - {"events"}}
+EVENTS = load_events()
+SERVICES = sorted(name for name, component in COMPONENTS.items() if component.memory)
+
+
+def changed(path: str, value: object, name: str = "dev") -> Environment:
+    content = load_environment(name).model_dump(mode="json")
+    place = content
+    *folders, key = path.split("/")
+    for folder in folders:
+        place = place[folder]
+    place[key] = value
+    return Environment.model_validate(content)
+
+
+def plan_of(environment: Environment, name: str = "dev") -> Plan:
+    return make_plan(name, environment, COMPONENTS, EVENTS)
+
+
+# --- who may talk to whom -------------------------------------------------------------------------
+
+
+@st.composite
+def placements(draw) -> Environment:
+    """`dev` with its services dealt to groups anew; a service may be left out."""
+    groups = [f"g{number}" for number in range(draw(st.integers(1, 7)))]
+    where = {s: draw(st.sampled_from([*groups, ""])) for s in SERVICES}
+    content = load_environment("dev").model_dump(mode="json")
+    kind = content["groups"]["coord"]
+    content["groups"] = {
+        group: kind | {"services": services}
+        for group in groups
+        if (services := [s for s in SERVICES if where[s] == group])
+    }
+    return Environment.model_validate(content) if content["groups"] else load_environment("dev")
+
+
+def allowed(environment: Environment, client: str, server: str, port: int) -> bool:
+    """An oracle of its own, port by port: is there a service that has that client?"""
+    groups = environment.groups
+    at_client = {PUBLIC} if client == PUBLIC else set(groups[client].services)
+    for service in groups[server].services:
+        component = COMPONENTS[service]
+        for name, clients in component.clients.items():
+            single = component.ports.get(name)
+            within = component.port_ranges.get(name)
+            hit = port == single or (within and within.first <= port <= within.last)
+            if hit and at_client & set(clients):
+                return True
+    return False
+
+
+PORTS = sorted({port for c in COMPONENTS.values() for port in c.ports.values()})
+
+
+def check_edges(environment: Environment, any_port: int) -> None:
+    made = edges(environment, COMPONENTS)
+    assert {edge.client for edge in made} <= {*environment.groups, PUBLIC}
+    assert {edge.server for edge in made} <= environment.groups.keys()
+    for client in (*environment.groups, PUBLIC):
+        for server in environment.groups:
+            rules = [e for e in made if (e.client, e.server) == (client, server)]
+            for port in (*PORTS, 22, 32767, 32768, 60999, 61000, any_port):
+                passes = any(rule.first <= port <= rule.last for rule in rules)
+                assert passes == allowed(environment, client, server, port), (client, server, port)
+
+
+@settings(max_examples=60, deadline=None)
+@given(placements(), st.integers(1, 65535))
+def test_the_edges_allow_what_the_components_say_and_nothing_else(environment, any_port):
+    check_edges(environment, any_port)
+
+
+@pytest.mark.parametrize("name", ON_AWS)
+def test_so_they_do_in_each_environment(name):
+    check_edges(load_environment(name), 1)
+
+
+@pytest.mark.parametrize("name", ON_AWS)
+def test_only_the_api_is_public_and_nobody_comes_in_by_ssh(name):
+    made = load_plan(name).aws.edges
+    assert [(e.server, e.first, e.last) for e in made if e.client == PUBLIC] == [
+        ("edge", 8080, 8080)
+    ]
+    assert not [edge for edge in made if edge.first <= 22 <= edge.last]
+
+
+@pytest.mark.parametrize("name", ON_AWS)
+def test_rules_have_names_of_their_own(name):
+    made = [edge.name for edge in load_plan(name).aws.edges]
+    assert len(set(made)) == len(made)
+
+
+# --- subnets and addresses ------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(16, 22), st.integers(0, 255), st.sampled_from(["abc", "abcd"]))
+def test_subnets_lie_in_the_vpc_and_not_in_each_other(prefix, second, zones):
+    content = load_environment("dev").model_dump(mode="json")
+    content["network"]["subnet"] = f"10.{second}.0.0/{prefix}"
+    content["zones"] = list(zones)
+    content["aws"]["zones"] = {zone: f"us-east-1{zone}" for zone in zones}
+    made = list(subnets(Environment.model_validate(content)))
+    networks = [IPv4Network(subnet.cidr) for subnet in made]
+    assert len(made) == 2 * len(zones)
+    assert all(each.subnet_of(IPv4Network(f"10.{second}.0.0/{prefix}")) for each in networks)
+    assert not any(a.overlaps(b) for a in networks for b in networks if a is not b)
+
+
+@pytest.mark.parametrize("name", ON_AWS)
+def test_hosts_stand_in_their_zones_private_subnet(name):
+    plan = load_plan(name)
+    for host in plan.hosts:
+        subnet = IPv4Network(plan.aws.subnet(host.zone).cidr)
+        offset = int(IPv4Address(host.address)) - int(subnet.network_address)
+        # AWS keeps the first four addresses of a subnet, and the last.
+        assert 4 <= offset < subnet.num_addresses - 1
+    assert len({host.address for host in plan.hosts}) == len(plan.hosts)
+
+
+def test_no_two_environments_share_addresses():
+    names = ("local", "test", *ON_AWS)
+    networks = [IPv4Network(load_plan(name).network.subnet) for name in names]
+    assert not any(a.overlaps(b) for a in networks for b in networks if a is not b)
+
+
+# --- disks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ON_AWS)
+def test_every_data_volume_is_a_disk_with_a_device_of_its_own(name):
+    plan = load_plan(name)
+    for host in plan.hosts:
+        mine = [plan.aws.volumes[volume.name] for volume in host.volumes]
+        assert {each.host for each in mine} <= {host.name}
+        assert len({each.device for each in mine}) == len(mine)
+    assert plan.aws.volumes.keys() == {v.name for host in plan.hosts for v in host.volumes}
+
+
+# --- environments ---------------------------------------------------------------------------------
+
+
+def test_prod_is_what_the_capacity_planner_asks_for():
+    environment, plan = load_environment("prod"), load_plan("prod")
+    load = Load(**environment.load.model_dump(), replication=3)
+    assert load.events_per_second == 100_000
+    needed = size(load, load_assumptions())
+    assert len(plan.hosts_of("kafka_broker")) >= needed.brokers
+    assert plan.topics["events"].partitions >= needed.partitions
+    assert len(plan.hosts_of("cassandra")) >= needed.cassandra_nodes
+
+
+def test_staging_has_prods_shape():
+    shapes = [
+        [(host.name, host.zone, host.services) for host in load_plan(name).hosts]
+        for name in ("staging", "prod")
+    ]
+    assert shapes[0] == shapes[1]
+
+
+def test_what_is_local_knows_nothing_of_aws():
+    content = load_plan("local").model_dump(mode="json")
+    assert "aws" not in content
+    assert "machines" not in content
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("network/subnet", "10.0.0.0/24", "10.0.0.0/24; a VPC with 8 subnets is /16 to /22"),
+        ("network/subnet", "198.18.0.0/16", "isn't private (RFC 1918)"),
+        ("aws/zones", {"a": "us-east-1a"}, "aws.zones: no availability zone for b, c"),
+        (
+            "aws/zones",
+            {"a": "us-east-1a", "b": "us-east-1a", "c": "us-east-1c"},
+            "two zones in one place are lost together",
+        ),
+        ("aws/region", "eu-west-1", "aws.zones: us-east-1a isn't in eu-west-1"),
+        ("aws/disks/kafka_broker", {"size": 5}, "topics may keep 4 GiB on each broker, 70% of"),
+        ("aws/disks/kafak_broker", {"size": 5}, "aws.disks.kafak_broker: no service of that name"),
+        ("groups/worker/instance", "t3.small", "1904 MiB of t3.small; its services need 3074 MiB"),
+        ("load", {"events_per_second": 10**6, "bytes": 240, "retention_days": 7}, "brokers, there"),
+        ("load", {"events_per_second": 1000, "bytes": 240, "retention_days": 7}, "keeps 9 GiB (re"),
+    ],
+)
+def test_what_aws_would_refuse_or_disks_could_not_hold(path, value, complaint):
+    with pytest.raises(OperatorError) as refused:
+        plan_of(changed(path, value))
+    assert complaint in refused.value.message
+    assert refused.value.message.startswith("configs/environments/dev.yaml: ")
+
+
+def test_a_service_with_data_needs_a_disk():
+    content = load_environment("dev").model_dump(mode="json")
+    del content["aws"]["disks"]["zookeeper"]
+    with pytest.raises(OperatorError, match="none for zookeeper, which keeps data"):
+        plan_of(Environment.model_validate(content))
+
+
+def test_architectures_are_not_mixed():
+    content = load_environment("dev").model_dump(mode="json")
+    content["aws"]["instance_types"]["t3.micro"]["architecture"] = "arm64"
+    with pytest.raises(OperatorError, match="one image can't start two architectures"):
+        plan_of(Environment.model_validate(content))
+
+
+def test_a_name_that_no_load_balancer_could_bear():
+    with pytest.raises(OperatorError, match="names on AWS leave a cluster 27 characters"):
+        plan_of(load_environment("dev"), "a-name-that-is-too-long")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("aws/disks/redis", {"size": 0}, "greater than or equal to 1"),
+        ("aws/disks/redis", {"size": 4, "iops": 4000}, "4000 IOPS need 8 GiB"),
+        ("aws/disks/redis", {"size": 100, "throughput": 800}, "800 MiB/s need 3200 IOPS"),
+        ("groups/redis/instance", "t9.huge", "groups.redis: needs an instance type of configs/aws"),
+        ("groups/redis/memory", 512, "groups.redis: needs an instance type"),
+        ("provider", "docker", "aws: belongs to provider aws"),
+        ("aws/region", "moon", "should match pattern"),
+        ("aws/certificate", "my-certificate", "should match pattern"),
+    ],
+)
+def test_a_bad_key_is_refused(path, value, complaint):
+    with pytest.raises(ValidationError) as refused:
+        changed(path, value)
+    assert complaint in str(refused.value)
+
+
+# --- components -----------------------------------------------------------------------------------
+
+
+def test_a_port_without_clients_is_refused():
+    content = COMPONENTS["redis"].model_dump(mode="json")
+    del content["clients"]["client"]
+    with pytest.raises(ValueError, match="each port needs its list"):
+        type(COMPONENTS["redis"]).model_validate(content)
+
+
+def test_an_unknown_client_is_refused(tmp_path):
+    (tmp_path / "components").mkdir()
+    (tmp_path / "components" / "one.yaml").write_text(
+        "summary: One\nports: {http: 80}\nclients: {http: [browsr]}\n"
+    )
+    with pytest.raises(OperatorError, match="no component browsr"):
+        load_component("one", tmp_path)
+
+
+# --- machines that exist already ------------------------------------------------------------------
+
+
+def test_static_is_local_on_its_own_hosts():
+    local, static = load_plan("local"), load_plan("static")
+    assert [(h.name, h.address, h.zone, h.services) for h in static.hosts] == [
+        (h.name, h.address, h.zone, h.services) for h in local.hosts
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("groups/kafka/hosts", 4, "machines.hosts: no machine kafka-4, which groups ask for"),
+        ("groups/worker/hosts", 2, "machines.hosts.worker-3: no group asks for it"),
+        (
+            "machines/hosts/kafka-1",
+            {"address": "198.18.0.22", "zone": "a"},
+            "machines.hosts.kafka-2: 198.18.0.22 is kafka-1's, too",
+        ),
+        (
+            "machines/hosts/kafka-1",
+            {"address": "198.18.0.21", "zone": "z"},
+            "machines.hosts.kafka-1: zone z isn't one of zones",
+        ),
+        (
+            "machines/hosts/kafka-2",
+            {"address": "198.18.0.22", "zone": "a"},
+            "replication.kafka.factor: 3 replicas in 2 zone(s)",
+        ),
+    ],
+)
+def test_machines_that_do_not_fit_the_groups(path, value, complaint):
+    with pytest.raises(OperatorError) as refused:
+        plan_of(changed(path, value, "static"), "static")
+    assert complaint in refused.value.message
