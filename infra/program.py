@@ -3,6 +3,7 @@
 import pulumi
 
 from infra.conflicts import refuse_conflicts
+from infra.exports import export
 from infra.keys import ensure_ssh_key
 from infra.local import LocalCluster, LocalClusterArgs
 from millrace.errors import OperatorError
@@ -33,7 +34,7 @@ def _declare(plan: Plan) -> None:
             aws.declare(plan, read_manifest())
         case "static":
             # Somebody else makes the hosts; the stack only says what is to run on them.
-            _export(plan, read_manifest())
+            export(plan, build_inventory(plan, read_manifest()), plan.endpoints)
 
 
 def declare(plan: Plan, image: str, manifest: dict[str, dict[str, str]]) -> None:
@@ -47,10 +48,4 @@ def declare(plan: Plan, image: str, manifest: dict[str, dict[str, str]]) -> None
         artifacts=ARTIFACTS,
     )
     LocalCluster(plan.cluster, args)
-    _export(plan, manifest)
-
-
-def _export(plan: Plan, manifest: dict[str, dict[str, str]]) -> None:
-    pulumi.export("inventory", build_inventory(plan, manifest))
-    pulumi.export("endpoints", plan.endpoints)
-    pulumi.export("plan_digest", plan.digest)
+    export(plan, build_inventory(plan, manifest), plan.endpoints)

@@ -14,7 +14,7 @@ from infra.aws.identity import Identities, Storage
 from infra.aws.naming import named, tags
 from infra.aws.network import Names, Network
 from infra.aws.region import Region, aws_plan
-from infra.aws.storage import Artifacts, Bucket, Key
+from infra.aws.storage import ARTIFACTS, Artifacts, Bucket, Key
 from infra.keys import Certificate
 from millrace.config import PUBLIC
 from millrace.plan import Plan
@@ -61,7 +61,7 @@ class AwsCluster(ComponentResource):
 
     def _make_storage(self, plan: Plan, account: str) -> Identities:
         artifacts = Artifacts(
-            "artifacts",
+            ARTIFACTS,
             plan,
             account,
             self._key.arn,

@@ -4,6 +4,7 @@ import pulumi
 from pulumi import ComponentResource, Output, ResourceOptions
 from pulumi_aws import ec2, route53
 
+from infra.aws.firewall import HTTPS
 from infra.aws.naming import named, tags
 from infra.aws.region import aws_plan
 from millrace.aws import SESSION_MANAGER, Subnet
@@ -122,8 +123,8 @@ class Network(ComponentResource):
             ingress=[
                 {
                     "protocol": "tcp",
-                    "from_port": 443,
-                    "to_port": 443,
+                    "from_port": HTTPS,
+                    "to_port": HTTPS,
                     "cidr_blocks": [s.cidr for s in self._aws.subnets if not s.public],
                     "description": "hosts",
                 }

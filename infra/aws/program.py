@@ -6,6 +6,7 @@ import pulumi_aws as aws
 from infra.aws.cluster import AwsCluster, AwsClusterArgs
 from infra.aws.region import aws_plan, observe, refuse_problems
 from infra.aws.storage import artifacts_url
+from infra.exports import export
 from infra.keys import ensure_certificate, ensure_ssh_key
 from millrace.errors import OperatorError
 from millrace.inventory import build_inventory
@@ -32,9 +33,7 @@ def declare(plan: Plan, manifest: dict[str, dict[str, str]]) -> None:
     inventory = pulumi.Output.all(**cluster.devices).apply(
         lambda devices: build_inventory(plan, manifest, artifacts=artifacts, devices=devices)
     )
-    pulumi.export("inventory", inventory)
-    pulumi.export("endpoints", {**plan.endpoints, "public": cluster.address})
-    pulumi.export("plan_digest", plan.digest)
+    export(plan, inventory, {**plan.endpoints, "public": cluster.address})
 
 
 def renewed(plan: Plan, hosts: str) -> frozenset[str]:

@@ -12,6 +12,7 @@ from infra.aws.naming import named, tags
 from infra.aws.region import aws_plan
 from millrace.plan import Plan
 
+ARTIFACTS = "artifacts"
 # Days that a deleted or replaced object can be brought back, and a deleted key.
 RECOVERABLE = 30
 
@@ -85,11 +86,9 @@ class Bucket(ComponentResource):
     ) -> None:
         super().__init__("millrace:aws:Bucket", name, None, opts)
         child = ResourceOptions(parent=self)
-        # Names are global: the account's number makes this one ours.
-        bucket_name = named(plan, f"{name}-{account}")
         bucket = s3.Bucket(
             name,
-            bucket=bucket_name,
+            bucket=bucket_name(plan, name, account),
             # What guards its content is `protect`, which only `down --purge` lifts.
             force_destroy=True,
             tags=tags(plan, name),
@@ -132,6 +131,11 @@ class Bucket(ComponentResource):
             opts=ResourceOptions.merge(child, ResourceOptions(depends_on=[block])),
         )
         self.register_outputs({"name": self.name})
+
+
+def bucket_name(plan: Plan, name: str, account: str) -> str:
+    """Names are global: the account's number makes this one ours."""
+    return named(plan, f"{name}-{account}")
 
 
 def encryption(key: pulumi.Input[str]) -> dict[str, Any]:
@@ -211,5 +215,5 @@ class Artifacts(ComponentResource):
 
 def artifacts_url(plan: Plan, account: str) -> str:
     """Known before the bucket is there, so that the inventory needn't wait for it."""
-    bucket = named(plan, f"artifacts-{account}")
+    bucket = bucket_name(plan, ARTIFACTS, account)
     return f"https://{bucket}.s3.{aws_plan(plan).region}.amazonaws.com"

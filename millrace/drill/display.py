@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -11,11 +10,12 @@ from rich.text import Text
 
 from millrace.drill.gaps import Times
 from millrace.drill.planes import Sampler, successes
+from millrace.live import LiveOnTerminal
 
 SHOWN_AS_GAP = 1.0  # s
 
 
-class Display:
+class Display(LiveOnTerminal):
     """A context manager; ``samplers`` is set once there are some."""
 
     def __init__(self, console: Console, title: str) -> None:
@@ -26,15 +26,6 @@ class Display:
         self._worst: dict[str, float] = {}
         self._live = Live(self, console=console, transient=True) if console.is_terminal else None
         self.samplers: dict[str, Sampler] = {}
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live:
-            self._live.stop()
 
     def phase(self, text: str) -> None:
         """Tells what is done now; the worst gaps are counted anew."""

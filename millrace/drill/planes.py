@@ -30,6 +30,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from millrace.drill.gaps import Times, growths
+from millrace.hosts.roles import REDIS_MASTER
 from millrace.plan import Plan
 
 PERIOD = 0.1  # s
@@ -38,8 +39,7 @@ TIMEOUT = 1.0  # s
 # The name of everything that probes write: a topic, a znode, a folder, a key, a keyspace.
 NAME = "millrace-drill"
 KEYSPACE = "millrace_drill"
-# What the roles call the monitored Redis master and the Cassandra datacenter.
-REDIS_MASTER = DATACENTER = "millrace"
+DATACENTER = "millrace"  # what role cassandra calls it
 # The job's own settings for Cassandra: the plane is what the job meets.
 CASSANDRA_REQUEST = 5.0  # s
 SPECULATE_AFTER = 0.5  # s

@@ -1,7 +1,6 @@
 """What the operator sees of a load: a live line on a terminal, a line now and then elsewhere."""
 
 import time
-from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -10,26 +9,18 @@ from rich.text import Text
 
 from millrace.ledger.book import Ledger
 from millrace.ledger.load import Seen
+from millrace.live import LiveOnTerminal
 
 PLAIN_SECONDS = 10.0
 
 
-class Display:
+class Display(LiveOnTerminal):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live = Live(console=console, transient=True) if console.is_terminal else None
         self._told = time.monotonic()
         self._before = (time.monotonic(), 0)
         self._rate = 0.0
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live:
-            self._live.stop()
 
     def update(self, seen: Seen) -> None:
         self._measure(seen)

@@ -2,12 +2,12 @@
 
 import time
 from datetime import UTC, datetime
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from millrace.live import LiveOnTerminal
 from millrace.replay.pace import Pace
 from millrace.replay.progress import Progress
 from millrace.replay.source import Source
@@ -15,7 +15,7 @@ from millrace.replay.source import Source
 PLAIN_SECONDS = 5.0
 
 
-class Display:
+class Display(LiveOnTerminal):
     """Position, share of the file, rate, event time and how far behind its pace the replay is."""
 
     def __init__(
@@ -31,28 +31,19 @@ class Display:
         self._began = time.monotonic()
         self._skipped = before.lines
         self._printed = self._began
-        self._bar: Bar | None = None
+        self._live: Bar | None = None
         if console.is_terminal:
             columns = BarColumn(bar_width=30), TextColumn("{task.description}")
-            self._bar = Bar(*columns, console=console)
-            self._task = self._bar.add_task("connected", total=None)
-
-    def __enter__(self) -> Self:
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
+            self._live = Bar(*columns, console=console)
+            self._task = self._live.add_task("connected", total=None)
 
     def update(self, progress: Progress, event_time: float) -> None:
         """After each committed batch."""
         text = self._line(progress, event_time)
-        if self._bar:
+        if self._live:
             share = self._source.fraction
             total = None if share is None else 1.0
-            self._bar.update(self._task, description=text, total=total, completed=share or 0.0)
+            self._live.update(self._task, description=text, total=total, completed=share or 0.0)
         elif progress.done or time.monotonic() - self._printed >= PLAIN_SECONDS:
             self._printed = time.monotonic()
             self._console.print(text)

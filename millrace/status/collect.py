@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from millrace import lag
 from millrace.drivers import drivers
@@ -21,12 +22,13 @@ PROBE = Path(__file__).with_name("probe.py")
 def collect(plan: Plan) -> dict[str, Any]:
     """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``,
     ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, the traffic job's ``lag``."""
+    admin = lag.connect_quietly(plan)
     return {
         "hosts": on_all(plan.hosts, lambda host: _ask(plan, host)),
-        "kafka": _ask_kafka(plan),
+        "kafka": _ask_kafka(admin),
         "cassandra": ring(plan),
         "drivers": ask_drivers(plan),
-        "lag": _ask_lag(plan),
+        "lag": _ask_lag(admin, plan),
     }
 
 
@@ -62,10 +64,10 @@ def ask_drivers(plan: Plan) -> list[dict[str, Any]]:
         return []  # ZooKeeper's own line says so
 
 
-def _ask_kafka(plan: Plan) -> dict[str, Any]:
+def _ask_kafka(admin: AdminClient) -> dict[str, Any]:
     """Brokers and partitions as a client sees them."""
     try:
-        metadata = lag.connect_quietly(plan).list_topics(timeout=5)
+        metadata = admin.list_topics(timeout=5)
     except KafkaException as error:
         return {"error": str(error.args[0])}
     partitions = [p for topic in metadata.topics.values() for p in topic.partitions.values()]
@@ -77,8 +79,8 @@ def _ask_kafka(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _ask_lag(plan: Plan) -> dict[str, Any]:
+def _ask_lag(admin: AdminClient, plan: Plan) -> dict[str, Any]:
     try:
-        return {"records": lag.traffic_lag(lag.connect_quietly(plan), plan)}
+        return {"records": lag.traffic_lag(admin, plan)}
     except KafkaException as error:
         return {"error": str(error.args[0])}

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from millrace import lag
 from millrace.audit.run import audit_topic
 from millrace.paths import stack_name
 from millrace.plan import Plan, load_plan
+from tests.e2e.support import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -46,13 +47,6 @@ def docker(*arguments: str) -> None:
     subprocess.run(["docker", *arguments], check=True, capture_output=True)
 
 
-def wait_until(check: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not check():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s: {what}"
-        time.sleep(1)
-
-
 @pytest.fixture
 def plan() -> Plan:
     return load_plan(stack_name())
@@ -76,14 +70,14 @@ def topic(plan: Plan, admin: AdminClient) -> Iterator[str]:
 @pytest.fixture
 def brokers(plan: Plan, admin: AdminClient, topic: str) -> Iterator[dict[int, str]]:
     """Containers by node id, all well before; whatever was done to them is undone."""
-    wait_until(lambda: _all_in_sync(plan, admin), "all brokers are well")
+    wait_until(lambda: _all_in_sync(plan, admin), PATIENCE_SECONDS, "all brokers are well")
     names = {host.address: host.name for host in plan.hosts_of("kafka_broker")}
     nodes = admin.list_topics(timeout=10).brokers
     containers = {node: f"{plan.cluster}-{names[b.host]}" for node, b in nodes.items()}
     yield containers
     for container in containers.values():
         heal(container)
-    wait_until(lambda: _all_in_sync(plan, admin), "all brokers are well again")
+    wait_until(lambda: _all_in_sync(plan, admin), PATIENCE_SECONDS, "all brokers are well again")
 
 
 def heal(container: str) -> None:
@@ -138,7 +132,9 @@ def test_what_one_replica_acknowledged_can_vanish_and_the_audit_says_so(
     followers = [container for node, container in brokers.items() if node != leading]
     for container in followers:
         docker("pause", container)
-    wait_until(lambda: in_sync(admin) == [leading], "the leader is alone in the ISR")
+    wait_until(
+        lambda: in_sync(admin) == [leading], PATIENCE_SECONDS, "the leader is alone in the ISR"
+    )
     time.sleep(ALONE_SECONDS)
     docker("kill", brokers[leading])
     for container in followers:
@@ -147,7 +143,11 @@ def test_what_one_replica_acknowledged_can_vanish_and_the_audit_says_so(
     load.send_signal(signal.SIGTERM)
     output, _ = load.communicate(timeout=PATIENCE_SECONDS)
     docker("start", brokers[leading])
-    wait_until(lambda: len(in_sync(admin)) == len(brokers), "all replicas follow the new leader")
+    wait_until(
+        lambda: len(in_sync(admin)) == len(brokers),
+        PATIENCE_SECONDS,
+        "all replicas follow the new leader",
+    )
 
     report = audit_topic(plan, Path(output.splitlines()[-1]))
 
@@ -165,4 +165,4 @@ def elect_unclean(admin: AdminClient, dead: int) -> None:
         except KafkaException:  # the dead leader's session lasts some seconds yet
             return False
 
-    wait_until(has_leader, "a follower leads")
+    wait_until(has_leader, PATIENCE_SECONDS, "a follower leads")

@@ -25,6 +25,7 @@ from millrace.plan import Host, Plan, load_plan
 from millrace.service import Gateway, run_version
 from millrace.ssh import run_on, ssh_command
 from millrace.status import health
+from tests.e2e.support import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -32,6 +33,7 @@ SABOTAGE = Path(__file__).parent / "sabotage"
 DEPLOYMENTS = "/opt/millrace/spark-jobs"
 RATE = 500
 PATIENCE_SECONDS = 180
+SOON = 0.05  # s: a driver is to be hit in the middle of a batch
 AUDIT_SECONDS = 180
 
 
@@ -64,7 +66,7 @@ def sabotaged(plan: Plan, name: str, folder: Path) -> None:
         put(plan, host, json.dumps(config | {"version": version}), f"{new}/{application}.json")
         put(plan, host, package.read_bytes(), f"{new}/millrace_jobs.zip")
     run_version(plan, version, Console())
-    wait_until(lambda: not health.problems(plan), "a standby of the same version")
+    wait_until(lambda: not health.problems(plan), PATIENCE_SECONDS, "a standby of the same version")
 
 
 def spoiled(name: str, folder: Path) -> Path:
@@ -88,16 +90,11 @@ def done(process: subprocess.CompletedProcess[str]) -> None:
     assert process.returncode == 0, process.stderr
 
 
-def wait_until(check: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not check():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s: {what}"
-        time.sleep(0.05)
-
-
 def wait_for_results(results: Sampler, batches: int = 1) -> None:
     seen = len(results.growths())
-    wait_until(lambda: len(results.growths()) >= seen + batches, "results flow")
+    wait_until(
+        lambda: len(results.growths()) >= seen + batches, PATIENCE_SECONDS, "results flow", SOON
+    )
 
 
 def signalled(plan: Plan, driver: Holder, signal: str) -> None:

@@ -8,10 +8,11 @@ import pytest
 import testinfra
 from testinfra.host import Host as Connection
 
+from millrace.access import HOST_KEYS
 from millrace.paths import stack_name, stack_state
 from millrace.plan import Plan, load_plan
 
-SSH = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+SSH = " ".join((*HOST_KEYS, "-o", "LogLevel=ERROR"))
 # One connection for each host, however many questions it is asked.
 SHARED = "-o ControlMaster=auto -o ControlPersist=60s -o ControlPath=~/.ssh/millrace-%C"
 
