@@ -10,7 +10,7 @@ MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up deploy upgrade drill status plan down test test-fast lint rehearse-aws
+.PHONY: help demo up deploy upgrade drill status plan down test test-all test-fast lint rehearse-aws
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ down: $(VENV)/toolkit ## Remove the cluster; data volumes only with PURGE=1
 
 test: $(VENV)/tests ## The whole test suite on a cluster of its own (KEEP=1 leaves it running)
 	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py
+
+test-all: $(VENV)/tests ## The same, and the negative controls that spoil the cluster's data
+	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py --all
 
 test-fast: $(VENV)/tests ## Tests that need no cluster, in under 2 minutes
 	@$(VENV)/bin/python tests/run.py --fast

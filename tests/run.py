@@ -1,5 +1,7 @@
 """`make test`: every stage in order, on a cluster of its own; the fast and cheap ones first.
 
+`--fast` leaves out what needs a cluster; `--all` adds the controls that spoil its data.
+
 The stages are plain commands, so that each can be run by hand as it is printed. The cluster is the
 stack `test`: its own prefix and subnet, made from a clean slate, removed at the end (KEEP=1: kept).
 """
@@ -33,9 +35,10 @@ FAST_STAGES = {
     "format": [str(BIN / "ruff"), "format", "--check", "."],
     "lint": [str(BIN / "ruff"), "check", "."],
     "distributions": millrace("setup", "--only", "spark"),
-    "fast tests": pytest(*FAST, "-m", "not engine and not cluster"),
+    "fast tests": pytest(*FAST, "-m", "not engine and not cluster and not slow"),
 }
 CLUSTER_STAGES = {
+    "slow tests": pytest("tests/jobs", "-m", "slow"),
     "setup": millrace("setup"),
     "ansible-lint": [str(BIN / "ansible-lint"), "--offline", "-q", str(REPO / "ansible")],
     "engine tests": pytest("tests/infra", "-m", "engine"),
@@ -45,11 +48,12 @@ CLUSTER_STAGES = {
     "hosts": pytest("tests/hosts"),
     "api on Cassandra": pytest("tests/api", "-m", "cluster"),
     "end to end": pytest("tests/e2e"),
-    "drills": pytest("tests/drills"),
+    "drills": pytest("tests/drills", "-m", "not spoils"),
 }
+CONTROL_STAGES = {"controls": pytest("tests/drills", "-m", "spoils")}
 
 
-def main(fast: bool) -> int:
+def main(fast: bool, everything: bool) -> int:
     """Runs the stages; stops at the first that fails. Its exit code is the suite's."""
     environment = os.environ | {
         "MILLRACE_STACK": STACK,
@@ -58,7 +62,8 @@ def main(fast: bool) -> int:
     took: dict[str, float] = {}
     failed = _run(FAST_STAGES, environment, took)
     if not fast and not failed:
-        failed = _run(CLUSTER_STAGES, environment, took)
+        more = CONTROL_STAGES if everything else {}
+        failed = _run(CLUSTER_STAGES | more, environment, took)
         if os.environ.get("KEEP") == "1":
             console.print(f"the cluster stays: MILLRACE_STACK={STACK} millrace status")
         elif _was_made(took):
@@ -97,4 +102,4 @@ def _report(took: dict[str, float], failed: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(fast="--fast" in sys.argv[1:]))
+    sys.exit(main(fast="--fast" in sys.argv[1:], everything="--all" in sys.argv[1:]))

@@ -15,7 +15,6 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from millrace_jobs import warmup
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
@@ -27,6 +26,7 @@ from millrace_jobs.jobs.traffic import Traffic
 from millrace_jobs.lease import Lease, LeaseLost
 from millrace_jobs.progress import Progress
 from millrace_jobs.sinks.cassandra import Tables
+from millrace_jobs.warmup import Rehearsal
 
 log = logging.getLogger(__name__)
 
@@ -118,11 +118,12 @@ def serve(
         ready = [prepare(name, config, spark, tables, coordination.lease) for name in config.jobs]
         # The one whose results are waited for starts first, and is drained last.
         ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
-        if rehearsing:
-            # Only that one: the others' first batch may take its time.
-            rehearse(ready[0])
+        # Only that one: the others' first batch may take its time.
+        rehearsal = rehearse(ready[0]) if rehearsing else None
         coordination.announce("standby")
         coordination.lease.acquire()
+        if rehearsal:
+            rehearsal.end()
         if coordination.is_stop_desired(config.version):
             return
         coordination.announce("leading")
@@ -151,10 +152,13 @@ def prepare(
     return ReadyJob(context, JOBS[name](context))
 
 
-def rehearse(one: ReadyJob) -> None:
+def rehearse(one: ReadyJob) -> Rehearsal:
+    """As far as there is something to rehearse with; the rest goes on beside standing by."""
     context = one.context
     folder = f"{context.config.checkpoints}/.rehearsal/{os.environ['CONTAINER_ID']}/{context.job}"
-    warmup.rehearse(one.job, Checkpoint(context.spark, folder))
+    rehearsal = Rehearsal(one.job, Checkpoint(context.spark, folder))
+    rehearsal.wait()
+    return rehearsal
 
 
 def start(one: ReadyJob, coordination: Coordination) -> RunningJob:

@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 BATCHES = 2
 RECORDS = 1000  # in each batch
-SECONDS = 60.0  # on a busy machine; a topic without records has nothing to rehearse with
+TRIGGER = "500 milliseconds"  # how often an idle topic is asked for records
+SECONDS = 60.0  # on a busy machine
 POLL_SECONDS = 0.1
 IDLE = "Waiting for data to arrive"  # Spark's words: MicroBatchExecution
 
@@ -27,36 +28,54 @@ class Rehearsed(Exception):
     wants the state of each batch to be committed; to stop the query would interrupt one."""
 
 
-def rehearse(job: Any, scratch: Checkpoint) -> None:
-    """Run ``job`` with ``scratch`` as its checkpoint, which is removed afterwards."""
+class Rehearsal:
+    """Begins at once. With an idle topic it stays on, until there are records or it is ended."""
 
-    enough = threading.Event()
+    def __init__(self, job: Any, scratch: Checkpoint) -> None:
+        """``scratch`` is its checkpoint, which is removed afterwards."""
+        self._job = job
+        self._scratch = scratch
+        self._over = threading.Event()
+        self._began = time.monotonic()
+        self._query = (
+            job.frame(RECORDS)
+            .writeStream.outputMode(job.output_mode)
+            .foreachBatch(self._write_batch)
+            .option("checkpointLocation", scratch.location)
+            .trigger(processingTime=TRIGGER)
+            .start()
+        )
+        threading.Thread(target=self._clean_up, name="rehearsal", daemon=True).start()
 
-    def write_batch(frame: DataFrame, batch: int) -> None:
-        if batch == BATCHES:
-            enough.set()
-            raise Rehearsed
-        job.rehearse(frame)
-
-    began = time.monotonic()
-    query = (
-        job.frame(RECORDS)
-        .writeStream.outputMode(job.output_mode)
-        .foreachBatch(write_batch)
-        .option("checkpointLocation", scratch.location)
-        .start()
-    )
-    try:
-        while _is_under_way(query) and time.monotonic() < began + SECONDS:
+    def wait(self) -> None:
+        """Until it is over, finds nothing to read, or takes too long; raises the job's error."""
+        while self._is_under_way() and time.monotonic() < self._began + SECONDS:
             time.sleep(POLL_SECONDS)
-        if (error := query.exception()) and not enough.is_set():
+        if error := self._error():
             raise error
-    finally:
-        query.stop()
-        scratch.remove()
-    log.info("rehearsed in %.1f s: %s", time.monotonic() - began, scratch.location)
 
+    def end(self) -> None:
+        """The driver is to lead, and waits for nothing: a batch under way is left to end."""
+        self._over.set()
 
-def _is_under_way(query: Any) -> bool:
-    """Until it ended or, with an idle topic, there is nothing more to run."""
-    return query.isActive and query.status["message"] != IDLE
+    def _write_batch(self, frame: DataFrame, batch: int) -> None:
+        if batch == BATCHES or self._over.is_set():
+            self._over.set()
+            raise Rehearsed
+        self._job.rehearse(frame)
+
+    def _is_under_way(self) -> bool:
+        return self._query.isActive and self._query.status["message"] != IDLE
+
+    def _error(self) -> Exception | None:
+        return None if self._over.is_set() else self._query.exception()
+
+    def _clean_up(self) -> None:
+        query = self._query
+        while query.isActive:
+            if self._over.is_set() and not query.status["isTriggerActive"]:
+                query.stop()
+            time.sleep(POLL_SECONDS)
+        self._scratch.remove()
+        took = time.monotonic() - self._began
+        log.info("rehearsal over after %.1f s: %s", took, self._error() or "all is well")

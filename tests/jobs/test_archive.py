@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 
 from tests.jobs.samples import LIMITS, RECEIVED, event
 
+pytestmark = pytest.mark.slow
+
 Records = Callable[[list[bytes | None]], DataFrame]
 Write = Callable[[list[bytes | None], int], list[str]]
 

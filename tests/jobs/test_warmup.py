@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from millrace_jobs import warmup
 from millrace_jobs.checkpoint import Checkpoint
+from millrace_jobs.warmup import Rehearsal
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -35,30 +36,59 @@ def scratch(spark: SparkSession, tmp_path: Path) -> Checkpoint:
     return Checkpoint(spark, str(tmp_path / "scratch"))
 
 
+def is_gone(scratch: Checkpoint) -> bool:
+    deadline = time.monotonic() + 60
+    while Path(scratch.location).exists() and time.monotonic() < deadline:
+        time.sleep(warmup.POLL_SECONDS)
+    return not Path(scratch.location).exists()
+
+
 def test_a_rehearsal_runs_its_batches_and_leaves_nothing(spark, scratch):
     job = Job(spark)
-    warmup.rehearse(job, scratch)
+    Rehearsal(job, scratch).wait()
     assert job.rehearsed == [warmup.RECORDS] * warmup.BATCHES
-    assert not Path(scratch.location).exists()
+    assert is_gone(scratch)
     assert not spark.streams.active
 
 
 def test_what_would_fail_when_leading_fails_the_rehearsal(spark, scratch):
     with pytest.raises(StreamingQueryException, match="no such table"):
-        warmup.rehearse(Job(spark, fails=True), scratch)
-    assert not Path(scratch.location).exists()
+        Rehearsal(Job(spark, fails=True), scratch).wait()
+    assert is_gone(scratch)
 
 
-def test_an_idle_topic_has_nothing_to_rehearse_with(spark, scratch, tmp_path):
-    (tmp_path / "empty").mkdir()
+class Idle(Job):
+    """Reads a folder, in which there is nothing at first."""
 
-    class Idle(Job):
-        def frame(self, records: int) -> DataFrame:
-            lines = self.spark.readStream.text(str(tmp_path / "empty"))
-            return lines.groupBy("value").count()
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        super().__init__(spark)
+        self.folder = folder
+        folder.mkdir()
 
-    job = Idle(spark)
+    def frame(self, records: int) -> DataFrame:
+        lines = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.folder))
+        return lines.groupBy("value").count()
+
+
+@pytest.fixture
+def idle(spark: SparkSession, tmp_path: Path) -> Idle:
+    return Idle(spark, tmp_path / "topic")
+
+
+def test_an_idle_topic_isnt_waited_for_but_rehearsed_with_once_it_has_records(idle, scratch):
     began = time.monotonic()
-    warmup.rehearse(job, scratch)
-    assert job.rehearsed == []
+    Rehearsal(idle, scratch).wait()
     assert time.monotonic() - began < warmup.SECONDS / 2
+    assert idle.rehearsed == []
+    for number in range(warmup.BATCHES + 1):
+        (idle.folder / f"{number}.txt").write_text("one\n")
+    assert is_gone(scratch)
+    assert len(idle.rehearsed) == warmup.BATCHES
+
+
+def test_who_is_to_lead_ends_it(spark, idle, scratch):
+    rehearsal = Rehearsal(idle, scratch)
+    rehearsal.wait()
+    rehearsal.end()
+    assert is_gone(scratch)
+    assert not spark.streams.active
