@@ -39,9 +39,17 @@ IAM_POLICIES = (
     "aws:iam/userPolicy:UserPolicy",
     "aws:iam/groupPolicy:GroupPolicy",
 )
+ROLE = "aws:iam/role:Role"
+ATTACHMENTS = (
+    "aws:iam/policyAttachment:PolicyAttachment",
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+    "aws:iam/userPolicyAttachment:UserPolicyAttachment",
+    "aws:iam/groupPolicyAttachment:GroupPolicyAttachment",
+)
 STACK = "pulumi:pulumi:Stack"
 
 HTTPS = 443
+AWS_MANAGED = ":iam::aws:policy/"  # in the ARN of a policy that AWS writes, and may widen
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,18 @@ def no_wildcard_permissions(resource: Resource, demands: Demands) -> Iterator[st
         for action in _listed(statement.get("Action")):
             if action == "*" or action.endswith(":*"):
                 yield f"a statement allows {action} on *"
+
+
+def own_permissions(resource: Resource, demands: Demands) -> Iterator[str]:
+    """Permissions are written here: none of AWS's own policies, which are broad, is attached."""
+    attached: list[str] = []
+    if resource.type in ATTACHMENTS:
+        attached = [resource.props["policyArn"]]
+    if resource.type == ROLE:
+        attached = resource.props.get("managedPolicyArns") or []
+    for arn in attached:
+        if AWS_MANAGED in arn:
+            yield f"{arn}: write down the actions that are needed in its place"
 
 
 # The whole stack
@@ -225,6 +245,7 @@ RESOURCE_RULES = (
     required_tags,
     protected_data,
     no_wildcard_permissions,
+    own_permissions,
 )
 STACK_RULES = (
     closed_to_the_internet,

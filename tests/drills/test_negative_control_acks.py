@@ -136,12 +136,12 @@ def test_what_one_replica_acknowledged_can_vanish_and_the_audit_says_so(
         lambda: in_sync(admin) == [leading], PATIENCE_SECONDS, "the leader is alone in the ISR"
     )
     time.sleep(ALONE_SECONDS)
+    load.send_signal(signal.SIGTERM)
+    output, _ = load.communicate(timeout=PATIENCE_SECONDS)  # all that was sent is acknowledged
     docker("kill", brokers[leading])
     for container in followers:
         docker("unpause", container)
     elect_unclean(admin, leading)
-    load.send_signal(signal.SIGTERM)
-    output, _ = load.communicate(timeout=PATIENCE_SECONDS)
     docker("start", brokers[leading])
     wait_until(
         lambda: len(in_sync(admin)) == len(brokers),

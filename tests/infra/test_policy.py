@@ -158,6 +158,7 @@ def findings(rule: Callable, stack: Sequence[Resource]) -> list[tuple[str, str]]
 
 OPEN = {"cidrBlocks": ["0.0.0.0/0"], "protocol": "tcp", "fromPort": 22, "toPort": 22}
 TOKENS = {"httpTokens": "required"}
+ADMINISTRATOR = "arn:aws:iam::aws:policy/AdministratorAccess"
 
 # rule, stack, which resource is wrong, a part of what is said about it
 RED = [
@@ -203,6 +204,16 @@ RED = [
     (rules.no_wildcard_permissions, allows(Action="*"), "reads", "allows *"),
     (rules.no_wildcard_permissions, allows(Action=["s3:*"]), "reads", "allows s3:*"),
     (rules.no_wildcard_permissions, allows(NotAction="iam:*"), "reads", "NotAction"),
+    *(
+        (rules.own_permissions, plus(type_, policyArn=ADMINISTRATOR), "new", "AdministratorAccess")
+        for type_ in rules.ATTACHMENTS
+    ),
+    (
+        rules.own_permissions,
+        plus(rules.ROLE, tags=TAGS, managedPolicyArns=[ADMINISTRATOR]),
+        "new",
+        "AdministratorAccess",
+    ),
     (rules.closed_to_the_internet, changed("https", toPort=444.0), "https", "443 to 444"),
     (rules.closed_to_the_internet, changed("https", ipProtocol="-1"), "https", "protocol -1"),
     (
@@ -309,6 +320,11 @@ def test_one_violation_turns_one_rule_red() -> None:
 
 def test_a_refusal_of_everything_is_no_wildcard_permission() -> None:
     assert findings(rules.no_wildcard_permissions, allows(Effect="Deny", Action="*")) == []
+
+
+def test_a_policy_of_our_own_may_be_attached() -> None:
+    ours = "arn:aws:iam::123456789012:policy/millrace-reads"
+    assert findings(rules.own_permissions, plus(rules.ATTACHMENTS[1], policyArn=ours)) == []
 
 
 def test_two_hosts_need_two_zones() -> None:

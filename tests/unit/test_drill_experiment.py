@@ -1,5 +1,7 @@
 """A drill's experiment, run by the real Chaos Toolkit on a runbook that touches a file."""
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -94,7 +96,15 @@ def test_a_steady_state_that_is_lost_is_reported(place):
     assert not (place / "fault").exists()
 
 
-def test_ctrl_c_takes_the_fault_back(place):
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Interrupts, even where the suite runs in a shell's background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_takes_the_fault_back(place, ctrl_c):
     """The block interrupts this process, as a hand would during the fault."""
     interrupt = "kill -INT $PPID\nsleep 60"
     outcome = run_experiment(runbook(place, recover=interrupt), place / "run")
