@@ -35,6 +35,7 @@ POLL_SECONDS = 0.5
 FIRST_BATCH_SECONDS = 5.0
 DRAIN_SECONDS = 60.0
 DRAIN_POLL_SECONDS = 0.02
+CHOOSY_ATTEMPTS = 3  # fewer than spark.yarn.maxAppAttempts: the last takes what it gets
 
 
 class Drained(Exception):
@@ -98,7 +99,7 @@ def keep_apart(identity: Identity, others: list[dict[str, Any]]) -> None:
     YARN starts the next attempt of the same application elsewhere, if there is anywhere else.
     """
     neighbours = [driver["run"] for driver in others if driver["host"] == identity.host]
-    if neighbours and identity.attempt == 1:
+    if neighbours and identity.attempt <= CHOOSY_ATTEMPTS:
         raise SharesHost(f"{neighbours[0]} is on {identity.host} already")
 
 

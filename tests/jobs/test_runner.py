@@ -145,7 +145,8 @@ def test_a_driver_knows_which_attempt_of_which_application_it_is() -> None:
         (None, 1, False),
         ("worker-2", 1, False),
         ("worker-1", 1, True),
-        ("worker-1", 2, False),  # there may be no other host
+        ("worker-1", 2, True),  # the first was killed elsewhere
+        ("worker-1", 4, False),  # there may be no other host
     ],
 )
 def test_two_drivers_keep_away_from_each_other(
