@@ -1,8 +1,4 @@
-"""Runs an application: one driver that leads and one that stands by, each with all its jobs.
-
-A driver that can't go on ends with an error. The standby leads from the checkpoint within seconds,
-and YARN starts a new driver, which stands by. So nothing here tries to repair anything.
-"""
+"""A driver's work: stands by with all its jobs, then leads."""
 
 import logging
 import os
@@ -10,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -20,7 +15,6 @@ from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
 from millrace_jobs.contract import contract
 from millrace_jobs.coordination import Coordination
-from millrace_jobs.identity import Identity, identify
 from millrace_jobs.jobs.archive import Archive
 from millrace_jobs.jobs.traffic import Traffic
 from millrace_jobs.lease import Lease, LeaseLost
@@ -32,18 +26,13 @@ log = logging.getLogger(__name__)
 
 JOBS: dict[str, type[Archive | Traffic]] = {"archive": Archive, "traffic": Traffic}
 POLL_SECONDS = 0.5
-FIRST_BATCH_SECONDS = 5.0
+FIRST_BATCH_SECONDS = 20.0
 DRAIN_SECONDS = 60.0
 DRAIN_POLL_SECONDS = 0.02
-CHOOSY_ATTEMPTS = 3  # fewer than spark.yarn.maxAppAttempts: the last takes what it gets
 
 
 class Drained(Exception):
     """Raised instead of beginning another batch. The next driver begins it."""
-
-
-class SharesHost(Exception):
-    """The application's other driver is on the same host."""
 
 
 @dataclass(frozen=True)
@@ -63,51 +52,14 @@ class RunningJob:
     draining: threading.Event
 
 
-def run(config: Config) -> None:
-    """The whole life of a driver."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    for chatty in ("cassandra", "kazoo", "py4j"):  # reconnections and calls are their own business
-        logging.getLogger(chatty).setLevel(logging.ERROR)
+def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> None:
+    """All that takes a Spark."""
     _use_utc()
-    identity = identify(config.version)
-    coordination = Coordination(
-        config.zookeeper, config.application, identity, config.lease_seconds
-    )
+    spark = SparkSession.builder.appName(config.application).getOrCreate()
     try:
-        coordination.end_with_parent()
-        others = coordination.others()
-        keep_apart(identity, others)
-        coordination.announce("warming")
-        coordination.keep_announced()
-        let_catch_up(others, config.catch_up_seconds)
-        spark = SparkSession.builder.appName(config.application).getOrCreate()
-        try:
-            # When nobody leads, every second counts.
-            rehearsing = any(driver["state"] == "leading" for driver in others)
-            serve(config, spark, coordination, rehearsing=rehearsing)
-        finally:
-            spark.stop()
+        serve(config, spark, coordination, rehearsing=rehearsing)
     finally:
-        coordination.close()
-
-
-def keep_apart(identity: Identity, others: list[dict[str, Any]]) -> None:
-    """Two drivers on one host would die together.
-
-    YARN starts the next attempt of the same application elsewhere, if there is anywhere else.
-    """
-    neighbours = [driver["run"] for driver in others if driver["host"] == identity.host]
-    if neighbours and identity.attempt <= CHOOSY_ATTEMPTS:
-        raise SharesHost(f"{neighbours[0]} is on {identity.host} already")
-
-
-def let_catch_up(others: list[dict[str, Any]], seconds: float) -> None:
-    """Starting takes all cores of a small cluster; who has just taken over needs them more."""
-    for driver in others:
-        if driver["state"] == "leading":
-            time.sleep(min(seconds, max(0.0, driver["since"] + seconds - time.time())))
+        spark.stop()
 
 
 def serve(

@@ -1,7 +1,8 @@
 """A standby's rehearsal: a job runs for a few batches on old records, with a scratch checkpoint.
 
-Classes are loaded, code is generated and compiled, executors and connections are up afterwards, in
-the driver and in the executors, so that the first real batch takes as long as any other.
+Classes are loaded, code is generated, executors and connections are up after the first two, in the
+driver and in the executors. The others let the JVMs compile what they run, so that the first real
+batch takes as long as any other; they go on beside standing by, with pauses, to take few cores.
 """
 
 import logging
@@ -15,9 +16,10 @@ from millrace_jobs.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 
-BATCHES = 2
-RECORDS = 1000  # in each batch
-TRIGGER = "500 milliseconds"  # how often an idle topic is asked for records
+READY_BATCHES = 2
+BATCHES = 15
+RECORDS = 2000  # in each batch
+TRIGGER = "2 seconds"
 SECONDS = 60.0  # on a busy machine
 POLL_SECONDS = 0.1
 IDLE = "Waiting for data to arrive"  # Spark's words: MicroBatchExecution
@@ -29,12 +31,13 @@ class Rehearsed(Exception):
 
 
 class Rehearsal:
-    """Begins at once. With an idle topic it stays on, until there are records or it is ended."""
+    """Begins at once. With an idle topic it goes on until there were records, or it is ended."""
 
     def __init__(self, job: Any, scratch: Checkpoint) -> None:
         """``scratch`` is its checkpoint, which is removed afterwards."""
         self._job = job
         self._scratch = scratch
+        self._done = 0
         self._over = threading.Event()
         self._began = time.monotonic()
         self._query = (
@@ -48,8 +51,13 @@ class Rehearsal:
         threading.Thread(target=self._clean_up, name="rehearsal", daemon=True).start()
 
     def wait(self) -> None:
-        """Until it is over, finds nothing to read, or takes too long; raises the job's error."""
-        while self._is_under_way() and time.monotonic() < self._began + SECONDS:
+        """Until the driver may stand by: as good as ready, or with nothing to read, or for long
+        enough. Raises the job's error."""
+        while (
+            self._done < READY_BATCHES
+            and self._is_under_way()
+            and time.monotonic() < self._began + SECONDS
+        ):
             time.sleep(POLL_SECONDS)
         if error := self._error():
             raise error
@@ -63,6 +71,7 @@ class Rehearsal:
             self._over.set()
             raise Rehearsed
         self._job.rehearse(frame)
+        self._done += 1
 
     def _is_under_way(self) -> bool:
         return self._query.isActive and self._query.status["message"] != IDLE

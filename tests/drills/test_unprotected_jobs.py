@@ -76,8 +76,8 @@ def spoiled(name: str, folder: Path) -> Path:
     shutil.copy(SABOTAGE / f"{name}.py", source / "millrace_jobs/sabotage.py")
     main = source / "millrace_jobs/main.py"
     text = main.read_text()
-    assert text.count("import config, runner\n") == 1
-    main.write_text(text.replace("import config, runner\n", "import config, runner, sabotage\n"))
+    assert text.count("import config, driver\n") == 1
+    main.write_text(text.replace("import config, driver\n", "import config, driver, sabotage\n"))
     return jobs_package.build(source, folder)["jobs"].path
 
 

@@ -15,6 +15,7 @@ import pytest
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from millrace_jobs import coordination, progress, runner
 from millrace_jobs.coordination import Coordination
+from millrace_jobs.driver import SharesHost, keep_apart
 from millrace_jobs.identity import Identity, identify
 from millrace_jobs.progress import Progress
 from millrace_jobs.versions import version
@@ -154,8 +155,8 @@ def test_two_drivers_keep_away_from_each_other(
 ) -> None:
     identity = replace(IDENTITY, attempt=attempt)
     others = [{"host": other, "run": "application_1_2"}] if other else []
-    with pytest.raises(runner.SharesHost) if moves else nullcontext():
-        runner.keep_apart(identity, others)
+    with pytest.raises(SharesHost) if moves else nullcontext():
+        keep_apart(identity, others)
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,18 @@ def is_gone(scratch: Checkpoint) -> bool:
     return not Path(scratch.location).exists()
 
 
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warmup, "TRIGGER", "100 milliseconds")
+    monkeypatch.setattr(warmup, "BATCHES", 4)
+
+
 def test_a_rehearsal_runs_its_batches_and_leaves_nothing(spark, scratch):
     job = Job(spark)
     Rehearsal(job, scratch).wait()
-    assert job.rehearsed == [warmup.RECORDS] * warmup.BATCHES
+    assert len(job.rehearsed) >= warmup.READY_BATCHES
     assert is_gone(scratch)
+    assert job.rehearsed == [warmup.RECORDS] * warmup.BATCHES
     assert not spark.streams.active
 
 

@@ -1,0 +1,64 @@
+"""The whole life of a driver: one leads and one stands by, each with all the application's jobs.
+
+A driver that can't go on ends with an error. The standby leads from the checkpoint within seconds,
+and YARN starts a new driver, which stands by. So nothing here tries to repair anything.
+"""
+
+import logging
+import time
+from typing import Any
+
+from millrace_jobs.config import Config
+from millrace_jobs.coordination import Coordination
+from millrace_jobs.identity import Identity, identify
+
+CHOOSY_ATTEMPTS = 3  # fewer than spark.yarn.maxAppAttempts: the last takes what it gets
+
+
+class SharesHost(Exception):
+    """The application's other driver is on the same host."""
+
+
+def run(config: Config) -> None:
+    """Find the place among the drivers; then work."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    for chatty in ("cassandra", "kazoo", "py4j"):  # reconnections and calls are their own business
+        logging.getLogger(chatty).setLevel(logging.ERROR)
+    identity = identify(config.version)
+    coordination = Coordination(
+        config.zookeeper, config.application, identity, config.lease_seconds
+    )
+    try:
+        coordination.end_with_parent()
+        others = coordination.others()
+        keep_apart(identity, others)
+        coordination.announce("warming")
+        coordination.keep_announced()
+        let_catch_up(others, config.catch_up_seconds)
+        # Spark's and Cassandra's clients take seconds to import, of a core that is needed before.
+        from millrace_jobs import runner
+
+        # When nobody leads, every second counts.
+        rehearsing = any(driver["state"] == "leading" for driver in others)
+        runner.work(config, coordination, rehearsing=rehearsing)
+    finally:
+        coordination.close()
+
+
+def keep_apart(identity: Identity, others: list[dict[str, Any]]) -> None:
+    """Two drivers on one host would die together.
+
+    YARN starts the next attempt of the same application elsewhere, if there is anywhere else.
+    """
+    neighbours = [driver["run"] for driver in others if driver["host"] == identity.host]
+    if neighbours and identity.attempt <= CHOOSY_ATTEMPTS:
+        raise SharesHost(f"{neighbours[0]} is on {identity.host} already")
+
+
+def let_catch_up(others: list[dict[str, Any]], seconds: float) -> None:
+    """Starting takes all cores of a small cluster; who has just taken over needs them more."""
+    for driver in others:
+        if driver["state"] == "leading":
+            time.sleep(min(seconds, max(0.0, driver["since"] + seconds - time.time())))
