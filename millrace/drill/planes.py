@@ -1,4 +1,7 @@
-"""Asks each plane every 100 ms whether it works, the way its clients do.
+"""Asks each plane again and again whether it works, the way its clients do.
+
+Ten times a second where an answer is due to a goal; twice elsewhere, because asking is work for the
+machine that is measured.
 
 `produce` isn't asked here: the load's own ledger knows when each partition acknowledged last.
 """
@@ -8,7 +11,7 @@ import logging
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -34,6 +37,7 @@ from millrace.hosts.roles import REDIS_MASTER
 from millrace.plan import Plan
 
 PERIOD = 0.1  # s
+GLANCE = 0.5  # s, for planes without a goal
 # A probe that hangs is a gap already; it only has to come back to see the end of it.
 TIMEOUT = 1.0  # s
 # The name of everything that probes write: a topic, a znode, a folder, a key, a keyspace.
@@ -54,17 +58,18 @@ Probe = Callable[[], int | None]
 class Sampler(threading.Thread):
     """Calls a probe at a fixed period and keeps when it succeeded, and with what value."""
 
-    def __init__(self, name: str, probe: Probe) -> None:
+    def __init__(self, name: str, probe: Probe, period: float = PERIOD) -> None:
         super().__init__(name=f"plane-{name}", daemon=True)
         self.plane = name
         self.error = ""
         self._probe = probe
+        self._period = period
         self._stopping = threading.Event()
         self._times = array("d")
         self._values = array("d")
 
     def run(self) -> None:
-        while not self._stopping.wait(PERIOD - time.time() % PERIOD):
+        while not self._stopping.wait(self._period - time.time() % self._period):
             try:
                 value = self._probe()
             except Exception as error:  # anything but an answer is an interruption
@@ -87,8 +92,11 @@ class Sampler(threading.Thread):
 
 
 @contextmanager
-def sampling(plan: Plan) -> Iterator[dict[str, Sampler]]:
-    """Plane → its running sampler, `read` standing for `process` as well."""
+def sampling(plan: Plan, goals: Collection[str]) -> Iterator[dict[str, Sampler]]:
+    """Plane → its running sampler, `read` standing for `process` as well.
+
+    ``goals`` are the planes that have one.
+    """
     logging.getLogger("cassandra").setLevel(logging.CRITICAL)  # lost connections are the subject
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     with ExitStack() as stack:
@@ -101,7 +109,11 @@ def sampling(plan: Plan) -> Iterator[dict[str, Sampler]]:
             "redis": redis_probe(plan),
             "cassandra": cassandra_probe(plan, stack),
         }
-        samplers = {name: Sampler(name, probe) for name, probe in probes.items()}
+        closely = {"read", *goals}
+        samplers = {
+            name: Sampler(name, probe, PERIOD if name in closely else GLANCE)
+            for name, probe in probes.items()
+        }
         for sampler in samplers.values():
             sampler.start()
         try:

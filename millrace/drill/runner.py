@@ -65,7 +65,8 @@ def run(plan: Plan, runbook: Runbook, times: int, rate: float, console: Console)
     folder, started = new_folder(plan, runbook.name)
     runs: list[tuple[float, float, experiment.Outcome]] = []
     with Display(console, runbook.name) as show:
-        with watch.watching(plan, rate, folder.name, folder, show) as seen:
+        goals = runbook.about.goal
+        with watch.watching(plan, rate, folder.name, folder, show, goals) as seen:
             for number in range(1, times + 1):
                 show.phase(f"run {number} of {times}")
                 since = time.time()

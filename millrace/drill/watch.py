@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +44,15 @@ class Watch:
 
 
 @contextmanager
-def watching(plan: Plan, rate: float, ledger: str, folder: Path, show: Display) -> Iterator[Watch]:
-    """Load and samplers run inside the context, results flow, and the calm is over."""
+def watching(
+    plan: Plan, rate: float, ledger: str, folder: Path, show: Display, goals: Collection[str] = ()
+) -> Iterator[Watch]:
+    """Load and samplers run inside the context, results flow, and the calm is over.
+
+    ``goals`` are the planes to look at closely.
+    """
     show.phase(f"load of {rate:,.0f} events/s, until results flow")
-    with sampling(plan) as samplers, loading(rate, ledger, folder) as load:
+    with sampling(plan, goals) as samplers, loading(rate, ledger, folder) as load:
         show.samplers = samplers
         _wait_for_results(samplers["read"], load, folder)
         show.phase(f"{CALM:g} s of calm")

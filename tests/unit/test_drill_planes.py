@@ -12,12 +12,11 @@ from millrace.drill.planes import Sampler
 
 
 @pytest.fixture
-def sample(monkeypatch):
+def sample():
     """Runs a probe every few milliseconds until `until` is true; returns the stopped sampler."""
-    monkeypatch.setattr(planes, "PERIOD", 0.002)
 
     def run(probe, until) -> Sampler:
-        sampler = Sampler("test", probe)
+        sampler = Sampler("test", probe, period=0.002)
         sampler.start()
         deadline = time.time() + 20
         while not until(sampler) and time.time() < deadline:
