@@ -6,7 +6,6 @@ import time
 import numpy as np
 import pytest
 
-from millrace.drill import planes
 from millrace.drill.gaps import longest
 from millrace.drill.planes import Sampler
 
