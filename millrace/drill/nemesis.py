@@ -3,10 +3,11 @@
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -18,6 +19,7 @@ from millrace.drill.report import Mark, Report, Span, gaps_between
 from millrace.drill.runbook import Runbook
 from millrace.errors import OperatorError
 from millrace.plan import Plan
+from millrace.status import health
 
 NAME = "random"
 FAULT = 27  # its row of the fault matrix
@@ -32,21 +34,31 @@ def choose(rng: random.Random, candidates: Sequence[Runbook], broken: set[str]) 
 
 @dataclass
 class Nemesis:
-    """Faults that are in place, each in a thread of its own until its component is whole again."""
+    """Faults that are in place, each in a thread of its own until it is taken back.
+
+    ``ask`` says which components aren't whole. One look at the cluster serves all faults: many at
+    once would be a load of their own.
+    """
 
     stack: str
     folder: Path
     show: Display
+    ask: Callable[[], set[str]]
     marks: list[Mark] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     _ending: threading.Event = field(default_factory=threading.Event)
     _running: dict[Future[None], str] = field(default_factory=dict)
+    _unwell: set[str] = field(default_factory=set)
     _pool: ThreadPoolExecutor = field(default_factory=ThreadPoolExecutor)
 
     @property
     def broken(self) -> set[str]:
-        """Components that have a fault or aren't whole again after one."""
-        return {component for future, component in self._running.items() if not future.done()}
+        """Components that have a fault or weren't whole at the last look."""
+        standing = {part for future, part in self._running.items() if not future.done()}
+        return standing | self._unwell
+
+    def look(self) -> None:
+        self._unwell = self.ask()
 
     def inject(self, runbook: Runbook, seconds: float) -> None:
         """Begins a fault that is taken back after ``seconds``."""
@@ -70,23 +82,12 @@ class Nemesis:
             self.failures.append(str(error))
         finally:
             self._roll_back(runbook, folder)
-        self._wait_until_whole(runbook, folder)
 
     def _roll_back(self, runbook: Runbook, folder: Path) -> None:
         try:
             self._step(runbook, "rollback", folder)
         except BlockFailed as error:
             self.failures.append(str(error))
-
-    def _wait_until_whole(self, runbook: Runbook, folder: Path) -> None:
-        """A runbook's check may ask for more than its component, so it fails beside other faults;
-        what is never whole again is found in the end, when the whole cluster is asked."""
-        while not self._ending.is_set():
-            try:
-                run_blocks(runbook, "verify", self.stack, folder)
-                return
-            except BlockFailed:
-                self._ending.wait(1)
 
     def _step(self, runbook: Runbook, tag: str, folder: Path) -> None:
         start = time.time()
@@ -133,11 +134,13 @@ def run(
     with Display(console, f"{NAME} (seed {seed})") as show:
         with watch.watching(plan, rate, folder.name, folder, show) as seen:
             since = time.time()
-            with healing(Nemesis(plan.environment, folder, show)) as nemesis:
-                while time.time() - since < 60 * minutes:
+            faults = Nemesis(plan.environment, folder, show, partial(health.unwell, plan))
+            with healing(faults) as nemesis:
+                while (now := time.time()) - since < 60 * minutes:
+                    nemesis.look()
                     if runbook := choose(rng, candidates, nemesis.broken):
                         nemesis.inject(runbook, rng.uniform(SHORTEST, LONGEST))
-                    time.sleep(every)
+                    time.sleep(max(0.0, now + every - time.time()))
             failures = nemesis.failures + runner.wait_healthy(plan, show)
             until = time.time()
         successes = seen.successes()

@@ -4,6 +4,22 @@ from millrace.plan import Plan
 from millrace.status.collect import ask_drivers, collect
 from millrace.status.verdict import HEALTHY, Component, applications, judge
 
+# A line of the status -> the component that runbooks break.
+PARTS = {
+    "ZooKeeper": "zookeeper",
+    "Kafka controllers": "kafka",
+    "Kafka brokers": "kafka",
+    "Cassandra": "cassandra",
+    "Redis": "redis",
+    "HDFS": "hdfs",
+    "JournalNodes": "hdfs",
+    "DataNodes": "hdfs",
+    "Failover controllers": "hdfs",
+    "YARN": "yarn",
+    "NodeManagers": "yarn",
+    "Applications": "spark",
+}
+
 
 def problems(plan: Plan) -> list[str]:
     """Why it is not; empty when it is.
@@ -14,6 +30,15 @@ def problems(plan: Plan) -> list[str]:
     return _lines([applications(plan, ask_drivers(plan))]) or _lines(
         judge(plan, collect(plan)).components
     )
+
+
+def unwell(plan: Plan) -> set[str]:
+    """What isn't whole, in the words of runbooks (their ``component``). A backlog is no illness."""
+    return {
+        PARTS[component.name]
+        for component in judge(plan, collect(plan)).components
+        if component.name in PARTS and component.state != HEALTHY
+    }
 
 
 def _lines(components: list[Component]) -> list[str]:

@@ -175,6 +175,16 @@ def test_the_nemesis_never_breaks_a_component_twice(tmp_path):
     assert choose(rng, faults, {"kafka", "redis"}) is None
 
 
+def test_the_nemesis_spares_what_is_not_whole_yet(tmp_path):
+    unwell = {"spark"}
+    nemesis = Nemesis("local", tmp_path / "run", Silent(), lambda: unwell)
+    nemesis.look()
+    assert nemesis.broken == {"spark"}
+    unwell = set()
+    nemesis.look()
+    assert nemesis.broken == set()
+
+
 def test_the_nemesis_leaves_nothing_broken(tmp_path):
     """Not even when it is interrupted, or when a recovery fails."""
     scripts = {
@@ -183,7 +193,7 @@ def test_the_nemesis_leaves_nothing_broken(tmp_path):
     }
     good = fault(tmp_path, "good", "kafka", **scripts)
     bad = fault(tmp_path, "bad", "redis", recover="false", **scripts)
-    nemesis = Nemesis("local", tmp_path / "run", Silent())
+    nemesis = Nemesis("local", tmp_path / "run", Silent(), set)
     with suppress(KeyboardInterrupt), healing(nemesis):
         nemesis.inject(good, 60)
         nemesis.inject(bad, 0)

@@ -3,6 +3,7 @@
 import pytest
 from rich.console import Console
 
+from millrace.drill.runbook import load_runbooks
 from millrace.plan import load_plan
 from millrace.status import health
 from millrace.status.render import render
@@ -181,3 +182,17 @@ def test_a_cassandra_node_whose_heartbeat_stands_still_is_down():
         "new": (1, "NORMAL,-1"),
     }
     assert states(before, after) == {"a": "UN", "b": "DN", "c": "UJ", "new": "UN"}
+
+
+def test_the_nemesis_learns_which_components_are_not_whole(monkeypatch):
+    observed = healthy()
+    observed["kafka"]["under_replicated"] = 1
+    observed["lag"]["records"] = 100 * BATCH  # a backlog is no illness
+    observed["drivers"] = [d for d in observed["drivers"] if d["state"] == "leading"]
+    monkeypatch.setattr(health, "collect", lambda plan: observed)
+    assert health.unwell(PLAN) == {"kafka", "spark"}
+
+
+def test_every_part_is_a_line_of_the_status_and_a_component_of_runbooks():
+    assert set(health.PARTS) <= {line.name for line in judge(PLAN, healthy()).components}
+    assert set(health.PARTS.values()) <= {r.about.component for r in load_runbooks()}
