@@ -1,10 +1,13 @@
 """How many records of `events` the traffic job still has before it."""
 
 import logging
+from concurrent.futures import Future
+from typing import Any
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
+    KafkaError,
     KafkaException,
     TopicPartition,
 )
@@ -38,7 +41,7 @@ def traffic_lag(admin: AdminClient, plan: Plan) -> int:
     """Committed records that no committed batch has read; raises KafkaException without brokers."""
     ends = topic_ends(admin, TOPIC, plan.topics[TOPIC].partitions)
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])
-    read = {p.partition: p.offset for p in asked[GROUP].result(TIMEOUT).topic_partitions}
+    read = {p.partition: p.offset for p in _answer(asked[GROUP]).topic_partitions}
     return sum(end - max(0, read.get(partition, 0)) for partition, end in enumerate(ends))
 
 
@@ -50,7 +53,7 @@ def topic_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
         isolation_level=IsolationLevel.READ_COMMITTED,
         request_timeout=TIMEOUT,
     )
-    return [answers[partition].result(TIMEOUT).offset for partition in asked]
+    return [_answer(answers[partition]).offset for partition in asked]
 
 
 def require_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
@@ -61,4 +64,14 @@ def require_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
         raise OperatorError(
             f"can't read the ends of topic {topic}: {failure.args[0].str()}",
             "`millrace status` shows what is down",
+        ) from None
+
+
+def _answer(future: Future[Any]) -> Any:
+    """No answer at all is one of Kafka's errors, too."""
+    try:
+        return future.result(TIMEOUT)
+    except TimeoutError:
+        raise KafkaException(
+            KafkaError(KafkaError._TIMED_OUT, f"no answer in {TIMEOUT} s")
         ) from None
