@@ -18,5 +18,5 @@ class Silent:
 
 def test_no_answer_is_an_error_of_kafka(monkeypatch):
     monkeypatch.setattr(lag, "TIMEOUT", 0.01)
-    with pytest.raises(KafkaException, match="no answer in 0.01 s"):
+    with pytest.raises(KafkaException, match="no answer"):
         lag.traffic_lag(Silent(), load_plan("local"))
