@@ -13,7 +13,7 @@ from millrace.errors import OperatorError
 from millrace.plan import Plan
 from millrace.ssh import run_on
 
-WAIT_SECONDS = 300
+WAIT_SECONDS = 480  # on two busy cores a new driver alone takes two minutes
 SSH_REFUSED = 255
 
 
