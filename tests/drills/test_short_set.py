@@ -16,7 +16,7 @@ from millrace.status import health
 
 pytestmark = pytest.mark.cluster
 
-STEADY_SECONDS = 300
+STEADY_SECONDS = 480
 RATE = 500  # events a second, beside everything else that a test machine of two cores runs
 
 
