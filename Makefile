@@ -47,7 +47,7 @@ test: $(VENV)/tests ## The whole test suite on a cluster of its own (KEEP=1 leav
 test-all: $(VENV)/tests ## The same, and the negative controls that spoil the cluster's data
 	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py --all
 
-test-fast: $(VENV)/tests ## Tests that need no cluster, in under 2 minutes
+test-fast: $(VENV)/tests ## Tests that need no cluster, in about 2 minutes
 	@$(VENV)/bin/python tests/run.py --fast
 
 lint: $(VENV)/tests ## Formatting, types, Ansible's production profile
