@@ -62,8 +62,8 @@ class Coordination:
     def others(self) -> list[dict[str, Any]]:
         """What the application's other drivers say of themselves."""
         drivers = f"{self._path}/drivers"
-        self._client.ensure_path(drivers)
-        names = self._client.get_children(drivers)
+        self._client.retry(self._client.ensure_path, drivers)
+        names = self._client.retry(self._client.get_children, drivers)
         told = (self._read(f"{drivers}/{name}") for name in names if name != self._identity.name)
         return [json.loads(driver) for driver in told if driver]
 

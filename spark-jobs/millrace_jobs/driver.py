@@ -12,6 +12,7 @@ from millrace_jobs.config import Config
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.identity import Identity, identify
 
+POLL_SECONDS = 0.5
 CHOOSY_ATTEMPTS = 3  # fewer than spark.yarn.maxAppAttempts: the last takes what it gets
 
 
@@ -32,16 +33,15 @@ def run(config: Config) -> None:
     )
     try:
         coordination.end_with_parent()
-        others = coordination.others()
-        keep_apart(identity, others)
+        keep_apart(identity, coordination.others())
         coordination.announce("warming")
         coordination.keep_announced()
-        let_catch_up(others, config.catch_up_seconds)
+        let_catch_up(coordination, config.catch_up_seconds)
         # Spark's and Cassandra's clients take seconds to import, of a core that is needed before.
         from millrace_jobs import runner
 
         # When nobody leads, every second counts.
-        rehearsing = any(driver["state"] == "leading" for driver in others)
+        rehearsing = any(driver["state"] == "leading" for driver in coordination.others())
         runner.work(config, coordination, rehearsing=rehearsing)
     finally:
         coordination.close()
@@ -57,8 +57,14 @@ def keep_apart(identity: Identity, others: list[dict[str, Any]]) -> None:
         raise SharesHost(f"{neighbours[0]} is on {identity.host} already")
 
 
-def let_catch_up(others: list[dict[str, Any]], seconds: float) -> None:
-    """Starting takes all cores of a small cluster; who has just taken over needs them more."""
-    for driver in others:
-        if driver["state"] == "leading":
-            time.sleep(min(seconds, max(0.0, driver["since"] + seconds - time.time())))
+def let_catch_up(coordination: Coordination, seconds: float) -> None:
+    """Starting takes all cores of a small cluster; who has just taken over needs them more.
+
+    Looks again and again: should that one die, too, nobody is to be waited for.
+    """
+
+    def has_just_taken_over(driver: dict[str, Any]) -> bool:
+        return driver["state"] == "leading" and time.time() < driver["since"] + seconds
+
+    while any(map(has_just_taken_over, coordination.others())):
+        time.sleep(POLL_SECONDS)

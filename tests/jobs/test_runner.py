@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,11 +15,13 @@ import pytest
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from millrace_jobs import coordination, progress, runner
 from millrace_jobs.coordination import Coordination
-from millrace_jobs.driver import SharesHost, keep_apart
+from millrace_jobs.driver import CHOOSY_ATTEMPTS, SharesHost, keep_apart, let_catch_up
 from millrace_jobs.identity import Identity, identify
 from millrace_jobs.progress import Progress
 from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
+
+from millrace.plan import load_plan
 
 NOW = 1_800_000_000
 MINUTES = NOW // 60
@@ -157,6 +159,36 @@ def test_two_drivers_keep_away_from_each_other(
     others = [{"host": other, "run": "application_1_2"}] if other else []
     with pytest.raises(SharesHost) if moves else nullcontext():
         keep_apart(identity, others)
+
+
+def test_the_last_attempt_takes_any_host() -> None:
+    settings = load_plan("local").shared["spark"]["settings"]["spark-defaults.conf"]
+    assert settings["spark.yarn.maxAppAttempts"] > CHOOSY_ATTEMPTS
+
+
+def leading_since(moment: float) -> bytes:
+    other = replace(IDENTITY, run="application_1_2")
+    return json.dumps(asdict(other) | {"state": "leading", "since": moment}).encode()
+
+
+def test_who_has_just_taken_over_is_left_alone_as_long_as_it_leads(
+    zookeeper: FakeZooKeeper, driver: Coordination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = "/millrace/applications/insights/drivers/application_1_2-1"
+    zookeeper.nodes[node] = (leading_since(NOW), 0)
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            del zookeeper.nodes[node]  # it died
+
+    monkeypatch.setattr(time, "sleep", pause)
+    let_catch_up(driver, 45)
+    assert len(pauses) == 3
+    zookeeper.nodes[node] = (leading_since(NOW - 45), 0)  # it has caught up
+    let_catch_up(driver, 45)
+    assert len(pauses) == 3
 
 
 @pytest.mark.parametrize(
