@@ -40,9 +40,14 @@ def connect_quietly(plan: Plan) -> AdminClient:
 def traffic_lag(admin: AdminClient, plan: Plan) -> int:
     """Committed records that no committed batch has read; raises KafkaException without brokers."""
     ends = topic_ends(admin, TOPIC, plan.topics[TOPIC].partitions)
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])
-    read = {p.partition: p.offset for p in _answer(asked[GROUP]).topic_partitions}
+    read = {position.partition: position.offset for position in positions(admin)}
     return sum(end - max(0, read.get(partition, 0)) for partition, end in enumerate(ends))
+
+
+def positions(admin: AdminClient) -> list[TopicPartition]:
+    """What the job committed with its results, its note included; raises KafkaException."""
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])
+    return list(_answer(asked[GROUP]).topic_partitions)
 
 
 def topic_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import numpy as np
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import KafkaException
 
 from millrace import lag
 from millrace.audit.hdfs import Hdfs
@@ -40,9 +40,8 @@ class Positions:
 
     def _traffic_is_at(self, ends: np.ndarray) -> bool:
         """The job commits its position with its results, and notes there which batch that was."""
-        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(lag.GROUP)])
         try:
-            committed = asked[lag.GROUP].result(lag.TIMEOUT).topic_partitions
+            committed = lag.positions(self._admin)
         except KafkaException:
             return False
         read = {position.partition: position for position in committed}

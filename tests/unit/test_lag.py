@@ -15,8 +15,13 @@ class Silent:
     def list_offsets(self, asked, **_):
         return {partition: Future() for partition in asked}
 
+    def list_consumer_group_offsets(self, asked):
+        return {group.group_id: Future() for group in asked}
+
 
 def test_no_answer_is_an_error_of_kafka(monkeypatch):
     monkeypatch.setattr(lag, "TIMEOUT", 0.01)
     with pytest.raises(KafkaException, match="no answer"):
         lag.traffic_lag(Silent(), load_plan("local"))
+    with pytest.raises(KafkaException, match="no answer"):
+        lag.positions(Silent())
