@@ -12,7 +12,8 @@ from millrace.lag import connect, traffic_lag
 from millrace.operations import converge, make_hosts
 from millrace.paths import stack_state
 from millrace.plan import Plan, load_plan
-from millrace.replay.command import replay_command, twice_readable
+from millrace.replay.command import replay_command
+from millrace.replay.run import twice_readable
 from millrace.replay.start import TooLate
 from millrace.setup.machine import run as run_setup
 from millrace.status.collect import collect

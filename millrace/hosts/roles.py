@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
 from confluent_kafka import KafkaException
-from redis.exceptions import RedisError
-from redis.sentinel import Sentinel
 
 from millrace import lag
 from millrace.drivers import drivers
@@ -114,6 +111,10 @@ def _reporting(service: str, role: str) -> Callable[[Plan], Holder | None]:
 
 def _redis_master(plan: Plan) -> Holder | None:
     """By the Sentinels' word: a master that was cut off still believes in itself."""
+    # Half a second of CPU, which no other role needs: on a cluster in trouble, several seconds.
+    from redis.exceptions import RedisError
+    from redis.sentinel import Sentinel
+
     sentinels = [tuple(a.split(":")) for a in plan.addresses("redis_sentinel", "client")]
     try:
         address, _ = Sentinel(sentinels, socket_timeout=TIMEOUT).discover_master(REDIS_MASTER)
@@ -160,6 +161,8 @@ def executors(containers: Iterable[dict[str, Any]], run: str) -> list[str]:
 
 
 def _containers(plan: Plan, host: Host) -> list[dict[str, Any]]:
+    import httpx  # as long as Redis's client
+
     port = plan.services["nodemanager"].ports["http"]
     try:
         answer = httpx.get(

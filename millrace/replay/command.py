@@ -1,12 +1,5 @@
-"""``millrace replay``: wires source, pace and Kafka together, and talks to the operator."""
+"""``millrace replay``: its options; what it needs is imported when it runs."""
 
-import shutil
-import sys
-import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -15,35 +8,9 @@ from rich.console import Console
 from millrace.errors import OperatorError
 from millrace.paths import stack_name
 from millrace.plan import load_plan
-from millrace.replay import start
-from millrace.replay.display import Display
-from millrace.replay.events import Encoder
-from millrace.replay.pace import Pace, longest_span, parse_speed
-from millrace.replay.pipeline import Pipeline
-from millrace.replay.progress import Progress
-from millrace.replay.session import Replay
-from millrace.replay.source import STDIN, Lines, Source
-from millrace.replay.transactions import (
-    EventLog,
-    Stopped,
-    connect,
-    last_progress,
-    require_topics,
-)
 from millrace.signals import stop_on_signals
 
 EXIT_STOPPED = 130  # what a shell says of a command ended by Ctrl-C
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the operator asked for. ``shift`` is in hours, None when none was given."""
-
-    path: str
-    speed: float | None
-    shift: int | None
-    to_now: bool
-    run: str
 
 
 def replay_command(
@@ -63,98 +30,16 @@ def replay_command(
 
     Stop it anywhere, by Ctrl-C or kill -9, and run the same command again: it goes on.
     """
+    from millrace.replay.pace import parse_speed
+    from millrace.replay.pipeline import Pipeline
+    from millrace.replay.run import Asked, replay, twice_readable
+    from millrace.replay.start import parse_shift
+
     if shift is not None and shift_to_now:
         raise OperatorError("--shift and --shift-to-now exclude each other")
-    hours = None if shift is None else start.parse_shift(shift)
+    hours = None if shift is None else parse_shift(shift)
     pipeline = Pipeline.of(load_plan(stack_name()))
     with twice_readable(log, shift_to_now) as path, stop_on_signals() as stop:
         asked = Asked(path, parse_speed(speed), hours, shift_to_now, run)
-        if not _replay(asked, pipeline, stop, Console(soft_wrap=True, highlight=False)):
+        if not replay(asked, pipeline, stop, Console(soft_wrap=True, highlight=False)):
             raise typer.Exit(EXIT_STOPPED)
-
-
-def _replay(asked: Asked, pipeline: Pipeline, stop: threading.Event, console: Console) -> bool:
-    """False when the operator stopped it before its end."""
-    pace = Pace(asked.speed, pipeline.watermark)
-    source = Source(asked.path)
-    source_id = source.identity(asked.run)
-    try:
-        log = _open_log(pipeline, source_id, stop, console)
-        recorded = last_progress(pipeline.brokers, source_id)
-        begin, lines = _begin(asked, source, recorded, pipeline)
-        if begin.done:
-            console.print(
-                f"already replayed on {begin.updated}: {begin.lines:,} lines; nothing to do. "
-                "--run NAME sends the log again, as new events"
-            )
-            return True
-        _announce(console, begin)
-        encode = Encoder(source_id, begin.shift, pipeline.limits)
-        with Display(console, begin, source, pace) as display:
-            span = longest_span(pipeline.watermark)
-            replay = Replay(log, encode, pace, begin, span, stop, display.update)
-            replay.run(lines)
-    except Stopped:
-        console.print("stopped while Kafka was away; the same command goes on")
-        return False
-    return _conclude(console, replay.progress)
-
-
-def _open_log(
-    pipeline: Pipeline, source_id: str, stop: threading.Event, console: Console
-) -> EventLog:
-    producer = connect(pipeline.brokers, source_id)
-    require_topics(producer, pipeline.brokers)
-    log = EventLog(producer, source_id, stop.is_set, notice=console.print)
-    log.open()
-    return log
-
-
-def _begin(
-    asked: Asked, source: Source, recorded: Progress | None, pipeline: Pipeline
-) -> tuple[Progress, Lines]:
-    """Where to begin and the lines from there; ``done`` only if there are none."""
-    begin = recorded or Progress(source.name, asked.run)
-    lines = source.lines(begin.lines, begin.offset, pipeline.limits.line_bytes)
-    first, seen, lines = start.look_ahead(lines)
-    if recorded:
-        start.require_same_shift(asked.shift, recorded)
-    else:
-        start.require_log(source.name, first, seen)
-        begin = replace(begin, shift=_shift(asked, pipeline))
-    if first is not None:
-        start.require_in_time(first, begin.shift, pipeline.traffic_watermark())
-    return replace(begin, done=begin.done and not seen), lines
-
-
-def _shift(asked: Asked, pipeline: Pipeline) -> int:
-    if asked.to_now:
-        return start.shift_to_now(asked.path, pipeline.limits.line_bytes)
-    return asked.shift or 0
-
-
-def _announce(console: Console, begin: Progress) -> None:
-    moved = f", moved by {begin.shift} h" if begin.shift else ""
-    where = f"going on after line {begin.lines:,} of" if begin.lines else "replaying"
-    console.print(f"{where} {begin.source}{moved}")
-
-
-def _conclude(console: Console, progress: Progress) -> bool:
-    if progress.done:
-        text = f"done: all {progress.lines:,} lines are in Kafka, {progress.malformed:,} malformed"
-    else:
-        text = f"stopped after line {progress.lines:,}; the same command goes on from there"
-    console.print(text)
-    return progress.done
-
-
-@contextmanager
-def twice_readable(path: str, twice: bool = True) -> Iterator[str]:
-    """To find a log's end it is read before it is replayed; what is piped is kept on disk."""
-    if path != STDIN or not twice:
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(prefix="millrace-stdin-") as spool:
-        shutil.copyfileobj(sys.stdin.buffer, spool)
-        spool.flush()
-        yield spool.name
