@@ -20,6 +20,13 @@ TOPIC = "events"
 # The job commits its position with its results, in one transaction; see its results sink.
 GROUP = "millrace-traffic"
 TIMEOUT = 10  # s
+# A partition's leader changed after the client had learned of it: the client's state, not Kafka's.
+MOVED = {
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+}
 
 
 def connect(plan: Plan) -> AdminClient:
@@ -52,6 +59,16 @@ def positions(admin: AdminClient) -> list[TopicPartition]:
 
 def topic_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
     """Up to where a ``read_committed`` reader can read each partition; raises KafkaException."""
+    try:
+        return _ends(admin, topic, partitions)
+    except KafkaException as failure:
+        if failure.args[0].code() not in MOVED:
+            raise
+    admin.list_topics(topic, timeout=TIMEOUT)  # who leads now
+    return _ends(admin, topic, partitions)
+
+
+def _ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
     asked = [TopicPartition(topic, partition) for partition in range(partitions)]
     answers = admin.list_offsets(
         {partition: OffsetSpec.latest() for partition in asked},

@@ -1,7 +1,6 @@
 """The streaming service: which version runs, upgrade and back-out, suspend and resume."""
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from subprocess import TimeoutExpired
 from typing import Any
@@ -13,7 +12,7 @@ from millrace.errors import OperatorError
 from millrace.plan import Plan
 from millrace.ssh import run_on
 
-WAIT_SECONDS = 480  # on two busy cores a new driver alone takes two minutes
+MARGIN = 30  # s, for SSH to tell what the gateway found
 SSH_REFUSED = 255
 
 
@@ -23,6 +22,8 @@ class Gateway:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self.applications = list(plan.applications)
+        settings = plan.services["job_gateway"].settings["gateway.json"]
+        self._longest = settings["deploy_timeout_seconds"] + MARGIN
 
     def run(self, *words: str, timeout: float = 30) -> str:
         """What the command prints; OperatorError with its reason if it fails."""
@@ -40,6 +41,10 @@ class Gateway:
             reasons.append(f"{host.name}: {done.stderr.strip()}")
         raise OperatorError("\n".join(reasons), "`millrace status` shows which hosts are down")
 
+    def wait(self, *words: str) -> str:
+        """The same for a command that waits, as long as the plan says."""
+        return self.run(*words, timeout=self._longest)
+
     def ask(self, *words: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.run(*words))
         return answer
@@ -53,7 +58,7 @@ def run_version(plan: Plan, version: str, console: Console) -> None:
     gateway = Gateway(plan)
     for application in gateway.applications:
         console.print(gateway.run("start", application, version))
-        _wait(gateway, application, version, console)
+        console.print(gateway.wait("wait", application, version))
 
 
 def suspend(plan: Plan, console: Console) -> None:
@@ -61,7 +66,7 @@ def suspend(plan: Plan, console: Console) -> None:
     gateway = Gateway(plan)
     for application in gateway.applications:
         console.print(gateway.run("suspend", application))
-        gateway.run("wait-stopped", application, timeout=WAIT_SECONDS)
+        gateway.wait("wait-stopped", application)
         console.print(f"{application}: suspended; `millrace resume` goes on from the same event")
 
 
@@ -70,7 +75,7 @@ def resume(plan: Plan, console: Console) -> None:
     for application in gateway.applications:
         console.print(gateway.run("resume", application))
         version = gateway.ask("versions", application)["intended"]["version"]
-        _wait(gateway, application, version, console)
+        console.print(gateway.wait("wait", application, version))
 
 
 def versions_view(plan: Plan) -> Table:
@@ -86,11 +91,6 @@ def versions_view(plan: Plan) -> Table:
             state = _state(found["intended"], deployed["version"])
             table.add_row(application, deployed["version"], f"{since:%Y-%m-%d %H:%M:%S}", state)
     return table
-
-
-def _wait(gateway: Gateway, application: str, version: str, console: Console) -> None:
-    words: Sequence[str] = ("wait", application, version, "--timeout", str(WAIT_SECONDS))
-    console.print(gateway.run(*words, timeout=WAIT_SECONDS + 30))
 
 
 def _state(intended: dict[str, str] | None, version: str) -> str:

@@ -144,11 +144,16 @@ def _executor(plan: Plan) -> Holder | None:
     if driver is None:
         return None
     hosts = plan.hosts_of("nodemanager")
-    listed = on_all(hosts, lambda host: _containers(plan, host))
+    found = on_all(hosts, lambda host: executors_on(plan, host, driver["run"]))
     for host in hosts:
-        for container in executors(listed[host.name], driver["run"]):
+        for container in found[host.name]:
             return Holder(host, _processes(plan, host, container))
     return None
+
+
+def executors_on(plan: Plan, host: Host, run: str) -> list[str]:
+    """Ids of an application's executors on a worker; none from a worker that doesn't answer."""
+    return executors(_containers(plan, host), run)
 
 
 def executors(containers: Iterable[dict[str, Any]], run: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from millrace.drivers import drivers
+from millrace.hosts.roles import executors_on
 
 STANDBY_SECONDS = 300
 
@@ -56,6 +57,15 @@ def test_each_application_has_a_leader_and_a_standby_on_different_hosts(plan, st
         assert states[leader["run"]] == "RUNNING"
 
 
+def test_the_loss_of_the_leaders_host_leaves_the_standby_its_executors(plan):
+    for name in plan.applications:
+        leader, standby = pair(plan, name)
+        workers = plan.hosts_of("nodemanager")
+        where = [host.name for host in workers if executors_on(plan, host, standby["run"])]
+        assert where
+        assert leader["host"] not in where
+
+
 def test_the_gateway_knows_who_leads(plan, status):
     for name in plan.applications:
         application = status["applications"][name]
@@ -75,4 +85,4 @@ def test_every_gateway_could_submit_what_is_deployed(plan, status, hosts_of):
 def test_each_job_writes(plan, status, edge):
     for name in plan.applications:
         version = status["applications"][name]["version"]
-        edge.check_output("job-gateway wait %s %s --timeout 0", name, version)
+        edge.check_output("job-gateway wait %s %s", name, version)

@@ -1,17 +1,12 @@
 """The running hosts as machines that somebody else made: the stack `static`, pointed at them."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-from millrace.access import HOST_KEYS
 from millrace.config import Environment, load_component, load_environment, load_events
-from millrace.inventory import artifacts_url, build_inventory
-from millrace.paths import ANSIBLE, REPO, stack_name
+from millrace.inventory import artifacts_url
+from millrace.paths import stack_name
 from millrace.plan import SHARED_COMPONENTS, Plan, make_plan
-from millrace.setup.artifacts import read_manifest
+from tests.playbooks import inventory_of, run_playbook, written
 
 
 def as_machines(plan: Plan) -> Plan:
@@ -32,22 +27,5 @@ def as_machines(plan: Plan) -> Plan:
 
 
 def test_they_are_entered_and_checked_like_any_machine(plan: Plan, tmp_path: Path) -> None:
-    made = build_inventory(as_machines(plan), read_manifest())
-    variables = made["all"]["vars"]
-    variables["ansible_ssh_private_key_file"] = str(
-        REPO / variables["ansible_ssh_private_key_file"]
-    )
-    variables["ansible_ssh_common_args"] = " ".join(HOST_KEYS)
-    script = tmp_path / "inventory"
-    (tmp_path / "inventory.json").write_text(json.dumps(made))
-    script.write_text(f"#!/bin/sh\ncat {tmp_path}/inventory.json\n")
-    script.chmod(0o755)
-    ansible = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [ansible, "-i", script, "playbooks/preflight.yml"],
-        cwd=ANSIBLE,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    inventory = inventory_of(as_machines(plan))
+    run_playbook("preflight.yml", "-i", written(inventory, tmp_path))

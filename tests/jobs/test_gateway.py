@@ -566,6 +566,7 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
         drain_timeout_seconds=90,
         pause_max_seconds=60,
         settled_seconds=300,
+        deploy_timeout_seconds=480,
         catch_up_seconds=20,
     )
 

@@ -35,10 +35,10 @@ PATH = "/artifacts/kafka_2.13-4.1.1.tgz"
 class Aws(BaseHTTPRequestHandler):
     """IMDSv2 and a bucket on one port."""
 
-    def do_PUT(self) -> None:  # noqa: N802
+    def do_PUT(self) -> None:
         self._answer(200, SESSION.encode())
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         if self.path in METADATA:
             known = self.headers["X-aws-ec2-metadata-token"] == SESSION
             self._answer(200 if known else 401, METADATA[self.path].encode())

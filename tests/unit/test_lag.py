@@ -3,7 +3,8 @@
 from concurrent.futures import Future
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ListOffsetsResultInfo
 
 from millrace import lag
 from millrace.plan import load_plan
@@ -25,3 +26,34 @@ def test_no_answer_is_an_error_of_kafka(monkeypatch):
         lag.traffic_lag(Silent(), load_plan("local"))
     with pytest.raises(KafkaException, match="no answer"):
         lag.positions(Silent())
+
+
+class Moved:
+    """Brokers that gave a partition another leader after the client had learned of the first."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+        self._learned = False
+
+    def list_topics(self, *_, **__):
+        self._learned = True
+
+    def list_offsets(self, asked, **_):
+        return {partition: self._answer() for partition in asked}
+
+    def _answer(self):
+        answer = Future()
+        if self._learned:
+            answer.set_result(ListOffsetsResultInfo(7, -1, -1))
+        else:
+            answer.set_exception(KafkaException(KafkaError(self._code)))
+        return answer
+
+
+def test_a_new_leader_is_asked_in_place_of_the_old_one():
+    assert lag.topic_ends(Moved(KafkaError.FENCED_LEADER_EPOCH), "events", 2) == [7, 7]
+
+
+def test_another_error_is_told():
+    with pytest.raises(KafkaException):
+        lag.topic_ends(Moved(KafkaError.TOPIC_AUTHORIZATION_FAILED), "events", 2)

@@ -62,13 +62,11 @@ def _parser() -> argparse.ArgumentParser:
 
     wait_stopped = commands.add_parser("wait-stopped", help="until it has ended")
     wait_stopped.add_argument("application")
-    wait_stopped.add_argument("--timeout", type=float, default=180, metavar="SECONDS")
     wait_stopped.set_defaults(run=_wait_stopped)
 
     wait = commands.add_parser("wait", help="until a version runs and each of its jobs writes")
     wait.add_argument("application")
     wait.add_argument("version")
-    wait.add_argument("--timeout", type=float, default=300, metavar="SECONDS")
     wait.set_defaults(run=_wait)
     return parser
 
@@ -150,18 +148,19 @@ def _wait(registry: Registry, settings: Settings, arguments: argparse.Namespace)
     application, version = arguments.application, arguments.version
     deployed = deployment(settings.deployments, application, version)
     deployed.check()
-    deadline = time.monotonic() + arguments.timeout
+    deadline = time.monotonic() + settings.deploy_timeout_seconds
     with Progress(json.loads(deployed.config.read_text())) as progress:
         while missing := _missing(registry.status(application), version, progress):
             if time.monotonic() > deadline:
-                late = f"{application} {version} after {arguments.timeout:.0f} s: {missing}"
+                limit = settings.deploy_timeout_seconds
+                late = f"{application} {version} after {limit:.0f} s: {missing}"
                 sys.exit(f"{late}\n{_where_to_look(registry.status(application).get('run'))}")
             time.sleep(POLL_SECONDS)
     print(f"{application}: {version} runs")
 
 
-def _wait_stopped(registry: Registry, _: Settings, arguments: argparse.Namespace) -> None:
-    deadline = time.monotonic() + arguments.timeout
+def _wait_stopped(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
+    deadline = time.monotonic() + settings.deploy_timeout_seconds
     while (status := registry.status(arguments.application)).get("phase") != "stopped":
         if time.monotonic() > deadline:
             sys.exit(f"{arguments.application}: {status.get('phase')}: {status.get('detail')}")

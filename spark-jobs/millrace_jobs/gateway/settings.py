@@ -29,6 +29,7 @@ class Settings:
     drain_timeout_seconds: float
     pause_max_seconds: float
     settled_seconds: float
+    deploy_timeout_seconds: float
     catch_up_seconds: float
 
     @property

@@ -1,0 +1,44 @@
+"""The inventory of `dev` on AWS, with the running cluster in the place of its instances.
+
+`dev` has the shape and the heaps of `local`. What a check can see is that every role takes AWS's
+variables (volumes, the bucket's distributions, the provider) and would converge such hosts.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from millrace.plan import Plan, load_plan
+from tests.playbooks import inventory_of, run_playbook, written
+
+BUCKET = "https://millrace-dev-artifacts.s3.eu-central-1.amazonaws.com"
+ENTRY = ("ansible_user", "ansible_ssh_private_key_file", "ansible_ssh_common_args")
+ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+
+
+def as_instances(running: Plan) -> dict:
+    dev = load_plan("dev")
+    devices = {
+        volume.name: f"vol-{number:017x}"
+        for number, volume in enumerate(volume for host in dev.hosts for volume in host.volumes)
+    }
+    inventory = inventory_of(dev, artifacts=BUCKET, devices=devices)
+    inventory["all"]["vars"] |= {name: inventory_of(running)["all"]["vars"][name] for name in ENTRY}
+    addresses = {str(host.address): str(running.host(host.name).address) for host in dev.hosts}
+    text = ADDRESS.sub(lambda found: addresses.get(found[0], found[0]), json.dumps(inventory))
+    return json.loads(text)
+
+
+def test_the_groups_are_the_same(plan: Plan) -> None:
+    made, running = as_instances(plan), inventory_of(plan)
+    assert {*made} == {*running}
+    for group in {*made} - {"all", "_meta"}:
+        assert made[group] == running[group]
+    hosts = made["_meta"]["hostvars"].values()
+    assert all(host["machine_volumes"] for host in hosts if host["millrace_host"]["services"])
+
+
+def test_every_role_can_be_checked(plan: Plan, tmp_path: Path) -> None:
+    inventory = written(as_instances(plan), tmp_path)
+    recap = run_playbook("site.yml", "-i", inventory, "--check", "--limit", "*-1")
+    assert {host.name for host in plan.hosts if host.index == 1} <= {*recap}

@@ -1,0 +1,97 @@
+"""A machine that was not made from our image: what the role `machine` does before all others.
+
+It is a container without the name table and the data volume that `local` gives its hosts. A
+directory stands in for the disk: what only a device shows (its name, its formatting) isn't shown.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from docker.models.containers import Container
+
+from infra.docker_provider import HostProvider
+from millrace.access import key_file
+from millrace.paths import REPO
+from millrace.plan import Plan
+from tests.playbooks import Recap, changed, inventory_of, run_playbook, written
+
+NAME = "redis-1"  # which of the plan's hosts it is to become
+DATA = "/var/lib/millrace/redis"
+DISK = "/srv/disk"
+# Its packages are there, and the network may have no mirror: to apt, the lists are an hour young.
+BARE = f"umount /etc/hosts && mkdir {DISK} && touch {DISK}/lost+found /var/lib/apt/lists"
+
+
+@pytest.fixture
+def machine(plan: Plan, tmp_path: Path) -> Iterator[Container]:
+    client = docker.from_env()
+    host = client.containers.get(f"{plan.cluster}-{NAME}")
+    (tmp_path / "hosts").touch()
+    props = {
+        "name": f"{plan.cluster}-bare",
+        "hostname": "bare",
+        "cluster": plan.cluster,
+        "stack": plan.environment,
+        "image": host.attrs["Config"]["Image"],
+        "network_name": plan.cluster,
+        "address": str(plan.network.subnet[-6]),
+        "hosts_file": str(tmp_path / "hosts"),
+        "volumes": [],
+        "memory": 512,
+        "authorized_key": (REPO / key_file(plan)).with_suffix(".pub").read_text(),
+    }
+    made = HostProvider().create(props)
+    try:
+        container = client.containers.get(made.id)
+        _until(lambda: container.exec_run("systemctl is-system-running --wait").output, b"running")
+        assert container.exec_run(["sh", "-c", BARE]).exit_code == 0
+        yield container
+    finally:
+        HostProvider().delete(made.id, props)
+
+
+def _until(ask, answer: bytes, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while (seen := ask().strip()) != answer:
+        assert time.monotonic() < deadline, seen.decode()
+        time.sleep(0.5)
+
+
+def prepare(plan: Plan, machine: Container, folder: Path) -> Recap:
+    inventory = inventory_of(plan)
+    inventory["all"]["vars"]["millrace"]["provider"] = "static"
+    machine.reload()
+    address = machine.attrs["NetworkSettings"]["Networks"][plan.cluster]["IPAddress"]
+    inventory["_meta"]["hostvars"][NAME] |= {
+        "ansible_host": address,
+        "machine_volumes": [{"path": DATA, "id": "vol-0"}],
+    }
+    playbook = folder / "machine.yml"
+    playbook.write_text(json.dumps([{"hosts": NAME, "become": True, "roles": ["machine"]}]))
+    disk = {"machine_device": DISK, "machine_mount_options": "bind,nofail"}
+    return run_playbook(
+        playbook, "-i", written(inventory, folder), "--extra-vars", json.dumps(disk)
+    )
+
+
+def test_it_becomes_a_host_of_the_plan(plan: Plan, machine: Container, tmp_path: Path) -> None:
+    def on(command: str) -> str:
+        code, output = machine.exec_run(["sh", "-c", command])
+        assert code == 0, output.decode()
+        return output.decode().strip()
+
+    prepare(plan, machine, tmp_path)
+    assert on("hostname") == NAME
+    for host in plan.hosts:
+        assert on(f"getent hosts {host.name}").split()[0] == str(host.address)
+    assert on(f"ls {DATA}") == "lost+found"  # the disk, not a folder on the root disk
+    assert DATA in on("systemctl show --property=RequiresMountsFor redis.service")
+    assert changed(prepare(plan, machine, tmp_path)) == {}
+
+    machine.restart()
+    _until(lambda: machine.exec_run("systemctl is-system-running --wait").output, b"running")
+    assert on(f"ls {DATA}") == "lost+found"  # fstab has it

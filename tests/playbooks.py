@@ -1,0 +1,62 @@
+"""Playbooks as an operator runs them, with the stack's inventory or a test's own."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from millrace.access import HOST_KEYS, key_file
+from millrace.inventory import build_inventory
+from millrace.paths import ANSIBLE, REPO, stack_name
+from millrace.plan import Plan
+from millrace.setup.artifacts import read_manifest
+
+Recap = dict[str, tuple[str, ...]]
+RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
+
+
+def run_playbook(playbook: str | Path, *arguments: str) -> Recap:
+    """Host → (changed, unreachable, failed) of a run that must succeed."""
+    ansible = Path(sys.executable).with_name("ansible-playbook")
+    environment = os.environ | {
+        "MILLRACE_STACK": stack_name(),
+        "ANSIBLE_ROLES_PATH": str(ANSIBLE / "roles"),
+        "PATH": f"{ansible.parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        [ansible, ANSIBLE / "playbooks" / playbook, *arguments],
+        cwd=ANSIBLE,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    return {host: counts for host, *counts in RECAP.findall(done.stdout)}
+
+
+def changed(recap: Recap) -> Recap:
+    """Only the hosts on which anything changed, or failed."""
+    return {host: counts for host, counts in recap.items() if [*counts] != ["0", "0", "0"]}
+
+
+def inventory_of(plan: Plan, **arguments: Any) -> dict[str, Any]:
+    """What the stack's output would be, entered with the running cluster's key."""
+    made = build_inventory(plan, read_manifest(), **arguments)
+    made["all"]["vars"] |= {
+        "ansible_user": "millrace",
+        "ansible_ssh_private_key_file": str(REPO / key_file(plan)),
+        "ansible_ssh_common_args": " ".join(HOST_KEYS),
+    }
+    return made
+
+
+def written(inventory: dict[str, Any], folder: Path) -> str:
+    """An inventory as Ansible wants it: a program that prints it."""
+    (folder / "inventory.json").write_text(json.dumps(inventory))
+    program = folder / "inventory"
+    program.write_text(f"#!/bin/sh\ncat {folder}/inventory.json\n")
+    program.chmod(0o755)
+    return str(program)
