@@ -1,6 +1,7 @@
 """The Spark drivers as they register themselves in ZooKeeper; see millrace_jobs.coordination."""
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -21,6 +22,7 @@ def drivers(plan: Plan) -> list[dict[str, Any]]:
 
     OperatorError when ZooKeeper doesn't answer.
     """
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what is down is the answer
     client = KazooClient(",".join(plan.addresses("zookeeper", "client")), timeout=TIMEOUT)
     try:
         client.start(TIMEOUT)

@@ -34,8 +34,8 @@ def test_the_groups_are_the_same(plan: Plan) -> None:
     assert {*made} == {*running}
     for group in {*made} - {"all", "_meta"}:
         assert made[group] == running[group]
-    hosts = made["_meta"]["hostvars"].values()
-    assert all(host["machine_volumes"] for host in hosts if host["millrace_host"]["services"])
+    mounted = {name for name, host in made["_meta"]["hostvars"].items() if host["machine_volumes"]}
+    assert mounted == {host.name for host in plan.hosts if host.volumes}
 
 
 def test_every_role_can_be_checked(plan: Plan, tmp_path: Path) -> None:

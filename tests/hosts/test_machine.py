@@ -7,6 +7,7 @@ directory stands in for the disk: what only a device shows (its name, its format
 import json
 import time
 from collections.abc import Iterator
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import docker
@@ -23,7 +24,7 @@ NAME = "redis-1"  # which of the plan's hosts it is to become
 DATA = "/var/lib/millrace/redis"
 DISK = "/srv/disk"
 # Its packages are there, and the network may have no mirror: to apt, the lists are an hour young.
-BARE = f"umount /etc/hosts && mkdir {DISK} && touch {DISK}/lost+found /var/lib/apt/lists"
+BARE = f"umount /etc/hosts /etc/hostname && mkdir {DISK} && touch {DISK}/lost+found /var/lib/apt/lists"
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def machine(plan: Plan, tmp_path: Path) -> Iterator[Container]:
         "stack": plan.environment,
         "image": host.attrs["Config"]["Image"],
         "network_name": plan.cluster,
-        "address": str(plan.network.subnet[-6]),
+        "address": str(IPv4Network(plan.network.subnet)[-6]),
         "hosts_file": str(tmp_path / "hosts"),
         "volumes": [],
         "memory": 512,
@@ -89,7 +90,8 @@ def test_it_becomes_a_host_of_the_plan(plan: Plan, machine: Container, tmp_path:
     for host in plan.hosts:
         assert on(f"getent hosts {host.name}").split()[0] == str(host.address)
     assert on(f"ls {DATA}") == "lost+found"  # the disk, not a folder on the root disk
-    assert DATA in on("systemctl show --property=RequiresMountsFor redis.service")
+    unit = plan.services["redis"].unit
+    assert f"RequiresMountsFor={DATA}" in on(f"cat /etc/systemd/system/{unit}.service.d/*.conf")
     assert changed(prepare(plan, machine, tmp_path)) == {}
 
     machine.restart()
