@@ -24,7 +24,9 @@ NAME = "redis-1"  # which of the plan's hosts it is to become
 DATA = "/var/lib/millrace/redis"
 DISK = "/srv/disk"
 # Its packages are there, and the network may have no mirror: to apt, the lists are an hour young.
-BARE = f"umount /etc/hosts /etc/hostname && mkdir {DISK} && touch {DISK}/lost+found /var/lib/apt/lists"
+BARE = (
+    f"umount /etc/hosts /etc/hostname && mkdir {DISK} && touch {DISK}/lost+found /var/lib/apt/lists"
+)
 
 
 @pytest.fixture
