@@ -29,10 +29,19 @@ MOVED = {
 }
 
 
+def client(plan: Plan) -> dict[str, Any]:
+    """What every Kafka client is told: the brokers, and when to turn from one that is silent."""
+    jobs = plan.shared["spark"]["settings"]["common"]
+    return {
+        "bootstrap.servers": ",".join(plan.addresses("kafka_broker", "client")),
+        "socket.connection.setup.timeout.ms": jobs["kafka_connect_ms"],
+        "socket.timeout.ms": jobs["kafka_answer_ms"],
+    }
+
+
 def connect(plan: Plan) -> AdminClient:
     """A client of the plan's brokers that says only what is wrong."""
-    brokers = ",".join(plan.addresses("kafka_broker", "client"))
-    return AdminClient({"bootstrap.servers": brokers, "log_level": 4})
+    return AdminClient(client(plan) | {"log_level": 4})
 
 
 def connect_quietly(plan: Plan) -> AdminClient:
@@ -40,8 +49,7 @@ def connect_quietly(plan: Plan) -> AdminClient:
     quiet = logging.getLogger("millrace.kafka")
     quiet.addHandler(logging.NullHandler())
     quiet.propagate = False
-    brokers = ",".join(plan.addresses("kafka_broker", "client"))
-    return AdminClient({"bootstrap.servers": brokers}, logger=quiet)
+    return AdminClient(client(plan), logger=quiet)
 
 
 def traffic_lag(admin: AdminClient, plan: Plan) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from millrace import lag
 from millrace.errors import OperatorError
 from millrace.plan import Plan
 
@@ -20,8 +21,8 @@ def read(plan: Plan, topic: str, starts: np.ndarray, ends: np.ndarray) -> Iterat
     Raises OperatorError when the brokers fall silent.
     """
     consumer = Consumer(
-        {
-            "bootstrap.servers": ",".join(plan.addresses("kafka_broker", "client")),
+        lag.client(plan)
+        | {
             "group.id": "millrace-audit",  # required; nothing is ever committed to it
             "isolation.level": "read_committed",
             "enable.auto.commit": False,

@@ -128,18 +128,15 @@ class Load:
         return int(1000 * self._elapsed())
 
 
-def connect(brokers: str, acks: str) -> Producer:
+def connect(client: dict[str, Any], acks: str) -> Producer:
     """A producer that tries for minutes; with ``acks`` "all" it neither repeats nor reorders."""
-    settings: dict[str, Any] = {
-        "bootstrap.servers": brokers,
+    settings: dict[str, Any] = client | {
         "client.id": "millrace-load",
         "acks": acks,
         "enable.idempotence": acks == "all",
         "message.timeout.ms": DELIVERY_SECONDS * 1000,
         "queue.buffering.max.messages": QUEUE_EVENTS,
         "queue.buffering.max.kbytes": QUEUE_KIBIBYTES,
-        # A dead broker's connection hangs until then, and what was sent on it with it.
-        "socket.timeout.ms": 10_000,
         "reconnect.backoff.max.ms": 1000,
         "linger.ms": 25,  # a request takes a broker as much as its events do
         "compression.type": "lz4",

@@ -40,9 +40,9 @@ def run_load(plan: Plan, wish: Wish) -> None:
     """Sends until it is done or a signal ends it; prints the ledger's path last."""
     console = Console(soft_wrap=True, highlight=False)
     topic = wish.topic or lag.TOPIC
-    brokers = ",".join(plan.addresses("kafka_broker", "client"))
-    producer = connect(brokers, wish.acks)
-    require_topic(producer, brokers, topic)
+    client = lag.client(plan)
+    producer = connect(client, wish.acks)
+    require_topic(producer, client["bootstrap.servers"], topic)
     spec = Spec(
         run=wish.run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}",
         cluster=plan.cluster,

@@ -31,9 +31,20 @@ def records(spark: SparkSession, brokers: str, settings: dict[str, Any], batch: 
     return reader.options(**offsets).load().coalesce(settings["tasks"])
 
 
+def connecting(settings: dict[str, Any]) -> dict[str, Any]:
+    """How long Spark's clients of Kafka wait for a host that may be gone."""
+    first = settings["kafka_connect_ms"]
+    return {
+        "kafka.socket.connection.setup.timeout.ms": first,
+        "kafka.socket.connection.setup.timeout.max.ms": 2 * first,
+    }
+
+
 def _options(brokers: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "kafka.bootstrap.servers": brokers,
+        **connecting(settings),
+        "kafka.request.timeout.ms": settings["kafka_answer_ms"],
         "subscribe": EVENTS_TOPIC,
         "startingOffsets": "earliest",
         # Producers write in transactions; what they aborted must not be counted.

@@ -45,7 +45,7 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
         context = SimpleNamespace(
             job="archive",
             config=SimpleNamespace(kafka="", archive=table, limits=LIMITS),
-            settings={"dead_letter_request_bytes": 1},
+            settings={"dead_letter_request_bytes": 1, "kafka_connect_ms": 2000},
             tables=None,
             checkpoint_id=lambda: "checkpoint",
             version=lambda batch: batch,

@@ -159,18 +159,19 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
 
 
 READ = {"events": {"0": 40, "1": 50}}
+SETTINGS = {"kafka_connect_ms": 2000, "kafka_answer_ms": 4000}
 
 
 def led() -> Results:
     """Of a driver that has begun to lead."""
-    fresh = Results("brokers", "traffic")
+    fresh = Results("brokers", "traffic", SETTINGS)
     fresh.take_over()
     return fresh
 
 
 def test_nothing_is_published_before_the_predecessor_is_fenced(kafka: FakeKafka) -> None:
     with pytest.raises(RuntimeError, match="before they were taken over"):
-        Results("brokers", "traffic").publish("query", 4, READ, [{"key": "a"}])
+        Results("brokers", "traffic", SETTINGS).publish("query", 4, READ, [{"key": "a"}])
     assert kafka.committed == []
 
 

@@ -18,8 +18,7 @@ class Archive:
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
-        request_bytes = context.settings["dead_letter_request_bytes"]
-        self._dead_letters = DeadLetters(context.config.kafka, context.tables, request_bytes)
+        self._dead_letters = DeadLetters(context.config.kafka, context.tables, context.settings)
         self._is_first_batch = True
 
     def frame(self, max_offsets: int) -> DataFrame:

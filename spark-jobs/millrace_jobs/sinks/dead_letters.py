@@ -5,23 +5,28 @@ The bytes go from executors straight to Kafka, for they may be many and large; t
 short previews, at most as many as a batch has records.
 """
 
+from typing import Any
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millrace_jobs.config import DEAD_LETTER_TOPIC
 from millrace_jobs.sinks.cassandra import Tables
+from millrace_jobs.sources import connecting
 
 PREVIEW_CHARACTERS = 200
 COLUMNS = ("bucket", "id", "reason", "size", "preview", "kafka_timestamp")
 
 
 class DeadLetters:
-    """``request_bytes`` bounds one letter; what fitted into the events topic must fit."""
+    """``dead_letter_request_bytes`` bounds one; what fitted into the events topic must fit."""
 
-    def __init__(self, brokers: str, tables: Tables, request_bytes: int) -> None:
+    def __init__(self, brokers: str, tables: Tables, settings: dict[str, Any]) -> None:
+        request_bytes = settings["dead_letter_request_bytes"]
         self._tables = tables
         self._sink = {
             "kafka.bootstrap.servers": brokers,
+            **connecting(settings),
             "topic": DEAD_LETTER_TOPIC,
             "kafka.acks": "all",
             "kafka.max.request.size": str(request_bytes),

@@ -27,9 +27,13 @@ GIVE_UP_SECONDS = 120.0
 class Results:
     """Publishes a job's batches in order. The producer that takes over fences the one before it."""
 
-    def __init__(self, brokers: str, job: str) -> None:
+    def __init__(self, brokers: str, job: str, settings: dict[str, Any]) -> None:
         name = f"millrace-{job}"
-        common = {"bootstrap.servers": brokers}
+        common = {
+            "bootstrap.servers": brokers,
+            "socket.connection.setup.timeout.ms": settings["kafka_connect_ms"],
+            "socket.timeout.ms": settings["kafka_answer_ms"],
+        }
         self._group = Consumer(common | {"group.id": name})
         # The default of 60 s would block readers for so long after a driver died in a transaction.
         self._producer = Producer(

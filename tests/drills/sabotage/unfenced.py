@@ -28,8 +28,8 @@ def upsert(
     upsert_with_version(self, table, columns, rows, now, partition_columns)
 
 
-def connect(self: Results, brokers: str, job: str) -> None:
-    connect_as_job(self, brokers, job)
+def connect(self: Results, brokers: str, job: str, settings: dict[str, Any]) -> None:
+    connect_as_job(self, brokers, job, settings)
     own = {"bootstrap.servers": brokers, "transactional.id": f"millrace-{job}-{uuid.uuid4()}"}
     self._producer = Producer(own)
 
