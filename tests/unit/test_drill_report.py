@@ -204,3 +204,23 @@ def test_the_nemesis_leaves_nothing_broken(tmp_path):
     assert len([mark for mark in nemesis.marks if mark.name == "rollback"]) == 2
     (failure,) = nemesis.failures
     assert "(recover)" in failure
+
+
+def test_a_nemesis_that_finds_no_victim_goes_on(tmp_path):
+    good = fault(tmp_path, "good", "kafka")
+    nobody = fault(tmp_path, "nobody", "redis", inject="exit 1")
+    nemesis = Nemesis("local", tmp_path / "run", Silent(), set)
+    with healing(nemesis):
+        nemesis.inject(good, 0)
+        nemesis.inject(nobody, 0)
+    assert nemesis.injected == 1
+    assert nemesis.verdict == []
+    assert "(inject)" in nemesis.no_victim[0]
+
+
+def test_a_nemesis_that_breaks_next_to_nothing_has_failed(tmp_path):
+    nemesis = Nemesis("local", tmp_path / "run", Silent(), set)
+    with healing(nemesis):
+        nemesis.inject(fault(tmp_path, "nobody", "redis", inject="exit 1"), 0)
+    assert nemesis.injected == 0
+    assert len(nemesis.verdict) == 1
