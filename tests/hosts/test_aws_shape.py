@@ -1,17 +1,17 @@
 """The inventory of `dev` on AWS, with the running cluster in the place of its instances.
 
 `dev` has the shape and the heaps of `local`. What a check can see is that every role takes AWS's
-variables (volumes, the bucket's distributions, the provider) and would converge such hosts.
+variables (the provider, the volumes to be mounted) and would converge such hosts.
 """
 
 import json
 import re
 from pathlib import Path
 
+from millrace.inventory import artifacts_url
 from millrace.plan import Plan, load_plan
 from tests.playbooks import inventory_of, run_playbook, written
 
-BUCKET = "https://millrace-dev-artifacts.s3.eu-central-1.amazonaws.com"
 ENTRY = ("ansible_user", "ansible_ssh_private_key_file", "ansible_ssh_common_args")
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
@@ -22,7 +22,16 @@ def as_instances(running: Plan) -> dict:
         volume.name: f"vol-{number:017x}"
         for number, volume in enumerate(volume for host in dev.hosts for volume in host.volumes)
     }
-    inventory = inventory_of(dev, artifacts=BUCKET, devices=devices)
+    # The preflight looks: these machines have the containers' memory, and their artifacts.
+    dev = dev.model_copy(
+        update={
+            "hosts": [
+                host.model_copy(update={"memory": running.host(host.name).memory})
+                for host in dev.hosts
+            ]
+        }
+    )
+    inventory = inventory_of(dev, artifacts=artifacts_url(running), devices=devices)
     inventory["all"]["vars"] |= {name: inventory_of(running)["all"]["vars"][name] for name in ENTRY}
     addresses = {str(host.address): str(running.host(host.name).address) for host in dev.hosts}
     text = ADDRESS.sub(lambda found: addresses.get(found[0], found[0]), json.dumps(inventory))
