@@ -248,7 +248,7 @@ def docs(
 
 
 def main() -> None:
-    """Entry point: an OperatorError is shown as it is and ends with exit code 1."""
+    """Entry point: an OperatorError is shown as it is and ends with its exit code."""
     try:
         app()
     except OperatorError as error:
@@ -256,7 +256,7 @@ def main() -> None:
         show.print(f"[bold red]error:[/] {error.message}", highlight=False, soft_wrap=True)
         if error.hint:
             show.print(f"[bold]next:[/]  {error.hint}", highlight=False, soft_wrap=True)
-        sys.exit(1)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

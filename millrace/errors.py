@@ -7,7 +7,15 @@ class OperatorError(Exception):
     The CLI prints it without a traceback and exits 1; every other exception is our bug.
     """
 
+    exit_code = 1
+
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class NobodyError(OperatorError):
+    """No host has a role now, as while it is being elected: a script may want to tell."""
+
+    exit_code = 3

@@ -30,7 +30,7 @@ MOVED = {
 
 
 def client(plan: Plan) -> dict[str, Any]:
-    """What every Kafka client is told: the brokers, and when to turn from one that is silent."""
+    """The brokers, and when to turn from one that is silent. (A replay has more patience.)"""
     jobs = plan.shared["spark"]["settings"]["common"]
     return {
         "bootstrap.servers": ",".join(plan.addresses("kafka_broker", "client")),

@@ -37,6 +37,10 @@ OF_BASH = ("BASH_REMATCH", "REPLY", "MAPFILE", "OPTARG", "OLDPWD")
 class BlockFailed(Exception):
     """A block ended with an error or took too long; the message has the end of its output."""
 
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
 
 def run_blocks(runbook: Runbook, tag: str, stack: str, folder: Path) -> None:
     """Runs a tag's blocks in order; variables and output are kept in ``folder``.
@@ -50,7 +54,7 @@ def run_blocks(runbook: Runbook, tag: str, stack: str, folder: Path) -> None:
         if code:
             what = f"took longer than {LONGEST} s" if code == -signal.SIGTERM else f"exit {code}"
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-SHOWN_LINES:])
-            raise BlockFailed(f"{runbook.path.name}:{block.line} ({tag}): {what}\n{tail}")
+            raise BlockFailed(f"{runbook.path.name}:{block.line} ({tag}): {what}\n{tail}", code)
 
 
 def _run(block: Block, stack: str, state: Path, log: Path) -> int:

@@ -17,7 +17,7 @@ from millrace.drill.blocks import BlockFailed, run_blocks
 from millrace.drill.display import Display
 from millrace.drill.report import Mark, Report, Span, gaps_between
 from millrace.drill.runbook import Runbook
-from millrace.errors import OperatorError
+from millrace.errors import NobodyError, OperatorError
 from millrace.plan import Plan
 from millrace.status import health
 
@@ -105,7 +105,9 @@ class Nemesis:
         try:
             self._step(runbook, "inject", folder)
         except BlockFailed as error:
-            raise NoVictimError(str(error)) from error
+            if error.code == NobodyError.exit_code:
+                raise NoVictimError(str(error)) from error
+            raise
 
     def _roll_back(self, runbook: Runbook, folder: Path) -> None:
         try:

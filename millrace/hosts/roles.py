@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 
 from millrace import lag
 from millrace.drivers import drivers
-from millrace.errors import OperatorError
+from millrace.errors import NobodyError, OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
 from millrace.ssh import on_all, run_on
 from millrace.status import probe
@@ -37,10 +37,10 @@ class Role:
 
 
 def holder(plan: Plan, name: str) -> Holder:
-    """Who has the role now. OperatorError for an unknown role, or when nobody has it."""
+    """Who has the role now. OperatorError for an unknown role, NobodyError when nobody has it."""
     found = _role(name).find(plan)
     if found is None:
-        raise OperatorError(f"no host is {name} now", "`millrace status` shows what is down")
+        raise NobodyError(f"no host is {name} now", "`millrace status` shows what is down")
     return found
 
 

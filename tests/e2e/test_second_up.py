@@ -38,7 +38,6 @@ def test_a_second_run_changes_and_restarts_nothing(name):
 
 
 def test_check_mode_works_on_a_converged_cluster():
-    # One host of each group: that the others have changed nothing was seen above.
-    recap = run_playbook("site.yml", "--check", "--diff", "--limit", "*-1")
-    assert {host.name for host in load_plan(stack_name()).hosts if host.index == 1} <= {*recap}
+    recap = run_playbook("site.yml", "--check", "--diff")
+    assert len(recap) >= len(load_plan(stack_name()).hosts)
     assert changed(recap) == {}

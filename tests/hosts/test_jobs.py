@@ -85,4 +85,4 @@ def test_every_gateway_could_submit_what_is_deployed(plan, status, hosts_of):
 def test_each_job_writes(plan, status, edge):
     for name in plan.applications:
         version = status["applications"][name]["version"]
-        edge.check_output("job-gateway wait %s %s", name, version)
+        edge.check_output("job-gateway wait %s %s --timeout 0", name, version)

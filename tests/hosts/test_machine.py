@@ -5,7 +5,6 @@ directory stands in for the disk: what only a device shows (its name, its format
 """
 
 import json
-import time
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -18,10 +17,10 @@ from infra.docker_provider import HostProvider
 from millrace.access import key_file
 from millrace.paths import REPO
 from millrace.plan import Plan
+from tests.e2e.support import wait_until
 from tests.playbooks import Recap, changed, inventory_of, run_playbook, written
 
 NAME = "redis-1"  # which of the plan's hosts it is to become
-DATA = "/var/lib/millrace/redis"
 DISK = "/srv/disk"
 # Its packages are there, and the network may have no mirror: to apt, the lists are an hour young.
 BARE = (
@@ -50,18 +49,22 @@ def machine(plan: Plan, tmp_path: Path) -> Iterator[Container]:
     made = HostProvider().create(props)
     try:
         container = client.containers.get(made.id)
-        _until(lambda: container.exec_run("systemctl is-system-running --wait").output, b"running")
+        await_boot(container)
         assert container.exec_run(["sh", "-c", BARE]).exit_code == 0
         yield container
     finally:
         HostProvider().delete(made.id, props)
 
 
-def _until(ask, answer: bytes, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while (seen := ask().strip()) != answer:
-        assert time.monotonic() < deadline, seen.decode()
-        time.sleep(0.5)
+def await_boot(machine: Container) -> None:
+    ask = ["systemctl", "is-system-running", "--wait"]
+    wait_until(lambda: machine.exec_run(ask).output.strip() == b"running", 60, "systemd has booted")
+
+
+def data(plan: Plan) -> str:
+    """Where its one service keeps what it must not lose."""
+    (volume,) = plan.host(NAME).volumes
+    return volume.path
 
 
 def prepare(plan: Plan, machine: Container, folder: Path) -> Recap:
@@ -71,7 +74,7 @@ def prepare(plan: Plan, machine: Container, folder: Path) -> Recap:
     address = machine.attrs["NetworkSettings"]["Networks"][plan.cluster]["IPAddress"]
     inventory["_meta"]["hostvars"][NAME] |= {
         "ansible_host": address,
-        "machine_volumes": [{"path": DATA, "id": "vol-0"}],
+        "machine_volumes": [{"path": data(plan), "id": "vol-0"}],
     }
     playbook = folder / "machine.yml"
     playbook.write_text(json.dumps([{"hosts": NAME, "become": True, "roles": ["machine"]}]))
@@ -91,11 +94,13 @@ def test_it_becomes_a_host_of_the_plan(plan: Plan, machine: Container, tmp_path:
     assert on("hostname") == NAME
     for host in plan.hosts:
         assert on(f"getent hosts {host.name}").split()[0] == str(host.address)
-    assert on(f"ls {DATA}") == "lost+found"  # the disk, not a folder on the root disk
+    assert on(f"ls {data(plan)}") == "lost+found"  # the disk, not a folder on the root disk
     unit = plan.services["redis"].unit
-    assert f"RequiresMountsFor={DATA}" in on(f"cat /etc/systemd/system/{unit}.service.d/*.conf")
+    assert f"RequiresMountsFor={data(plan)}" in on(
+        f"cat /etc/systemd/system/{unit}.service.d/*.conf"
+    )
     assert changed(prepare(plan, machine, tmp_path)) == {}
 
     machine.restart()
-    _until(lambda: machine.exec_run("systemctl is-system-running --wait").output, b"running")
-    assert on(f"ls {DATA}") == "lost+found"  # fstab has it
+    await_boot(machine)
+    assert on(f"ls {data(plan)}") == "lost+found"  # fstab has it

@@ -23,7 +23,7 @@ from millrace.drill.report import (
 from millrace.drill.runbook import load_runbook, parse_runbook
 from millrace.drill.runner import measured, record, require_allowed
 from millrace.drill.tables import drills_table, load_summaries, runbooks_index
-from millrace.errors import OperatorError
+from millrace.errors import NobodyError, OperatorError
 from millrace.plan import load_plan
 from tests.unit.test_drill_runbook import HEAD, text
 
@@ -208,7 +208,7 @@ def test_the_nemesis_leaves_nothing_broken(tmp_path):
 
 def test_a_nemesis_that_finds_no_victim_goes_on(tmp_path):
     good = fault(tmp_path, "good", "kafka")
-    nobody = fault(tmp_path, "nobody", "redis", inject="exit 1")
+    nobody = fault(tmp_path, "nobody", "redis", inject=f"exit {NobodyError.exit_code}")
     nemesis = Nemesis("local", tmp_path / "run", Silent(), set)
     with healing(nemesis):
         nemesis.inject(good, 0)
@@ -221,6 +221,17 @@ def test_a_nemesis_that_finds_no_victim_goes_on(tmp_path):
 def test_a_nemesis_that_breaks_next_to_nothing_has_failed(tmp_path):
     nemesis = Nemesis("local", tmp_path / "run", Silent(), set)
     with healing(nemesis):
-        nemesis.inject(fault(tmp_path, "nobody", "redis", inject="exit 1"), 0)
+        nemesis.inject(
+            fault(tmp_path, "nobody", "redis", inject=f"exit {NobodyError.exit_code}"), 0
+        )
     assert nemesis.injected == 0
     assert len(nemesis.verdict) == 1
+
+
+def test_a_nemesis_whose_fault_breaks_by_itself_has_failed(tmp_path):
+    nemesis = Nemesis("local", tmp_path / "run", Silent(), set)
+    with healing(nemesis):
+        nemesis.inject(fault(tmp_path, "good", "kafka"), 0)
+        nemesis.inject(fault(tmp_path, "bad", "redis", inject="exit 1"), 0)
+    (failure,) = nemesis.verdict
+    assert "(inject)" in failure

@@ -19,6 +19,7 @@ from millrace_jobs.gateway.settings import Settings
 from millrace_jobs.gateway.submit import NotDeployed, deployment
 
 POLL_SECONDS = 2
+LONGEST = "by default deploy_timeout_seconds of its configuration"
 
 
 def main() -> None:
@@ -62,11 +63,13 @@ def _parser() -> argparse.ArgumentParser:
 
     wait_stopped = commands.add_parser("wait-stopped", help="until it has ended")
     wait_stopped.add_argument("application")
+    wait_stopped.add_argument("--timeout", type=float, metavar="SECONDS", help=LONGEST)
     wait_stopped.set_defaults(run=_wait_stopped)
 
     wait = commands.add_parser("wait", help="until a version runs and each of its jobs writes")
     wait.add_argument("application")
     wait.add_argument("version")
+    wait.add_argument("--timeout", type=float, metavar="SECONDS", help=LONGEST)
     wait.set_defaults(run=_wait)
     return parser
 
@@ -148,11 +151,11 @@ def _wait(registry: Registry, settings: Settings, arguments: argparse.Namespace)
     application, version = arguments.application, arguments.version
     deployed = deployment(settings.deployments, application, version)
     deployed.check()
-    deadline = time.monotonic() + settings.deploy_timeout_seconds
+    limit = _limit(settings, arguments)
+    deadline = time.monotonic() + limit
     with Progress(json.loads(deployed.config.read_text())) as progress:
         while missing := _missing(registry.status(application), version, progress):
             if time.monotonic() > deadline:
-                limit = settings.deploy_timeout_seconds
                 late = f"{application} {version} after {limit:.0f} s: {missing}"
                 sys.exit(f"{late}\n{_where_to_look(registry.status(application).get('run'))}")
             time.sleep(POLL_SECONDS)
@@ -160,11 +163,16 @@ def _wait(registry: Registry, settings: Settings, arguments: argparse.Namespace)
 
 
 def _wait_stopped(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
-    deadline = time.monotonic() + settings.deploy_timeout_seconds
+    deadline = time.monotonic() + _limit(settings, arguments)
     while (status := registry.status(arguments.application)).get("phase") != "stopped":
         if time.monotonic() > deadline:
             sys.exit(f"{arguments.application}: {status.get('phase')}: {status.get('detail')}")
         time.sleep(POLL_SECONDS)
+
+
+def _limit(settings: Settings, arguments: argparse.Namespace) -> float:
+    asked: float | None = arguments.timeout
+    return settings.deploy_timeout_seconds if asked is None else asked
 
 
 def _missing(status: dict[str, str], version: str, progress: Progress) -> str:
