@@ -26,6 +26,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from millrace_jobs.identity import Identity
 from millrace_jobs.lease import Lease
+from millrace_jobs.prompt import PromptHandler
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ JOBS = "/millrace/jobs"
 APPLICATIONS = "/millrace/applications"
 CONNECT_SECONDS = 120
 RECONNECT_SECONDS = 0.25  # at most between two attempts: the lease runs meanwhile
+ATTEMPTS_PER_SESSION = 5  # two lost servers, and the lease still holds on the third
 ORPHAN_POLL_SECONDS = 0.05
 
 State = Literal["warming", "standby", "leading", "draining"]
@@ -51,6 +53,7 @@ class Coordination:
         self._client = KazooClient(
             hosts,
             timeout=lease_seconds,
+            handler=PromptHandler(lease_seconds / ATTEMPTS_PER_SESSION),
             connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": RECONNECT_SECONDS},
             command_retry={"max_tries": -1, "delay": 0.05, "max_delay": RECONNECT_SECONDS},
         )
