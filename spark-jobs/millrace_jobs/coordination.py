@@ -24,6 +24,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 
+from millrace_jobs.guard import Guard
 from millrace_jobs.identity import Identity
 from millrace_jobs.lease import Lease
 from millrace_jobs.prompt import PromptHandler
@@ -50,6 +51,7 @@ class Coordination:
         self._identity = identity
         self._state: State = "warming"
         self._since = time.time()
+        self._guard: Guard | None = None
         self._client = KazooClient(
             hosts,
             timeout=lease_seconds,
@@ -129,6 +131,17 @@ class Coordination:
         order = json.loads(self._read(f"{self._path}/desired") or "{}")
         return order.get("state") == "stopped" and order.get("version") == version
 
+    def end_with_process(self, guard: Guard) -> None:
+        """Should this process be killed, let the standby lead at once all the same."""
+
+        def protect(state: str) -> None:
+            if state == KazooState.CONNECTED and (session := self._client.client_id):
+                guard.protect(session)
+
+        self._guard = guard
+        self._client.add_listener(protect)
+        protect(self._client.state)
+
     def end_with_parent(self) -> None:
         """Should the JVM die, let the standby lead at once and not after the session's time-out."""
 
@@ -144,6 +157,8 @@ class Coordination:
         """Ends the session, and with it the lease and the announcement."""
         self._client.stop()
         self._client.close()
+        if self._guard:
+            self._guard.dismiss()
 
     def _read(self, path: str) -> bytes | None:
         """A node's value, None when it isn't there or can't be read now."""

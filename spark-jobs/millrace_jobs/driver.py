@@ -10,6 +10,7 @@ from typing import Any
 
 from millrace_jobs.config import Config
 from millrace_jobs.coordination import Coordination
+from millrace_jobs.guard import Guard
 from millrace_jobs.identity import Identity, identify
 
 POLL_SECONDS = 0.5
@@ -33,6 +34,7 @@ def run(config: Config) -> None:
     )
     try:
         coordination.end_with_parent()
+        coordination.end_with_process(Guard(config.zookeeper, config.lease_seconds, identity.jvm))
         keep_apart(identity, coordination.others())
         coordination.announce("warming")
         coordination.keep_announced()

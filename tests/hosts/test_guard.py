@@ -1,0 +1,64 @@
+"""A killed driver's session ends at once, not with its time-out."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import millrace_jobs
+import pytest
+from kazoo.client import KazooClient
+
+from millrace.plan import Plan
+
+SESSION_SECONDS = 30.0
+NODE = "/millrace/applications/guarded/drivers/application_1_1-1"
+DRIVER = f"""
+import subprocess, sys, time
+from millrace_jobs.coordination import Coordination
+from millrace_jobs.guard import Guard
+from millrace_jobs.identity import Identity
+
+jvm = subprocess.Popen(["sleep", "60"])
+identity = Identity("application_1_1", 1, "nowhere", "0", jvm.pid, 1)
+driver = Coordination(sys.argv[1], "guarded", identity, {SESSION_SECONDS})
+driver.end_with_process(Guard(sys.argv[1], {SESSION_SECONDS}, jvm.pid))
+driver.announce("standby")
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def servers(plan: Plan) -> str:
+    return ",".join(plan.addresses("zookeeper", "client"))
+
+
+@pytest.fixture
+def zookeeper(servers: str) -> Iterator[KazooClient]:
+    client = KazooClient(servers)
+    client.start()
+    yield client
+    client.delete("/millrace/applications/guarded", recursive=True)
+    client.stop()
+
+
+def test_a_killed_drivers_session_ends_at_once(servers: str, zookeeper: KazooClient) -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, servers],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(millrace_jobs.__file__).parents[1])},
+    )
+    assert driver.stdout
+    with driver:
+        assert driver.stdout.readline() == "ready\n"
+        assert zookeeper.exists(NODE)
+        driver.send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    while zookeeper.exists(NODE):
+        assert time.monotonic() < killed + SESSION_SECONDS / 3
+        time.sleep(0.05)
