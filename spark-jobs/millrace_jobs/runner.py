@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -56,24 +55,11 @@ class RunningJob:
 def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> None:
     """All that takes a Spark."""
     _use_utc()
-    builder = SparkSession.builder.appName(config.application)
-    for key, value in apart(coordination.others()).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = SparkSession.builder.appName(config.application).getOrCreate()
     try:
         serve(config, spark, coordination, rehearsing=rehearsing)
     finally:
         spark.stop()
-
-
-def apart(others: list[dict[str, Any]]) -> dict[str, str]:
-    """No executors on the other driver's host: whoever takes over from it needs all of its own.
-
-    YARN packs the containers of one application; both were seen on that host. What is silent there
-    is only given up after ``spark.network.timeout``, and the next executor starts cold.
-    """
-    hosts = sorted({driver["host"] for driver in others})
-    return {"spark.yarn.exclude.nodes": ",".join(hosts)} if hosts else {}
 
 
 def serve(

@@ -161,12 +161,6 @@ def test_two_drivers_keep_away_from_each_other(
         keep_apart(identity, others)
 
 
-def test_executors_are_kept_off_the_other_drivers_host() -> None:
-    others = [{"host": "worker-3"}, {"host": "worker-1"}, {"host": "worker-3"}]
-    assert runner.apart(others) == {"spark.yarn.exclude.nodes": "worker-1,worker-3"}
-    assert runner.apart([]) == {}
-
-
 def test_the_last_attempt_takes_any_host() -> None:
     settings = load_plan("local").shared["spark"]["settings"]["spark-defaults.conf"]
     assert settings["spark.yarn.maxAppAttempts"] > CHOOSY_ATTEMPTS
