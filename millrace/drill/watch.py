@@ -14,7 +14,6 @@ import numpy as np
 from millrace.drill.display import Display
 from millrace.drill.gaps import Times
 from millrace.drill.planes import Sampler, sampling, successes
-from millrace.drill.priority import ahead, prefer
 from millrace.drill.report import Audit, Successes
 from millrace.errors import OperatorError
 from millrace.ledger.book import Ledger
@@ -53,7 +52,7 @@ def watching(
     ``goals`` are the planes to look at closely.
     """
     show.phase(f"load of {rate:,.0f} events/s, until results flow")
-    with ahead(), sampling(plan, goals) as samplers, loading(rate, ledger, folder) as load:
+    with sampling(plan, goals) as samplers, loading(rate, ledger, folder) as load:
         show.samplers = samplers
         _wait_for_results(samplers["read"], load, folder)
         show.phase(f"{CALM:g} s of calm")
@@ -73,7 +72,6 @@ def loading(rate: float, ledger: str, folder: Path) -> Iterator[subprocess.Popen
         load = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
-        prefer(load.pid)
         try:
             yield load
         finally:
