@@ -45,6 +45,7 @@ def _options(brokers: str, settings: dict[str, Any]) -> dict[str, Any]:
         "kafka.bootstrap.servers": brokers,
         **connecting(settings),
         "kafka.request.timeout.ms": settings["kafka_answer_ms"],
+        "kafka.metadata.max.age.ms": settings["kafka_metadata_ms"],
         "subscribe": EVENTS_TOPIC,
         "startingOffsets": "earliest",
         # Producers write in transactions; what they aborted must not be counted.
