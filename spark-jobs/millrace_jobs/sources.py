@@ -40,12 +40,26 @@ def connecting(settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def turning_away(answer_ms: int) -> dict[str, Any]:
+    """How Java's clients leave a frozen broker: its host acknowledges, but nobody answers.
+
+    The admin client looks for unanswered requests only when something wakes it, as new metadata
+    does; it waited for a frozen broker until that was thawed. And a client that has no other
+    connection asks the one under way for metadata: the broker that it has just left, if it may go
+    back there before it asks (retry.backoff.ms, 100 ms). Measured with kafka-clients 3.9.1.
+    """
+    return {
+        "kafka.request.timeout.ms": answer_ms,
+        "kafka.metadata.max.age.ms": answer_ms // 2,
+        "kafka.reconnect.backoff.ms": answer_ms // 4,
+    }
+
+
 def _options(brokers: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "kafka.bootstrap.servers": brokers,
         **connecting(settings),
-        "kafka.request.timeout.ms": settings["kafka_answer_ms"],
-        "kafka.metadata.max.age.ms": settings["kafka_metadata_ms"],
+        **turning_away(settings["kafka_read_answer_ms"]),
         "subscribe": EVENTS_TOPIC,
         "startingOffsets": "earliest",
         # Producers write in transactions; what they aborted must not be counted.
