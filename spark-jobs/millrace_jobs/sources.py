@@ -52,6 +52,7 @@ def turning_away(answer_ms: int) -> dict[str, Any]:
         "kafka.request.timeout.ms": answer_ms,
         "kafka.metadata.max.age.ms": answer_ms // 2,
         "kafka.reconnect.backoff.ms": answer_ms // 4,
+        "kafka.reconnect.backoff.max.ms": answer_ms // 2,
     }
 
 
