@@ -4,7 +4,7 @@
 class OperatorError(Exception):
     """Something the operator can act on: what is wrong and where, and what to do next.
 
-    The CLI prints it without a traceback and exits 1; every other exception is our bug.
+    The CLI prints it without a traceback and exits with its code; every other exception is our bug.
     """
 
     exit_code = 1

@@ -35,7 +35,7 @@ JOBS = "/millrace/jobs"
 APPLICATIONS = "/millrace/applications"
 CONNECT_SECONDS = 120
 RECONNECT_SECONDS = 0.25  # at most between two attempts: the lease runs meanwhile
-ATTEMPTS_PER_SESSION = 5  # two lost servers, and the lease still holds on the third
+ATTEMPTS_PER_SESSION = 5  # one server lost, another tried in vain: a third of the lease is left
 ORPHAN_POLL_SECONDS = 0.05
 
 State = Literal["warming", "standby", "leading", "draining"]
