@@ -64,7 +64,9 @@ def _footer(status: Status) -> Panel:
         age = timedelta(seconds=app["elapsedTime"] // 1000)
         lines.append(f"{app['name']}: {app['state'].lower()} for {age} ({app['id']})\n")
     for job in status.progress:
-        lines.append(f"{job['job']}: batch {job['batch']}, watermark {job.get('watermark')}\n")
+        watermark = job.get("watermark")  # only a job with windows has one
+        lines.append(f"{job['job']}: batch {job['batch']}")
+        lines.append(f", watermark {watermark}\n" if watermark else "\n")
     lines.append(f"resident memory of all hosts: {status.resident / GIB:.1f} GiB\n")
     lines.append("live page: " + "  ".join(status.endpoints["insight_api"]))
     return Panel(lines, border_style="dim")

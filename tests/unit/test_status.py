@@ -167,10 +167,18 @@ def test_every_state_can_be_shown():
     console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     observed = healthy()
     observed["hosts"]["edge-2"] = {"error": "Connection timed out"}
+    progress = observed["hosts"]["edge-1"]["services"]["insight_api"]["progress"]
+    progress["jobs"] = [
+        {"job": "archive", "batch": 2, "watermark": None},
+        {"job": "traffic", "batch": 15, "watermark": "2026-11-21T03:36:00Z"},
+    ]
     console.print(render(judge(PLAN, observed), PLAN.cluster))
     text = console.export_text()
     assert "unreachable" in text
     assert "edge-2: Connection timed out" in text
+    assert "traffic: batch 15, watermark 2026-11-21T03:36:00Z" in text
+    assert "archive: batch 2 " in text
+    assert "None" not in text
 
 
 def test_a_cassandra_node_whose_heartbeat_stands_still_is_down():
