@@ -89,7 +89,8 @@ def serve(
         supervise(running, coordination, config.version)
         coordination.announce("draining")
     finally:
-        drain(running)
+        if not coordination.lease.is_lost:
+            drain(running)  # else nothing that its batches still write would count
         coordination.lease.release()
         tables.close()
 

@@ -241,6 +241,32 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
     assert "0" in {path.name for path in (tmp_path / "offsets").iterdir()}
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
+    """A driver that was frozen would otherwise stay in its successor's standby's way."""
+    drained: list[Any] = []
+    one = SimpleNamespace(context=SimpleNamespace(settings={"trigger_seconds": 1}), query=None)
+    lease = SimpleNamespace(is_lost=False, acquire=lambda: None, release=lambda: None)
+    driver: Any = SimpleNamespace(
+        lease=lease, announce=lambda state: None, is_stop_desired=lambda version: False
+    )
+    config: Any = SimpleNamespace(jobs=["traffic"], version="v1")
+
+    def fail(*_: Any) -> None:
+        lease.is_lost = lost
+        raise RuntimeError
+
+    monkeypatch.setattr(runner, "Tables", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(runner, "prepare", lambda *_: one)
+    monkeypatch.setattr(runner, "start", lambda *_: one)
+    monkeypatch.setattr(runner, "await_first_batch", lambda _: None)
+    monkeypatch.setattr(runner, "supervise", fail)
+    monkeypatch.setattr(runner, "drain", drained.append)
+    with pytest.raises(RuntimeError):
+        runner.serve(config, None, driver, rehearsing=False)  # type: ignore[arg-type]
+    assert len(drained) == (0 if lost else 1)
+
+
 class FakeTables:
     def __init__(self, row: Any = None) -> None:
         self.row = row

@@ -1,7 +1,9 @@
 """What sinks send: versions in order, whole values, and nothing twice."""
 
 import json
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
+from millrace_jobs.lease import LeaseLost
 from millrace_jobs.sinks import archive, cassandra, results
 from millrace_jobs.sinks.cassandra import PORTION_BYTES, Tables, WriteFailed, portions
 from millrace_jobs.sinks.dead_letters import letters, summaries
@@ -17,7 +20,9 @@ from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
 from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from tests.e2e.support import wait_until
 from tests.jobs.samples import LIMITS, at, event
 
 Records = Callable[[list[bytes | None]], DataFrame]
@@ -123,17 +128,21 @@ class FakeKafka:
     def __init__(self) -> None:
         self.committed: list[tuple[str, Any]] = []
         self.positions: list[TopicPartition] = []
-        self.errors: list[KafkaError] = []
+        self.errors: list[KafkaError] = []  # of commits
+        self.errors_after_commit: list[KafkaError] = []
+        self.unaborted: list[KafkaError] = []
+        self.producers = 0
         self._open: list[tuple[str, Any]] = []
 
     def producer(self) -> SimpleNamespace:
+        self.producers += 1
         return SimpleNamespace(
-            init_transactions=lambda *_: None,
+            init_transactions=lambda *_: self._open.clear(),
             begin_transaction=self._open.clear,
             produce=lambda topic, value, key: self._open.append((key, json.loads(value))),
             send_offsets_to_transaction=lambda positions, *_: setattr(self, "_sent", positions),
             commit_transaction=self._commit,
-            abort_transaction=lambda *_: self._open.clear(),
+            abort_transaction=self._abort,
         )
 
     def consumer(self) -> SimpleNamespace:
@@ -142,11 +151,18 @@ class FakeKafka:
             consumer_group_metadata=lambda: "group",
         )
 
+    def _abort(self, *_: Any) -> None:
+        if self.unaborted:
+            raise KafkaException(self.unaborted.pop(0))
+        self._open.clear()
+
     def _commit(self, *_: Any) -> None:
         if self.errors:
             raise KafkaException(self.errors.pop(0))
         self.committed += self._open
         self.positions = self._sent
+        if self.errors_after_commit:
+            raise KafkaException(self.errors_after_commit.pop(0))
 
 
 @pytest.fixture
@@ -162,16 +178,18 @@ READ = {"events": {"0": 40, "1": 50}}
 SETTINGS = {"kafka_connect_ms": 2000, "kafka_answer_ms": 4000}
 
 
-def led() -> Results:
+def led(confirm: Callable[[], None] = lambda: None) -> Results:
     """Of a driver that has begun to lead."""
-    fresh = Results("brokers", "traffic", SETTINGS)
+    fresh = Results("brokers", "traffic", SETTINGS, confirm)
     fresh.take_over()
     return fresh
 
 
 def test_nothing_is_published_before_the_predecessor_is_fenced(kafka: FakeKafka) -> None:
     with pytest.raises(RuntimeError, match="before they were taken over"):
-        Results("brokers", "traffic", SETTINGS).publish("query", 4, READ, [{"key": "a"}])
+        Results("brokers", "traffic", SETTINGS, lambda: None).publish(
+            "query", 4, READ, [{"key": "a"}]
+        )
     assert kafka.committed == []
 
 
@@ -209,11 +227,53 @@ def test_a_commit_whose_outcome_is_unknown_is_asked_for_again(kafka: FakeKafka) 
     assert [key for key, _ in kafka.committed] == ["a"]
 
 
-def test_a_fenced_producer_gives_up(kafka: FakeKafka) -> None:
-    kafka.errors = [KafkaError(KafkaError._FENCED, "fenced", fatal=True)]
+OUT_OF_ORDER = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "desync", fatal=True)
+ABORTABLE = KafkaError(KafkaError._TIMED_OUT, "broker away", txn_requires_abort=True)
+
+
+def test_a_producer_that_is_beyond_repair_is_replaced(kafka: FakeKafka) -> None:
+    kafka.errors = [OUT_OF_ORDER]
+    led().publish("query", 4, READ, [{"key": "a"}])
+    assert [key for key, _ in kafka.committed] == ["a"]
+    assert kafka.producers == 2
+
+
+def test_a_producer_that_cannot_abort_is_replaced(kafka: FakeKafka) -> None:
+    kafka.errors = [ABORTABLE]
+    kafka.unaborted = [KafkaError(KafkaError._TIMED_OUT, "still away", retriable=True)]
+    led().publish("query", 4, READ, [{"key": "a"}])
+    assert [key for key, _ in kafka.committed] == ["a"]
+    assert kafka.producers == 2
+
+
+def test_what_a_replaced_producer_did_commit_is_not_sent_again(kafka: FakeKafka) -> None:
+    publisher = led()
+    kafka.errors_after_commit = [OUT_OF_ORDER]
+    publisher.publish("query", 4, READ, [{"key": "a"}])
+    publisher.publish("query", 5, READ, [{"key": "b"}])
+    assert [key for key, _ in kafka.committed] == ["a", "b"]
+
+
+def test_a_producer_is_replaced_only_while_its_driver_leads(kafka: FakeKafka) -> None:
+    """Its joining would fence the driver that leads now."""
+
+    def another_leads() -> None:
+        raise LeaseLost
+
+    kafka.errors = [OUT_OF_ORDER]
+    with pytest.raises(LeaseLost):
+        led(another_leads).publish("query", 4, READ, [{"key": "a"}])
+    assert kafka.producers == 1
+
+
+@pytest.mark.parametrize("when", ["commits", "aborts"])
+def test_a_fenced_producer_is_not_replaced(kafka: FakeKafka, when: str) -> None:
+    fenced = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
+    kafka.errors = [fenced if when == "commits" else ABORTABLE]
+    kafka.unaborted = [fenced]
     with pytest.raises(KafkaException, match="fenced"):
         led().publish("query", 4, READ, [{"key": "a"}])
-    assert kafka.committed == []
+    assert (kafka.committed, kafka.producers) == ([], 1)
 
 
 def test_delta_takes_a_batch_once(spark: SparkSession, records: Records, tmp_path: Path) -> None:
@@ -229,6 +289,32 @@ def test_delta_takes_a_batch_once(spark: SparkSession, records: Records, tmp_pat
     assert stored.count() == 3 * 2  # batches 0 and 1 of one checkpoint, batch 0 of another
     hours = {(str(row.event_date), row.event_hour) for row in stored.collect()}
     assert hours == {("2015-05-17", 10), ("2015-05-17", 23)}
+
+
+def test_a_batch_that_a_zombie_adds_meanwhile_is_taken_once(
+    spark: SparkSession, records: Records, tmp_path: Path
+) -> None:
+    """A driver that was frozen in its commit, and its successor that runs the batch again."""
+    table = str(tmp_path / "events")
+    events = parse.valid(records([event(), event()]).transform(parse.classify, LIMITS))
+    archive.append(events, table, "archive a", 0)
+    begun, release = tmp_path / "begun", tmp_path / "release"
+
+    @F.udf("string")
+    def slow(text: str) -> str:
+        begun.touch()
+        while not release.exists():
+            time.sleep(0.05)
+        return text
+
+    with ThreadPoolExecutor(1) as pool:
+        held = events.coalesce(1).withColumn("url", slow("url"))  # the zombie needs a core, too
+        successor = pool.submit(archive.append, held, table, "archive a", 1)
+        wait_until(begun.exists, 60, "the successor writes")
+        assert archive.append(events, table, "archive a", 1)  # the zombie is first
+        release.touch()
+        assert not successor.result(60)
+    assert spark.read.format("delta").load(table).count() == 2 * 2
 
 
 def test_dead_letters_hold_the_bytes_and_tell_the_place(records: Records) -> None:

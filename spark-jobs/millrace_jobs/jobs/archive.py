@@ -38,10 +38,10 @@ class Archive:
         seen = Observation()
         observed = classified.observe(seen, F.count_if(~F.col("is_event")).alias("malformed"))
         application = f"{self._context.job} {self._context.checkpoint_id()}"
-        archive.append(parse.valid(observed), config.archive, application, batch)
+        alone = archive.append(parse.valid(observed), config.archive, application, batch)
         # Delta skips a batch that it has, and then nothing is observed. Only a driver's first batch
-        # can be one that its predecessor had begun.
-        if self._is_first_batch or seen.get["malformed"]:
+        # can be one that its predecessor had begun, or one that it adds in the same moment.
+        if self._is_first_batch or not alone or seen.get["malformed"]:
             self._context.lease.confirm()
             malformed = parse.malformed(classified, config.limits)
             self._dead_letters.write(malformed, self._context.version(batch))

@@ -25,7 +25,9 @@ class Traffic:
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
-        self._results = Results(context.config.kafka, context.job, context.settings)
+        self._results = Results(
+            context.config.kafka, context.job, context.settings, context.lease.confirm
+        )
         self._live = LiveStream(context.config)
         self.late_events = LateEvents(context)
 

@@ -1,17 +1,27 @@
 """The archive: a Delta table of all events, partitioned by the hour in which they happened."""
 
+import logging
+
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+log = logging.getLogger(__name__)
+
 PARTITIONS = ("event_date", "event_hour")
+CONFLICT = "io.delta.exceptions.ConcurrentTransactionException"
 
 
-def append(events: DataFrame, path: str, application: str, batch: int) -> None:
+def append(events: DataFrame, path: str, application: str, batch: int) -> bool:
     """Add a batch's events once: Delta's log keeps the last batch of each application.
 
     ``application`` must change with the checkpoint, because batches are counted from zero again.
+
+    Returns:
+        False if another driver, one that was frozen, added a batch meanwhile. It is this one as a
+        rule, and then ``events`` were not added again.
     """
-    (
+    writer = (
         with_partitions(events)
         # One task writes an hour, so that a batch leaves one file an hour and not one a task.
         .repartition(*PARTITIONS)
@@ -20,8 +30,18 @@ def append(events: DataFrame, path: str, application: str, batch: int) -> None:
         .partitionBy(*PARTITIONS)
         .option("txnAppId", application)
         .option("txnVersion", batch)
-        .save(path)
     )
+    try:
+        writer.save(path)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() != CONFLICT:
+            raise
+        log.warning(
+            "another driver has added to the archive; looking whether it was batch %d", batch
+        )
+        writer.save(path)
+        return False
+    return True
 
 
 def with_partitions(events: DataFrame) -> DataFrame:

@@ -8,11 +8,11 @@ the job's lag.
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from millrace_jobs.checkpoint import Offsets
 from millrace_jobs.config import RESULTS_TOPIC
@@ -25,20 +25,29 @@ GIVE_UP_SECONDS = 120.0
 
 
 class Results:
-    """Publishes a job's batches in order. The producer that takes over fences the one before it."""
+    """Publishes a job's batches in order. The producer that takes over fences the one before it.
 
-    def __init__(self, brokers: str, job: str, settings: dict[str, Any]) -> None:
+    ``confirm`` returns only while this driver surely leads.
+    """
+
+    def __init__(
+        self, brokers: str, job: str, settings: dict[str, Any], confirm: Callable[[], None]
+    ) -> None:
         name = f"millrace-{job}"
         common = {
             "bootstrap.servers": brokers,
             "socket.connection.setup.timeout.ms": settings["kafka_connect_ms"],
             "socket.timeout.ms": settings["kafka_answer_ms"],
         }
+        self._confirm = confirm
         self._group = Consumer(common | {"group.id": name})
         # The default of 60 s would block readers for so long after a driver died in a transaction.
-        self._producer = Producer(
-            common | {"transactional.id": name, "transaction.timeout.ms": 15000, "linger.ms": 5}
-        )
+        self._settings = common | {
+            "transactional.id": name,
+            "transaction.timeout.ms": 15000,
+            "linger.ms": 5,
+        }
+        self._producer = Producer(self._settings)
         self._published: int | None = None
         self._joined: Future[None] | None = None
 
@@ -50,13 +59,7 @@ class Results:
     def take_over(self) -> None:
         """Fence the producer before this one, beside what else there is to do."""
         pool = ThreadPoolExecutor(1, "results")
-        self._joined = pool.submit(
-            retry,
-            lambda: self._producer.init_transactions(CALL_SECONDS),
-            KafkaException,
-            GIVE_UP_SECONDS,
-            "joining transactions",
-        )
+        self._joined = pool.submit(self._join)
         pool.shutdown(wait=False)
 
     def publish(
@@ -68,28 +71,35 @@ class Results:
             checkpoint: the query's id; batches of another checkpoint have nothing to do with ours.
             read: the offsets up to which the batch has read its source.
         """
-        if self._published is None:
-            if self._joined is None:
-                raise RuntimeError("results are published before they were taken over")
-            # Only then is it certain what the producer before this one has committed.
-            self._joined.result()
-            self._published = self._last_published(checkpoint, read)
-        if batch <= self._published:
-            log.info("batch %d is in the results topic already", batch)
-            return
+        if self._joined is None:
+            raise RuntimeError("results are published before they were taken over")
+        self._joined.result()
         encoded = [(record["key"], json.dumps(record)) for record in records]
         positions = [
             TopicPartition(topic, int(partition), offset, metadata=f"{checkpoint} {batch}")
             for topic, partitions in read.items()
             for partition, offset in partitions.items()
         ]
+
+        def publish_once() -> None:
+            if self._published is None:
+                self._published = self._last_published(checkpoint, read)
+            if batch <= self._published:
+                log.info("batch %d is in the results topic already", batch)
+                return
+            self._transaction(encoded, positions)
+            self._published = batch
+
+        retry(publish_once, AbortedError, GIVE_UP_SECONDS, "publishing results")
+
+    def _join(self) -> None:
+        """Afterwards it is certain what the producers before this one have committed."""
         retry(
-            lambda: self._transaction(encoded, positions),
-            AbortedError,
+            lambda: self._producer.init_transactions(CALL_SECONDS),
+            KafkaException,
             GIVE_UP_SECONDS,
-            "publishing results",
+            "joining transactions",
         )
-        self._published = batch
 
     def _last_published(self, checkpoint: str, read: Offsets) -> int:
         partitions = [TopicPartition(t, int(p)) for t, numbers in read.items() for p in numbers]
@@ -111,10 +121,32 @@ class Results:
             self._producer.send_offsets_to_transaction(positions, group, CALL_SECONDS)
             self._commit()
         except KafkaException as error:
-            if error.args[0].fatal():  # fenced by a successor, or beyond repair
-                raise
-            self._producer.abort_transaction(CALL_SECONDS)
+            self._undo(error)
             raise AbortedError(str(error)) from error
+
+    def _undo(self, error: KafkaException) -> None:
+        """Abort, or replace the producer that can't. Raises when another one has taken over."""
+        if not error.args[0].fatal():
+            try:
+                self._producer.abort_transaction(CALL_SECONDS)
+                return
+            except KafkaException as unaborted:
+                error = unaborted
+        if error.args[0].code() == KafkaError._FENCED:
+            raise error
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Replace a producer that is beyond repair; joining aborts what it left open.
+
+        A broker that was cut off, and leads again, refuses its sequence numbers (KAFKA-14920).
+        Java's client gets itself a new epoch then; librdkafka's error is fatal.
+        """
+        log.warning("the results' producer is replaced")
+        self._confirm()  # who joins fences the one before, which must not be the leader after us
+        self._producer = Producer(self._settings)
+        self._join()
+        self._published = None  # whether the last commit took place is unknown
 
     def _produce(self, key: str, value: str) -> None:
         while True:
