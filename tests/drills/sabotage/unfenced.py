@@ -28,10 +28,10 @@ def upsert(
     upsert_with_version(self, table, columns, rows, now, partition_columns)
 
 
-def connect(self: Results, brokers: str, job: str, settings: dict[str, Any]) -> None:
-    connect_as_job(self, brokers, job, settings)
-    own = {"bootstrap.servers": brokers, "transactional.id": f"millrace-{job}-{uuid.uuid4()}"}
-    self._producer = Producer(own)
+def connect(self: Results, *arguments: Any) -> None:
+    connect_as_job(self, *arguments)
+    self._settings |= {"transactional.id": f"{self._settings['transactional.id']}-{uuid.uuid4()}"}
+    self._producer = Producer(self._settings)
 
 
 Lease.confirm = lambda self: time.sleep(FREEZING_TIME)
