@@ -54,6 +54,7 @@ class Nemesis:
     _ending: threading.Event = field(default_factory=threading.Event)
     _running: dict[Future[None], str] = field(default_factory=dict)
     _unwell: set[str] = field(default_factory=set)
+    _to_roll_back: list[tuple[Runbook, Path]] = field(default_factory=list)
     _pool: ThreadPoolExecutor = field(default_factory=ThreadPoolExecutor)
 
     @property
@@ -84,10 +85,18 @@ class Nemesis:
         self._running[fault] = runbook.about.component
 
     def heal(self) -> None:
-        """Takes back every fault at once and waits until that is done."""
+        """Takes back every fault at once and waits until that is done.
+
+        One that couldn't be taken back, because another had its host down, is taken back last.
+        """
         self._ending.set()
         for fault in self._running:
             fault.result()
+        for runbook, folder in self._to_roll_back:
+            try:
+                self._step(runbook, "rollback", folder)
+            except BlockFailed as error:
+                self.failures.append(str(error))
 
     def _fault(self, runbook: Runbook, seconds: float, folder: Path) -> None:
         try:
@@ -112,8 +121,8 @@ class Nemesis:
     def _roll_back(self, runbook: Runbook, folder: Path) -> None:
         try:
             self._step(runbook, "rollback", folder)
-        except BlockFailed as error:
-            self.failures.append(str(error))
+        except BlockFailed:
+            self._to_roll_back.append((runbook, folder))
 
     def _step(self, runbook: Runbook, tag: str, folder: Path) -> None:
         start = time.time()

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -46,10 +46,11 @@ class ReadyJob:
 
 @dataclass(frozen=True)
 class RunningJob:
-    context: JobContext
+    ready: ReadyJob
     query: StreamingQuery
     progress: Progress
     draining: threading.Event
+    is_second_try: bool = False
 
 
 def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> None:
@@ -137,9 +138,7 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
         .trigger(processingTime=f"{context.settings['trigger_seconds']} seconds")
         .start()
     )
-    return RunningJob(
-        context, query, Progress(context, query, job.late_events, committed), draining
-    )
+    return RunningJob(one, query, Progress(context, query, job.late_events, committed), draining)
 
 
 def await_first_batch(query: StreamingQuery) -> None:
@@ -154,12 +153,27 @@ def supervise(jobs: list[RunningJob], coordination: Coordination, version: str) 
     while not coordination.is_stop_desired(version):
         if coordination.lease.is_lost:
             raise LeaseLost("another driver has taken over")
-        for job in jobs:
+        for number, job in enumerate(jobs):
             if error := job.query.exception():
-                raise error
-            job.progress.follow()
+                if number == 0:  # its results continue sooner on the standby
+                    raise error
+                jobs[number] = start_again(job, error, coordination)
+            jobs[number].progress.follow()
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
+
+
+def start_again(job: RunningJob, error: Exception, coordination: Coordination) -> RunningJob:
+    """The job, from its checkpoint. Raises the error if it was no use the last time.
+
+    A predecessor that was frozen and wakes up may begin its next batch a moment before this driver
+    does, which Spark takes for a second query on the checkpoint.
+    """
+    if job.is_second_try and job.query.lastProgress is None:
+        raise error
+    reason = str(error).partition("\n")[0]  # without its plan
+    log.warning("job %s is started again: %s", job.ready.context.job, reason)
+    return replace(start(job.ready, coordination), is_second_try=True)
 
 
 def drain(jobs: list[RunningJob]) -> None:

@@ -28,9 +28,13 @@ def table(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Write]:
-    """Starts a driver; gives a function that has it write a batch and tells the dead letters."""
+def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Write]:
+    """Starts a driver, or the job ``again`` on the driver that there is.
+
+    Gives a function that has it write a batch and tells the dead letters.
+    """
     reasons: list[str] = []
+    jobs: list[job.Archive] = []
 
     class DeadLetters:
         def __init__(self, *_: Any) -> None:
@@ -41,7 +45,7 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
 
     monkeypatch.setattr(job, "DeadLetters", DeadLetters)
 
-    def start() -> Write:
+    def start(again: bool = False) -> Write:
         context = SimpleNamespace(
             job="archive",
             config=SimpleNamespace(kafka="", archive=table, limits=LIMITS),
@@ -51,7 +55,10 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
             version=lambda batch: batch,
             lease=SimpleNamespace(confirm=lambda: None),
         )
-        archive_job = job.Archive(context)  # type: ignore[arg-type]
+        if not again:
+            jobs.append(job.Archive(context))  # type: ignore[arg-type]
+        archive_job = jobs[-1]
+        archive_job.lead()
 
         def write(values: list[bytes | None], batch: int) -> list[str]:
             reasons.clear()
@@ -64,7 +71,7 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
 
 
 def test_each_record_goes_one_way(
-    spark: SparkSession, table: str, driver: Callable[[], Write]
+    spark: SparkSession, table: str, driver: Callable[..., Write]
 ) -> None:
     write = driver()
     assert write([event(), event()], 0) == []
@@ -74,13 +81,14 @@ def test_each_record_goes_one_way(
     assert spark.read.format("delta").load(table).count() == 4
 
 
-def test_a_batch_begun_by_the_driver_before_is_finished(
-    spark: SparkSession, table: str, driver: Callable[[], Write]
+@pytest.mark.parametrize("again", [False, True])
+def test_a_batch_that_was_begun_before_is_finished(
+    spark: SparkSession, table: str, driver: Callable[..., Write], again: bool
 ) -> None:
     batch = [event(), b"garbage"]
     driver()(batch, 0)
-    # As if the first driver had died between Delta's commit and the dead letters.
-    assert driver()(batch, 0) == ["not JSON"]
+    # As if the first one had died, or failed, between Delta's commit and the dead letters.
+    assert driver(again)(batch, 0) == ["not JSON"]
     assert spark.read.format("delta").load(table).count() == 1
 
 

@@ -267,6 +267,67 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
     assert len(drained) == (0 if lost else 1)
 
 
+def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any) -> Any:
+    """A job whose query says one of the ``errors`` after the other, and ended some ``batches``."""
+    left = iter(errors)
+    query = SimpleNamespace(
+        exception=lambda: next(left, None), lastProgress=object() if batches else None
+    )
+    ready: Any = SimpleNamespace(context=SimpleNamespace(job=name))
+    follow: Any = SimpleNamespace(follow=lambda: None)
+    return runner.RunningJob(ready, query, follow, threading.Event(), **more)
+
+
+def supervised(monkeypatch: pytest.MonkeyPatch, jobs: list[Any], *successors: Any) -> list[str]:
+    """The jobs that were started again until the driver was told to stop."""
+    started: list[str] = []
+    left = iter(successors)
+    looks = iter([False] * 5)
+
+    def start(ready: Any, _: Any) -> Any:
+        started.append(ready.context.job)
+        return next(left)
+
+    monkeypatch.setattr(runner, "start", start)
+    monkeypatch.setattr(runner, "POLL_SECONDS", 0)
+    driver: Any = SimpleNamespace(
+        lease=SimpleNamespace(is_lost=False), is_stop_desired=lambda _: next(looks, True)
+    )
+    runner.supervise(jobs, driver, "v1")
+    return started
+
+
+def test_a_failed_archive_is_started_again_and_results_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = [running("traffic"), running("archive", RuntimeError("offsets/5\nits plan"))]
+    traffic = jobs[0]
+    assert supervised(monkeypatch, jobs, running("archive")) == ["archive"]
+    assert jobs[0] is traffic
+    assert jobs[1].is_second_try
+
+
+def test_an_archive_that_ended_a_batch_since_may_fail_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    once = running("archive", None, RuntimeError(), batches=1)
+    jobs = [running("traffic"), running("archive", RuntimeError())]
+    assert supervised(monkeypatch, jobs, once, running("archive")) == ["archive", "archive"]
+
+
+def test_an_archive_that_fails_again_at_once_ends_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = [running("traffic"), running("archive", RuntimeError("once"))]
+    with pytest.raises(RuntimeError, match="twice"):
+        supervised(monkeypatch, jobs, running("archive", RuntimeError("twice")))
+
+
+def test_a_failed_traffic_job_is_left_to_the_standby(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match="traffic"):
+        supervised(monkeypatch, [running("traffic", RuntimeError("traffic")), running("archive")])
+
+
 class FakeTables:
     def __init__(self, row: Any = None) -> None:
         self.row = row

@@ -25,6 +25,7 @@ from millrace.drill.runner import measured, record, require_allowed
 from millrace.drill.tables import drills_table, load_summaries, runbooks_index
 from millrace.errors import NobodyError, OperatorError
 from millrace.plan import load_plan
+from tests.e2e.support import wait_until
 from tests.unit.test_drill_runbook import HEAD, text
 
 NOTHING_LOST = Audit(lost=0, duplicated=0, wrong=0, acknowledged=1000, failed=0, in_doubt=0)
@@ -204,6 +205,33 @@ def test_the_nemesis_leaves_nothing_broken(tmp_path):
     assert len([mark for mark in nemesis.marks if mark.name == "rollback"]) == 2
     (failure,) = nemesis.failures
     assert "(recover)" in failure
+
+
+def test_what_another_fault_keeps_from_being_taken_back_is_taken_back_last(tmp_path):
+    down = tmp_path / "host.down"
+    host = fault(tmp_path, "host", "redis", inject=f"touch {down}", rollback=f"rm {down}")
+    on_it = fault(
+        tmp_path,
+        "on-it",
+        "kafka",
+        inject=f"until [ -e {down} ]; do sleep 0.01; done",
+        rollback=f"echo tried >> {tmp_path}/tries; [ ! -e {down} ]",
+    )
+    nemesis = Nemesis("local", tmp_path / "run", Silent(), set)
+    with healing(nemesis):
+        nemesis.inject(host, 60)
+        nemesis.inject(on_it, 0)
+        wait_until(lambda: "kafka" not in nemesis.broken, 10, "the rollback was tried")
+    assert (tmp_path / "tries").read_text().split() == ["tried", "tried"]
+    assert nemesis.verdict == []
+
+
+def test_a_nemesis_that_cant_take_a_fault_back_has_failed(tmp_path):
+    nemesis = Nemesis("local", tmp_path / "run", Silent(), set)
+    with healing(nemesis):
+        nemesis.inject(fault(tmp_path, "stuck", "kafka", rollback="exit 1"), 0)
+    (failure,) = nemesis.verdict
+    assert "(rollback)" in failure
 
 
 def test_a_nemesis_that_finds_no_victim_goes_on(tmp_path):

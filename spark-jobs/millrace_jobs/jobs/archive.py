@@ -19,14 +19,15 @@ class Archive:
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._dead_letters = DeadLetters(context.config.kafka, context.tables, context.settings)
-        self._is_first_batch = True
+        self._is_first_batch = True  # since it leads, or was started again
 
     def frame(self, max_offsets: int) -> DataFrame:
         context = self._context
         return sources.stream(context.spark, context.config.kafka, context.settings, max_offsets)
 
     def lead(self) -> None:
-        """Nothing to take over: Delta itself refuses the second of two appends of one batch."""
+        """Delta itself refuses the second of two appends of one batch: who began it matters not."""
+        self._is_first_batch = True
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """Reads Kafka once, and again only for a batch that has malformed records.
@@ -39,8 +40,8 @@ class Archive:
         observed = classified.observe(seen, F.count_if(~F.col("is_event")).alias("malformed"))
         application = f"{self._context.job} {self._context.checkpoint_id()}"
         alone = archive.append(parse.valid(observed), config.archive, application, batch)
-        # Delta skips a batch that it has, and then nothing is observed. Only a driver's first batch
-        # can be one that its predecessor had begun, or one that it adds in the same moment.
+        # Delta skips a batch that it has, and then nothing is observed. Only the first batch can be
+        # one that was begun before, or one that a predecessor adds in the same moment.
         if self._is_first_batch or not alone or seen.get["malformed"]:
             self._context.lease.confirm()
             malformed = parse.malformed(classified, config.limits)
