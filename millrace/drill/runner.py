@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from operator import not_
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ from millrace.errors import OperatorError
 from millrace.paths import stack_state
 from millrace.plan import Plan
 from millrace.status import health
+from millrace.waiting import wait_until
 
-LONGEST_HEAL = 300.0  # s, from the end of an experiment until all is healthy
-ASK_EVERY = 10.0  # s; a look at every host is work for the machine that is measured
+LONGEST_HEAL_SECONDS = 300.0  # from the end of an experiment until all is healthy
+ASK_EVERY_SECONDS = 10.0  # a look at every host is work for the machine that is measured
 GIB = 2**30
 
 
@@ -135,15 +137,13 @@ def measured(
     )
 
 
-def wait_healthy(plan: Plan, show: Display, longest: float = LONGEST_HEAL) -> list[str]:
+def wait_healthy(plan: Plan, show: Display) -> list[str]:
     """Waits until the cluster is in its steady state; else what is wrong in the end."""
     show.phase("until the cluster is healthy")
-    deadline = time.monotonic() + longest
-    while problems := health.problems(plan):
-        if time.monotonic() > deadline:
-            return [f"not healed after {longest:g} s: {problem}" for problem in problems]
-        time.sleep(ASK_EVERY)
-    return []
+    problems = wait_until(
+        lambda: health.problems(plan), LONGEST_HEAL_SECONDS, ASK_EVERY_SECONDS, done=not_
+    )
+    return [f"not healed after {LONGEST_HEAL_SECONDS:g} s: {problem}" for problem in problems]
 
 
 def write(report: Report, successes: Successes, folder: Path) -> None:

@@ -19,12 +19,13 @@ from millrace.errors import OperatorError
 from millrace.ledger.book import Ledger
 from millrace.ledger.session import ledgers
 from millrace.plan import Plan
+from millrace.waiting import wait_until
 
 LONGEST = "12h"  # of a load; it is stopped when the drill ends
 CALM = 10.0  # s
 FLOWING_BATCHES = 3
-LONGEST_START = 120.0  # s, until results flow
-LONGEST_STOP = 120.0  # s, until the last events are acknowledged
+LONGEST_START_SECONDS = 120.0  # until results flow
+LONGEST_STOP_SECONDS = 120.0  # until the last events are acknowledged
 AUDIT_WAIT = 180.0  # s, until the jobs have counted the last event
 
 
@@ -77,7 +78,7 @@ def loading(rate: float, ledger: str, folder: Path) -> Iterator[subprocess.Popen
         finally:
             load.send_signal(signal.SIGTERM)
             try:
-                load.wait(LONGEST_STOP)
+                load.wait(LONGEST_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 load.kill()
                 load.wait()
@@ -100,17 +101,17 @@ def audited(plan: Plan, ledger: Path) -> Audit:
 
 
 def _wait_for_results(results: Sampler, load: subprocess.Popen[bytes], folder: Path) -> None:
-    deadline = time.monotonic() + LONGEST_START
-    while len(results.growths()) < FLOWING_BATCHES:
+    def flowing() -> bool:
         if load.poll() is not None:
             said = (folder / "load.log").read_text(errors="replace").strip()
             raise OperatorError(f"the load did not start:\n{said}")
-        if time.monotonic() > deadline:
-            raise OperatorError(
-                f"no results flow after {LONGEST_START:g} s of load; {results.error}",
-                "`millrace status` shows what is down; nothing was injected",
-            )
-        time.sleep(0.5)
+        return len(results.growths()) >= FLOWING_BATCHES
+
+    if not wait_until(flowing, LONGEST_START_SECONDS, every_seconds=0.5):
+        raise OperatorError(
+            f"no results flow after {LONGEST_START_SECONDS:g} s of load; {results.error}",
+            "`millrace status` shows what is down; nothing was injected",
+        )
 
 
 def _acknowledged(ledger: Ledger) -> list[Times]:

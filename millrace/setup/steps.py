@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 
 from rich.console import Console
 from rich.live import Live
@@ -59,11 +60,13 @@ def run_steps(steps: Sequence[Step], console: Console) -> None:
 
 
 def _in_order(steps: Sequence[Step]) -> Iterator[Step]:
-    """Needed steps first: a step waits in its thread for futures that must already exist."""
-    waiting = {step.name: step for step in steps}
-    while waiting:
-        step = next(s for s in waiting.values() if not waiting.keys() & set(s.needs))
-        yield waiting.pop(step.name)
+    """Needed steps first: a step waits in its thread for futures that must already exist.
+
+    A need that isn't among the steps of this run is met already.
+    """
+    named = {step.name: step for step in steps}
+    needs = {step.name: named.keys() & set(step.needs) for step in steps}
+    return map(named.__getitem__, TopologicalSorter(needs).static_order())
 
 
 Tell = Callable[[str, Progress], None]
