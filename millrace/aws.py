@@ -159,9 +159,13 @@ def problems(
     components: Mapping[str, Component],
     hosts: list["Host"],
     topics: Mapping[str, "TopicPlan"],
+    events: str,
     cluster: str,
 ) -> Iterator[str]:
-    """Why AWS would refuse the environment, or its disks couldn't hold what it keeps."""
+    """Why AWS would refuse the environment, or its disks couldn't hold what it keeps.
+
+    ``events`` is the topic that the environment's load goes to.
+    """
     aws = environment.aws
     if aws is None:
         return
@@ -180,7 +184,7 @@ def problems(
     for group, count in rules.items():
         if count > MOST_RULES:
             yield f"groups.{group}: {count} security rules; a security group takes {MOST_RULES}"
-    yield from _capacity_problems(environment, aws, topics)
+    yield from _capacity_problems(environment, aws, topics, events)
 
 
 def _blocks(environment: Environment) -> list[IPv4Network]:
@@ -231,7 +235,7 @@ def _image_problems(environment: Environment, aws: Aws) -> Iterator[str]:
 
 
 def _capacity_problems(
-    environment: Environment, aws: Aws, topics: Mapping[str, "TopicPlan"]
+    environment: Environment, aws: Aws, topics: Mapping[str, "TopicPlan"], events: str
 ) -> Iterator[str]:
     """Brokers and their disks against what topics keep and the load that is promised."""
     service = "kafka_broker"
@@ -252,13 +256,13 @@ def _capacity_problems(
     needed = size(load, assume)
     if brokers < needed.brokers:
         yield f"load: needs {needed.brokers} brokers, there are {brokers}"
-    events = topics["events"]
-    if events.partitions < needed.partitions:
-        yield f"load: needs {needed.partitions} partitions, topic events has {events.partitions}"
-    bound = int(events.config["retention.bytes"]) * events.partitions * events.replication
+    topic = topics[events]
+    if topic.partitions < needed.partitions:
+        yield f"load: needs {needed.partitions} partitions, topic {events} has {topic.partitions}"
+    bound = int(topic.config["retention.bytes"]) * topic.partitions * topic.replication
     if bound < needed.raw:
         yield (
-            f"load: {load.retention_days:g} days are {needed.raw / GIB:,.0f} GiB; topic events "
+            f"load: {load.retention_days:g} days are {needed.raw / GIB:,.0f} GiB; topic {events} "
             f"keeps {bound / GIB:,.0f} GiB (retention.bytes)"
         )
 

@@ -24,6 +24,8 @@ Scalar = bool | int | float | str
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Port = Annotated[int, Field(ge=1, le=65535)]
+TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=249)]
+ZnodePath = Annotated[str, Field(pattern=r"^(/[a-z0-9_-]+)+$")]
 
 # The client of a port that everybody may use, through the environment's load balancer.
 PUBLIC = "public"
@@ -107,6 +109,64 @@ class Component(Model):
         return self.memory.get(profile)
 
 
+class CassandraNames(Model):
+    datacenter: Name
+    keyspace: Name
+
+
+class RedisNames(Model):
+    master: Name
+    live_stream: str
+
+
+class TopicNames(Model):
+    """The name of each topic, by the part that it plays."""
+
+    events: TopicName
+    dead_letters: TopicName
+    results: TopicName
+    replay_progress: TopicName
+
+
+class KafkaNames(Model):
+    topics: TopicNames
+    group_prefix: TopicName
+
+    @model_validator(mode="after")
+    def _no_topic_plays_two_parts(self) -> Self:
+        names = self.topics.model_dump().values()
+        if len(set(names)) != len(names):
+            raise ValueError("a name stands twice in topics")
+        return self
+
+
+class ZookeeperNames(Model):
+    """Absolute paths of znodes."""
+
+    gateway_lock: ZnodePath
+    applications: ZnodePath
+    jobs: ZnodePath
+
+
+class HdfsNames(Model):
+    nameservice: Name
+    user: Name
+
+
+class Names(Model):
+    """``configs/names.yaml``: what several programs have to call the same."""
+
+    cassandra: CassandraNames
+    redis: RedisNames
+    kafka: KafkaNames
+    zookeeper: ZookeeperNames
+    hdfs: HdfsNames
+
+    def consumer_group(self, job: str) -> str:
+        """The consumer group of a job, and its transactional id."""
+        return f"{self.kafka.group_prefix}{job}"
+
+
 class Topic(Model):
     """A Kafka topic: partitions per profile, and its tuned configuration."""
 
@@ -116,11 +176,19 @@ class Topic(Model):
 
 
 class Events(Model):
-    """``configs/components/events.yaml``: the topics and the limits of a valid event."""
+    """``configs/components/events.yaml``: topics by their part, and the limits of a valid event."""
 
     summary: str
     topics: dict[str, Topic]
     limits: dict[str, Setting] = {}
+
+    @field_validator("topics")
+    @classmethod
+    def _each_part_has_its_topic(cls, topics: dict[str, Topic]) -> dict[str, Topic]:
+        if differ := topics.keys() ^ TopicNames.model_fields.keys():
+            parts = ", ".join(sorted(differ))
+            raise ValueError(f"each part of kafka.topics in names.yaml, and nothing else: {parts}")
+        return topics
 
 
 class Group(Model):
@@ -357,6 +425,11 @@ def load_component(name: str, configs: Path = CONFIGS) -> Component:
 def load_events(configs: Path = CONFIGS) -> Events:
     path = configs / "components" / "events.yaml"
     return validate(Events, read_yaml(path), path)
+
+
+def load_names(configs: Path = CONFIGS) -> Names:
+    path = configs / "names.yaml"
+    return validate(Names, read_yaml(path), path)
 
 
 def _shown(path: Path) -> str:

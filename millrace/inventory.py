@@ -53,6 +53,7 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
             "environment": plan.environment,
             "cluster": plan.cluster,
             "profile": plan.profile,
+            "names": plan.names.model_dump(),
             "digest": plan.digest,
             "artifacts_url": url,
             "hosts": {host.name: _host(host) for host in plan.hosts},

@@ -21,12 +21,14 @@ from millrace.config import (
     Environment,
     Events,
     Memory,
+    Names,
     Profile,
     Replication,
     component_names,
     load_component,
     load_environment,
     load_events,
+    load_names,
 )
 from millrace.errors import OperatorError
 
@@ -115,6 +117,7 @@ class Plan(Model):
     profile: Profile
     drills: bool
     zones: list[str]
+    names: Names
     network: NetworkPlan
     hosts: list[Host]
     services: dict[str, Service]
@@ -170,11 +173,15 @@ def load_plan(name: str) -> Plan:
     services = {s for group in environment.groups.values() for s in group.services}
     known = component_names()
     components = {c: load_component(c) for c in sorted(services & known) + list(SHARED_COMPONENTS)}
-    return make_plan(name, environment, components, load_events())
+    return make_plan(name, environment, components, load_events(), load_names())
 
 
 def make_plan(
-    name: str, environment: Environment, components: Mapping[str, Component], events: Events
+    name: str,
+    environment: Environment,
+    components: Mapping[str, Component],
+    events: Events,
+    names: Names,
 ) -> Plan:
     """The plan of an environment; refuses every topology that one dead host or zone would stop."""
     if problems := list(_machine_problems(environment)):
@@ -182,8 +189,11 @@ def make_plan(
     hosts = list(_hosts(name, environment, components))
     if problems := list(refusals(environment, components, hosts)):
         raise _refusal(name, problems)
-    topics = _topics(events, environment)
-    if problems := list(aws_refusals(environment, components, hosts, topics, _cluster(name))):
+    topics = _topics(events, names, environment)
+    events_topic = names.kafka.topics.events
+    if problems := list(
+        aws_refusals(environment, components, hosts, topics, events_topic, _cluster(name))
+    ):
         raise _refusal(name, problems)
     return Plan(
         environment=name,
@@ -193,6 +203,7 @@ def make_plan(
         profile=environment.profile,
         drills=environment.drills,
         zones=environment.zones,
+        names=names,
         network=_network(environment),
         hosts=hosts,
         services={
@@ -341,16 +352,16 @@ def _settings(component: Component, profile: Profile) -> dict[str, dict[str, Any
     }
 
 
-def _topics(events: Events, environment: Environment) -> dict[str, TopicPlan]:
+def _topics(events: Events, names: Names, environment: Environment) -> dict[str, TopicPlan]:
     kafka = environment.replication.kafka
     return {
-        name: TopicPlan(
+        getattr(names.kafka.topics, part): TopicPlan(
             partitions=topic.partitions[environment.profile],
             replication=kafka.factor,
             config={"min.insync.replicas": str(kafka.min_insync)}
             | {key: _property(s.at(environment.profile)) for key, s in topic.config.items()},
         )
-        for name, topic in events.topics.items()
+        for part, topic in events.topics.items()
     }
 
 

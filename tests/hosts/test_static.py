@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from millrace.config import Environment, load_component, load_environment, load_events
+from millrace.config import Environment, load_component, load_environment, load_events, load_names
 from millrace.inventory import artifacts_url
 from millrace.paths import stack_name
 from millrace.plan import SHARED_COMPONENTS, Plan, make_plan
@@ -23,7 +23,7 @@ def as_machines(plan: Plan) -> Plan:
     }
     components = {name: load_component(name) for name in [*plan.services, *SHARED_COMPONENTS]}
     environment = Environment.model_validate(content)
-    return make_plan(plan.environment, environment, components, load_events())
+    return make_plan(plan.environment, environment, components, load_events(), load_names())
 
 
 def test_they_are_entered_and_checked_like_any_machine(plan: Plan, tmp_path: Path) -> None:

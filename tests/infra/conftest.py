@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from millrace.config import KafkaReplication, Replication
+from millrace.config import KafkaReplication, Replication, load_names
 from millrace.plan import Host, NetworkPlan, Plan, Volume
 
 ENVIRONMENT = "infra-test"
@@ -34,6 +34,7 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
         profile="small",
         drills=True,
         zones=["a", "b", "c"],
+        names=load_names(),
         network=NetworkPlan(
             subnet="198.18.30.0/24", gateway="198.18.30.1", artifacts="198.18.30.2"
         ),

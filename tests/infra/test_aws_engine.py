@@ -21,6 +21,7 @@ from millrace.config import (
     load_component,
     load_environment,
     load_events,
+    load_names,
 )
 from millrace.errors import OperatorError
 from millrace.paths import REPO
@@ -139,7 +140,8 @@ def change(**changes: object) -> Plan:
             place = place[folder]
         place[key] = value
     components = {name: load_component(name) for name in component_names() - {"events"}}
-    return make_plan("dev", Environment.model_validate(content), components, load_events())
+    environment = Environment.model_validate(content)
+    return make_plan("dev", environment, components, load_events(), load_names())
 
 
 NEW_IMAGE = {"owner": "136693071363", "name": "debian-12-amd64-20270101-0001", "id": None}

@@ -16,6 +16,7 @@ from millrace.config import (
     load_component,
     load_environment,
     load_events,
+    load_names,
 )
 from millrace.errors import OperatorError
 from millrace.plan import Plan, load_plan, make_plan
@@ -23,6 +24,7 @@ from millrace.plan import Plan, load_plan, make_plan
 ON_AWS = ("dev", "staging", "prod")
 COMPONENTS = {name: load_component(name) for name in component_names() - {"events"}}
 EVENTS = load_events()
+NAMES = load_names()
 SERVICES = sorted(name for name, component in COMPONENTS.items() if component.memory)
 
 
@@ -37,7 +39,7 @@ def changed(path: str, value: object, name: str = "dev") -> Environment:
 
 
 def plan_of(environment: Environment, name: str = "dev") -> Plan:
-    return make_plan(name, environment, COMPONENTS, EVENTS)
+    return make_plan(name, environment, COMPONENTS, EVENTS, NAMES)
 
 
 # --- who may talk to whom -------------------------------------------------------------------------

@@ -1,12 +1,22 @@
 """What the planner accepts must survive; what can't survive it must refuse, by name."""
 
 from collections import Counter
+from functools import reduce
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from millrace.config import Environment, load_component, load_environment, load_events
+from millrace.config import (
+    Environment,
+    Events,
+    load_component,
+    load_environment,
+    load_events,
+    load_names,
+)
 from millrace.errors import OperatorError
 from millrace.inventory import build_inventory
 from millrace.plan import Plan, load_plan, make_plan
@@ -15,6 +25,7 @@ LOCAL = load_environment("local").model_dump(mode="json")
 SERVICES = sorted({s for group in LOCAL["groups"].values() for s in group["services"]})
 COMPONENTS = {name: load_component(name) for name in [*SERVICES, "hadoop", "spark"]}
 EVENTS = load_events()
+NAMES = load_names()
 
 
 def changed(path: str, value: object) -> dict:
@@ -29,7 +40,7 @@ def changed(path: str, value: object) -> dict:
 
 
 def plan_of(content: dict) -> Plan:
-    return make_plan("local", Environment.model_validate(content), COMPONENTS, EVENTS)
+    return make_plan("local", Environment.model_validate(content), COMPONENTS, EVENTS, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +76,7 @@ def test_a_port_used_twice_on_a_host_is_refused():
     twin = COMPONENTS["journalnode"].model_copy(update={"ports": COMPONENTS["zookeeper"].ports})
     environment = Environment.model_validate(LOCAL)
     with pytest.raises(OperatorError, match=r"groups.coord: port \d+ is zookeeper.client's and j"):
-        make_plan("local", environment, COMPONENTS | {"journalnode": twin}, EVENTS)
+        make_plan("local", environment, COMPONENTS | {"journalnode": twin}, EVENTS, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -210,3 +221,38 @@ def test_the_inventory_has_each_host_in_its_group_zone_and_services():
         for group in (host.group, f"zone_{host.zone}", *host.services):
             assert inventory[group]["hosts"].count(host.name) == 1
         assert inventory["_meta"]["hostvars"][host.name]["ansible_host"] == host.address
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "complaint"),
+    [
+        ("kafka.topics.results", "events", "kafka: Value error, a name stands twice in topics"),
+        ("kafka.topics.events", "raw events", "kafka.topics.events: String should match"),
+        ("zookeeper.jobs", "jobs/", "zookeeper.jobs: String should match"),
+        ("cassandra.keyspce", "millrace", "cassandra.keyspce: Extra inputs"),
+    ],
+)
+def test_a_wrong_name_is_refused_with_its_place(part, value, complaint, tmp_path):
+    content = NAMES.model_dump()
+    *folders, key = part.split(".")
+    reduce(dict.__getitem__, folders, content)[key] = value
+    (tmp_path / "names.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(OperatorError, match=complaint):
+        load_names(tmp_path)
+
+
+def test_a_topic_has_the_name_of_its_part(tmp_path):
+    topics = NAMES.kafka.topics.model_copy(update={"results": "insights"})
+    names = NAMES.model_copy(update={"kafka": NAMES.kafka.model_copy(update={"topics": topics})})
+    environment = Environment.model_validate(LOCAL)
+    plan = make_plan("local", environment, COMPONENTS, EVENTS, names)
+    assert "insights" in plan.topics
+    assert "results" not in plan.topics
+    assert build_inventory(plan, {})["all"]["vars"]["millrace"]["names"] == names.model_dump()
+
+
+def test_every_part_has_its_topic():
+    content = EVENTS.model_dump()
+    del content["topics"]["replay_progress"]
+    with pytest.raises(ValidationError, match="and nothing else: replay_progress"):
+        Events.model_validate(content)
