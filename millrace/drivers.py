@@ -18,7 +18,8 @@ TIMEOUT = 4  # s; a frozen server accepts the call and never answers
 
 
 def drivers(plan: Plan) -> list[dict[str, Any]]:
-    """Each living driver: application, run, host, version, state, jvm, python, since.
+    """Each living driver: application, run, host, version, state, jvm, python; ``since`` when it
+    has been in this state, and ``standing_by_since`` (else None), in seconds since 1970.
 
     OperatorError when ZooKeeper doesn't answer.
     """

@@ -78,7 +78,11 @@ class Coordination:
             self._state, self._since = state, time.time()
         self._client.ensure_path(f"{self._path}/drivers")
         node = f"{self._path}/drivers/{self._identity.name}"
-        content = asdict(self._identity) | {"state": self._state, "since": self._since}
+        content = asdict(self._identity) | {
+            "state": self._state,
+            "since": self._since,
+            "standing_by_since": self._since if self._state == "standby" else None,
+        }
         value = json.dumps(content).encode()
         try:
             self._client.create(node, value, ephemeral=True)

@@ -46,6 +46,7 @@ class Progress:
         self._late_events = late_events
         self._began = time.monotonic()
         self._reported = -HEARTBEAT_SECONDS
+        self._heartbeats = 0
         row = context.tables.select_one(
             f'SELECT checkpoint, "batch", watermark, max_event_time FROM {KEYSPACE}.job_progress'
             " WHERE job = ?",
@@ -80,7 +81,7 @@ class Progress:
         for progress in news:
             self._take_in(progress)
         if news or since_began - self._reported >= HEARTBEAT_SECONDS:
-            self._write(since_began)
+            self._write()
             self._reported = since_began
 
     def _take_in(self, progress: Any) -> None:
@@ -111,7 +112,7 @@ class Progress:
         if self._late_events:
             self._late_events.count(str(self._query.id), batch)
 
-    def _write(self, since_began: float) -> None:
+    def _write(self) -> None:
         context = self._context
         row = (
             context.job,
@@ -124,9 +125,10 @@ class Progress:
             datetime.now(UTC),
             context.config.version,
         )
-        # A heartbeat isn't a batch: its place within the epoch is the driver's age.
-        timestamp = context.version(int(since_began * 1000))
-        context.tables.upsert("job_progress", COLUMNS, [row], timestamp)
+        # A heartbeat isn't a batch: its place within the epoch is its own number, which at two a
+        # second stays below that of the next epoch for 68 years.
+        context.tables.upsert("job_progress", COLUMNS, [row], context.version(self._heartbeats))
+        self._heartbeats += 1
 
 
 def _has_run(progress: Any) -> bool:

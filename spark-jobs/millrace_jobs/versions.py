@@ -10,5 +10,10 @@ BATCH_BITS = 32
 
 
 def version(epoch: int, batch: int) -> int:
-    """One number that orders writes by epoch first; 31 bits of epoch fit a signed 64-bit column."""
+    """One number that orders writes by epoch first; 31 bits of epoch fit a signed 64-bit column.
+
+    Raises ValueError for a batch that would run over into the epoch.
+    """
+    if not 0 <= batch < 1 << BATCH_BITS:
+        raise ValueError(f"batch {batch} doesn't fit into {BATCH_BITS} bits of a version")
     return epoch << BATCH_BITS | batch

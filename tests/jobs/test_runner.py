@@ -119,17 +119,21 @@ def test_drivers_know_of_each_other(zookeeper: FakeZooKeeper, driver: Coordinati
     driver.announce("leading")
     another = Coordination("zookeeper", "insights", replace(IDENTITY, attempt=2), 2.5)
     [leader] = another.others()
+    assert leader["standing_by_since"] is None
     assert (leader["run"], leader["host"], leader["jvm"]) == (IDENTITY.run, "worker-1", 7)
     assert leader["state"] == "leading"
     assert driver.others() == []
 
 
 def test_an_announcement_is_made_again_after_its_session_ended(
-    zookeeper: FakeZooKeeper, driver: Coordination
+    zookeeper: FakeZooKeeper, driver: Coordination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.announce("standby")
     zookeeper.nodes.clear()
+    monkeypatch.setattr(coordination.time, "time", lambda: NOW + 600)
     driver._announce_again()
+    another = Coordination("zookeeper", "insights", replace(IDENTITY, attempt=2), 2.5)
+    assert [other["standing_by_since"] for other in another.others()] == [NOW]
     [node] = driver._client.get_children("/millrace/applications/insights/drivers")
     assert node == IDENTITY.name
 
@@ -451,4 +455,17 @@ def test_heartbeats_are_in_order_and_fenced(monkeypatch: pytest.MonkeyPatch) -> 
     following, tables, _ = follow([])
     for _ in range(3):
         following.follow()
-    assert tables.timestamps == [version(5, 0), version(5, 2500)]  # the second one came too soon
+    assert tables.timestamps == [version(5, 0), version(5, 1)]  # the second one came too soon
+
+
+def test_heartbeats_stay_in_their_epoch_however_long_a_driver_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter([0.0, 49 * 86400.0, 50 * 86400.0])  # milliseconds fill 32 bits in 49.7 days
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    following, tables, _ = follow([])
+    following.follow()
+    following.follow()
+    assert tables.timestamps == sorted(tables.timestamps)
+    assert all(timestamp < version(6, 0) for timestamp in tables.timestamps)
+    assert len(tables.timestamps) == 2

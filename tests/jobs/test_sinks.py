@@ -40,6 +40,12 @@ def test_a_later_epoch_wins_over_any_batch_of_an_earlier_one() -> None:
     assert versions[-1] < 2**63
 
 
+@pytest.mark.parametrize("batch", [-1, 2**32])
+def test_a_batch_that_would_change_the_epoch_is_refused(batch: int) -> None:
+    with pytest.raises(ValueError, match="doesn't fit"):
+        version(1, batch)
+
+
 class FakeSession:
     """Cassandra's session: keeps what is written, and fails where a test says so."""
 
