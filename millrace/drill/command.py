@@ -12,7 +12,7 @@ from rich.table import Table
 
 from millrace.drill.runbook import Runbook, load_runbook, load_runbooks
 from millrace.errors import OperatorError
-from millrace.paths import stack_name
+from millrace.paths import stack_name, stack_state
 from millrace.plan import Plan, load_plan
 
 if TYPE_CHECKING:
@@ -34,6 +34,17 @@ def list_command() -> None:
     from millrace.drill.tables import load_summaries
 
     console.print(drills_view(load_plan(stack_name()), load_runbooks(), load_summaries()))
+
+
+@app.command("show")
+def show_command(name: str) -> None:
+    """Print a drill as a Chaos Toolkit experiment, for `chaos run`."""
+    import yaml
+
+    from millrace.drill.experiment import build_experiment
+
+    folder = stack_state(stack_name()) / "drills" / "chaos" / name
+    print(yaml.safe_dump(build_experiment(load_runbook(name), folder), sort_keys=False), end="")
 
 
 @app.command("run")

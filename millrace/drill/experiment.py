@@ -1,4 +1,4 @@
-"""One run of a runbook's experiment by the Chaos Toolkit, and what its journal says."""
+"""A runbook as a Chaos Toolkit experiment, a run of it, and what the run's journal says."""
 
 import json
 import logging
@@ -8,14 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaoslib.exceptions import ChaosException
-from chaoslib.experiment import ensure_experiment_is_valid
 from chaoslib.experiment import run_experiment as run_chaos
-from chaoslib.loader import load_experiment
 
 from millrace.drill.report import Mark
 from millrace.drill.runbook import Runbook
-from millrace.errors import OperatorError
 
 Journal = dict[str, Any]
 # Whatever happens to the experiment, and after Ctrl-C as well.
@@ -31,16 +27,54 @@ class Outcome:
     interrupted: bool
 
 
-def check_experiment(runbook: Runbook) -> Journal:
-    """The runbook's experiment; OperatorError when there is none or it isn't valid."""
-    if not runbook.experiment.exists():
-        raise OperatorError(f"{runbook.experiment}: no such file", "a drill needs an experiment")
-    try:
-        experiment = load_experiment(str(runbook.experiment))
-        ensure_experiment_is_valid(experiment)
-    except ChaosException as error:
-        raise OperatorError(f"{runbook.experiment}: {error}") from None
-    return experiment
+def build_experiment(runbook: Runbook, folder: Path) -> Journal:
+    """The Chaos Toolkit experiment that runs the runbook's blocks.
+
+    The blocks' variables and output are kept in ``folder``.
+    """
+
+    def blocks(tag: str) -> Journal:
+        arguments = {"runbook": str(runbook.path), "tag": tag, "folder": str(folder)}
+        return _action(tag, "run_blocks", arguments)
+
+    about = runbook.about
+    return {
+        "version": "1.0.0",
+        "title": about.title,
+        "description": f"The blocks of {runbook.path.name}; blast radius: {about.blast_radius}.",
+        "tags": [about.component, *(f"fault-{fault}" for fault in about.faults)],
+        "steady-state-hypothesis": {
+            "title": "The cluster is healthy and the traffic job keeps up",
+            "probes": [
+                {
+                    "type": "probe",
+                    "name": "cluster-is-healthy",
+                    "tolerance": True,
+                    "provider": _python("probes", "cluster_is_healthy", {}),
+                }
+            ],
+        },
+        "method": [
+            blocks("inject"),
+            _action("hold", "hold", {"seconds": about.hold}),
+            blocks("recover"),
+            blocks("verify"),
+        ],
+        "rollbacks": [blocks("rollback")],
+    }
+
+
+def _action(name: str, function: str, arguments: Journal) -> Journal:
+    return {"type": "action", "name": name, "provider": _python("actions", function, arguments)}
+
+
+def _python(module: str, function: str, arguments: Journal) -> Journal:
+    return {
+        "type": "python",
+        "module": f"millrace.drill.{module}",
+        "func": function,
+        "arguments": arguments,
+    }
 
 
 def run_experiment(runbook: Runbook, folder: Path) -> Outcome:
@@ -49,13 +83,8 @@ def run_experiment(runbook: Runbook, folder: Path) -> Outcome:
     The Chaos Toolkit takes Ctrl-C as a reason to roll back, so this returns after one, too.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    experiment = check_experiment(runbook)
-    experiment["configuration"] = experiment.get("configuration", {}) | {
-        "folder": str(folder),
-        "runbooks": str(runbook.path.parent),
-    }
     _log_to(folder / "chaos.log")
-    journal: Journal = run_chaos(experiment, settings=SETTINGS)
+    journal: Journal = run_chaos(build_experiment(runbook, folder), settings=SETTINGS)
     (folder / "journal.json").write_text(json.dumps(journal, indent=2, default=str))
     return Outcome(list(_marks(journal)), list(_failures(journal)), _interrupted(journal))
 
@@ -78,8 +107,7 @@ def _steps(journal: Journal) -> list[Journal]:
 
 def _marks(journal: Journal) -> Iterator[Mark]:
     for step in _steps(journal):
-        provider = step["activity"]["provider"]
-        name = provider.get("arguments", {}).get("tag") or provider["func"]
+        name = step["activity"]["name"]
         yield Mark(name=name, start=_unix(step["start"]), end=_unix(step["end"]))
 
 

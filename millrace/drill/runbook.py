@@ -82,11 +82,6 @@ class Runbook:
     def name(self) -> str:
         return self.path.stem
 
-    @property
-    def experiment(self) -> Path:
-        """The Chaos Toolkit experiment of the same name."""
-        return self.path.parent / "drills" / f"{self.name}.yaml"
-
     def tagged(self, tag: str) -> list[Block]:
         return [block for block in self.blocks if block.tag == tag]
 

@@ -6,46 +6,21 @@ from pathlib import Path
 
 import pytest
 import yaml
+from chaoslib.experiment import ensure_experiment_is_valid
 
-from millrace.drill.experiment import check_experiment, run_experiment
+from millrace.drill import probes
+from millrace.drill.command import show_command
+from millrace.drill.experiment import run_experiment
 from millrace.drill.runbook import Runbook, load_runbook
-from millrace.errors import OperatorError
 from tests.unit.test_drill_runbook import text
 
 
-def step(tag: str) -> dict:
-    arguments = {"runbook": "fault", "tag": tag}
-    provider = {"type": "python", "module": "millrace.drill.actions", "func": "run_blocks"}
-    return {"type": "action", "name": tag, "provider": provider | {"arguments": arguments}}
-
-
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """Runbooks' folder; its experiment holds while there is a file called `healthy`."""
-    (tmp_path / "healthy").touch()
-    arguments = {"path": str(tmp_path / "healthy")}
-    probe = {"type": "python", "module": "os.path", "func": "exists", "arguments": arguments}
-    hold = {"type": "python", "module": "millrace.drill.actions", "func": "hold"}
-    hypothesis = {"type": "probe", "name": "healthy", "tolerance": True, "provider": probe}
-    experiment = {
-        "version": "1.0.0",
-        "title": "A fault",
-        "description": "For tests.",
-        "steady-state-hypothesis": {"title": "healthy", "probes": [hypothesis]},
-        "method": [
-            step("inject"),
-            {
-                "type": "action",
-                "name": "hold",
-                "provider": hold | {"arguments": {"runbook": "fault"}},
-            },
-            step("recover"),
-            step("verify"),
-        ],
-        "rollbacks": [step("rollback")],
-    }
-    (tmp_path / "drills").mkdir()
-    (tmp_path / "drills" / "fault.yaml").write_text(yaml.safe_dump(experiment))
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runbooks' folder; the cluster is healthy while there is a file called `healthy`."""
+    healthy = tmp_path / "healthy"
+    healthy.touch()
+    monkeypatch.setattr(probes, "cluster_is_healthy", lambda: healthy.exists())
     return tmp_path
 
 
@@ -113,10 +88,9 @@ def test_ctrl_c_takes_the_fault_back(place, ctrl_c):
     assert not (place / "fault").exists()
 
 
-def test_a_runbook_without_a_valid_experiment_has_no_drill(place):
-    (place / "drills" / "fault.yaml").write_text("title: nothing else\n")
-    with pytest.raises(OperatorError, match=r"fault\.yaml"):
-        check_experiment(runbook(place))
-    (place / "drills" / "fault.yaml").unlink()
-    with pytest.raises(OperatorError, match="no such file"):
-        check_experiment(runbook(place))
+def test_what_is_shown_is_what_the_chaos_toolkit_runs(place, capsys):
+    """It survives being written as YAML, and its arguments fit the actions."""
+    show_command("driver-killed")
+    shown = yaml.safe_load(capsys.readouterr().out)
+    ensure_experiment_is_valid(shown)
+    assert shown["title"] == "The leading Spark driver dies"
