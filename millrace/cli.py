@@ -108,10 +108,11 @@ def preflight() -> None:
 @app.command()
 def up() -> None:
     """Make the hosts (Pulumi) and their services (Ansible). Again: heal what drifted."""
-    from millrace.operations import converge, make_hosts
+    from millrace.operations import make_hosts
+    from millrace.playbook import run_playbook
 
     make_hosts(stack_name(), console)
-    converge(stack_name(), "site.yml")
+    run_playbook(stack_name(), "site.yml", [], console)
 
 
 @app.command()
@@ -171,9 +172,9 @@ def playbook(
     arguments: Annotated[list[str] | None, typer.Argument(help="For ansible-playbook.")] = None,
 ) -> None:
     """Run one playbook against the stack: millrace playbook site.yml -- --check --diff."""
-    from millrace.operations import converge
+    from millrace.playbook import run_playbook
 
-    converge(stack_name(), name, *(arguments or []))
+    run_playbook(stack_name(), name, arguments or [], console)
 
 
 app.command("replay")(replay_command)

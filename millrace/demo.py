@@ -9,9 +9,10 @@ from rich.console import Console
 from millrace.errors import OperatorError
 from millrace.insights import Api, insights_view
 from millrace.lag import connect, traffic_lag
-from millrace.operations import converge, make_hosts
+from millrace.operations import make_hosts
 from millrace.paths import stack_state
 from millrace.plan import Plan, load_plan
+from millrace.playbook import run_playbook
 from millrace.replay.command import replay_command
 from millrace.replay.run import twice_readable
 from millrace.replay.start import TooLate
@@ -40,9 +41,9 @@ def run_demo(stack: str, log: str | None, console: Console) -> None:
     step("2/5 Hosts: pulumi up")
     make_hosts(stack, console)
     step("3/5 Services: Ansible")
-    converge(stack, "site.yml")
+    run_playbook(stack, "site.yml", [], console)
     step("4/5 Streaming jobs")
-    converge(stack, "deploy-jobs.yml")
+    run_playbook(stack, "deploy-jobs.yml", [], console)
     step("5/5 Traffic")
     plan = load_plan(stack)
     if log is None:

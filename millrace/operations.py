@@ -1,18 +1,15 @@
 """Operations on a stack: check the machine, make the hosts, converge the services, remove all."""
 
-import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from rich.console import Console
 
 from millrace.errors import OperatorError
-from millrace.paths import ANSIBLE, REPO
 from millrace.plan import Plan, load_plan
+from millrace.playbook import run_playbook
 from millrace.preflight import observe, problems
 
 SSH_PORT = 22
@@ -95,30 +92,8 @@ def follow_plan(name: str, console: Console) -> None:
 def deploy_jobs(name: str, console: Console, release: str = "") -> None:
     """The jobs of this checkout, by hand-over where they run already."""
     follow_plan(name, console)
-    converge(name, "deploy-jobs.yml", "-e", f"job_gateway_release={release}")
-
-
-def converge(name: str, playbook: str, *arguments: str) -> None:
-    """Runs a playbook against the stack's hosts; its output goes straight to the terminal.
-
-    Raises OperatorError when a task fails or a host is unreachable.
-    """
-    path = ANSIBLE / "playbooks" / playbook
-    if not path.exists():
-        known = ", ".join(sorted(p.name for p in path.parent.glob("*.yml")))
-        raise OperatorError(f"there is no playbook {playbook}", f"the playbooks are: {known}")
-    ansible = Path(sys.executable).with_name("ansible-playbook")
-    # The toolkit's own interpreter comes first on PATH: the inventory script runs in it.
-    environment = os.environ | {
-        "MILLRACE_STACK": name,
-        "PATH": f"{ansible.parent}{os.pathsep}{os.environ['PATH']}",
-    }
-    done = subprocess.run([ansible, path, *arguments], cwd=ANSIBLE, env=environment)
-    if done.returncode:
-        raise OperatorError(
-            f"{path.relative_to(REPO)} failed; the task that did is the last one shown above",
-            "mend what it names and run the same command again: what is done is not done twice",
-        )
+    arguments = ["-e", f"job_gateway_release={release}"]
+    run_playbook(name, "deploy-jobs.yml", arguments, console)
 
 
 def remove_hosts(name: str, console: Console, *, purge: bool) -> None:
