@@ -176,7 +176,7 @@ class Topic(Model):
 
 
 class Events(Model):
-    """``configs/components/events.yaml``: topics by their part, and the limits of a valid event."""
+    """``configs/components/events.yaml``: topics by their part; the longest line that is sent."""
 
     summary: str
     topics: dict[str, Topic]

@@ -64,7 +64,7 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
             },
             "endpoints": plan.endpoints,
             "topics": {name: topic.model_dump() for name, topic in plan.topics.items()},
-            "limits": plan.limits,
+            "streams": {name: s.model_dump(mode="json") for name, s in plan.streams.items()},
             "replication": {
                 "kafka": plan.replication.kafka.factor,
                 "min_insync": plan.replication.kafka.min_insync,

@@ -31,6 +31,8 @@ from millrace.config import (
     load_names,
 )
 from millrace.errors import OperatorError
+from millrace.streams import Stream, StreamPlan, load_streams, plan_stream
+from millrace.streams import problems as stream_refusals
 
 # Components that aren't a service on a host but configure one or more of them.
 SHARED_COMPONENTS = ("hadoop", "spark")
@@ -124,6 +126,7 @@ class Plan(Model):
     shared: dict[str, dict[str, Any]]
     topics: dict[str, TopicPlan]
     limits: dict[str, Any]
+    streams: dict[str, StreamPlan]
     replication: Replication
     applications: dict[str, list[str]]
     endpoints: dict[str, Any]
@@ -173,7 +176,7 @@ def load_plan(name: str) -> Plan:
     services = {s for group in environment.groups.values() for s in group.services}
     known = component_names()
     components = {c: load_component(c) for c in sorted(services & known) + list(SHARED_COMPONENTS)}
-    return make_plan(name, environment, components, load_events(), load_names())
+    return make_plan(name, environment, components, load_events(), load_names(), load_streams())
 
 
 def make_plan(
@@ -182,6 +185,7 @@ def make_plan(
     components: Mapping[str, Component],
     events: Events,
     names: Names,
+    streams: dict[str, Stream],
 ) -> Plan:
     """The plan of an environment; refuses every topology that one dead host or zone would stop."""
     if problems := list(_machine_problems(environment)):
@@ -195,6 +199,9 @@ def make_plan(
         aws_refusals(environment, components, hosts, topics, events_topic, _cluster(name))
     ):
         raise _refusal(name, problems)
+    load = environment.load and environment.load.events_per_second
+    if problems := list(stream_refusals(streams, set(events.topics), load)):
+        raise OperatorError("\n".join(problems), "nothing was created or changed")
     return Plan(
         environment=name,
         extends=environment.extends,
@@ -220,6 +227,12 @@ def make_plan(
             if shared in components
         },
         topics=topics,
+        streams={
+            stream: plan_stream(
+                declared, getattr(names.kafka.topics, declared.topic), environment.profile
+            )
+            for stream, declared in streams.items()
+        },
         limits={key: limit.at(environment.profile) for key, limit in events.limits.items()},
         replication=environment.replication,
         applications=environment.applications,

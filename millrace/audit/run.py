@@ -33,7 +33,6 @@ from millrace.audit.truth import (
     requests_by_day,
     truth_of,
 )
-from millrace.durations import parse_duration
 from millrace.errors import OperatorError
 from millrace.insights import Api
 from millrace.ledger.book import Ledger
@@ -139,7 +138,7 @@ def _hours_of(ledger: Ledger) -> set[int]:
 
 def _lateness(plan: Plan) -> Lateness:
     settings = plan.shared["spark"]["settings"]["traffic"]
-    ahead = parse_duration(plan.limits["event_time_ahead"])
+    ahead = plan.streams[settings["stream"]].ahead_seconds
     return Lateness(settings["watermark_seconds"], ahead)
 
 

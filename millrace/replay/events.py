@@ -19,7 +19,7 @@ _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``limits`` of configs/components/events.yaml: what the jobs accept, in seconds and bytes."""
+    """What the jobs accept, in seconds since 1970, seconds and bytes."""
 
     earliest: int
     ahead: int

@@ -5,10 +5,11 @@ from datetime import datetime
 
 import httpx
 
-from millrace.durations import parse_duration
 from millrace.errors import OperatorError
 from millrace.plan import Plan
 from millrace.replay.events import Limits
+
+STREAM = "events"  # what lines of a web log are
 
 
 @dataclass(frozen=True)
@@ -22,14 +23,14 @@ class Pipeline:
 
     @classmethod
     def of(cls, plan: Plan) -> "Pipeline":
-        earliest = datetime.fromisoformat(plan.limits["event_time_earliest"])
+        stream = plan.streams[STREAM]
         return cls(
             brokers=",".join(plan.addresses("kafka_broker", "client")),
             apis=[f"http://{address}" for address in plan.addresses("insight_api", "http")],
             watermark=plan.shared["spark"]["settings"]["traffic"]["watermark_seconds"],
             limits=Limits(
-                earliest=int(earliest.timestamp()),
-                ahead=parse_duration(plan.limits["event_time_ahead"]),
+                earliest=stream.earliest_seconds,
+                ahead=stream.ahead_seconds,
                 line_bytes=plan.limits["line_bytes"],
             ),
         )

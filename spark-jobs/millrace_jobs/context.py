@@ -10,6 +10,7 @@ from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.lease import Lease
 from millrace_jobs.sinks.cassandra import Tables
+from millrace_jobs.stream import Stream
 
 
 @dataclass
@@ -30,6 +31,10 @@ class JobContext:
     @property
     def settings(self) -> dict[str, Any]:
         return self.config.settings[self.job]
+
+    @property
+    def stream(self) -> Stream:
+        return self.config.streams[self.settings["stream"]]
 
     def version(self, batch: int) -> int:
         if self.epoch is None:

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from millrace_jobs.config import EVENTS_TOPIC
-
 # The columns of traffic's one aggregation. Spark reads state by them, in this order.
 TRAFFIC_KEY = "period struct<start:timestamp,end:timestamp>, window string, url string"
 TRAFFIC_VALUE = (
@@ -20,9 +18,12 @@ TRAFFIC_VALUE = (
 )
 
 
-def contract(job: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """By name, everything that must stay. ``checkpoint`` is the folder that it holds for."""
-    common = {"checkpoint": settings["checkpoint"], "topic": EVENTS_TOPIC}
+def contract(job: str, settings: dict[str, Any], topic: str) -> dict[str, Any]:
+    """By name, everything that must stay. ``checkpoint`` is the folder that it holds for.
+
+    ``topic`` is that of the job's stream, whose offsets the checkpoint holds.
+    """
+    common = {"checkpoint": settings["checkpoint"], "topic": topic}
     if job != "traffic":
         return common
     return common | {
@@ -35,8 +36,12 @@ def contract(job: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def of(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The contracts of a deployment's configuration, by job."""
-    settings = content["settings"]
-    return {job: contract(job, settings["common"] | settings[job]) for job in content["jobs"]}
+    contracts = {}
+    for job in content["jobs"]:
+        settings = content["settings"]["common"] | content["settings"][job]
+        topic = content["streams"][settings["stream"]]["topic"]
+        contracts[job] = contract(job, settings, topic)
+    return contracts
 
 
 if __name__ == "__main__":

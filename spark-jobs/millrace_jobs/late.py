@@ -24,8 +24,10 @@ class LateEvents:
         """Record what batch ``number`` dropped."""
         context = self._context
         batch = context.checkpoint.batch(number)
-        records = sources.records(context.spark, context.config.kafka, context.settings, batch)
-        events = parse.valid(records.transform(parse.classify, context.config.limits))
+        records = sources.records(
+            context.spark, context.config.kafka, context.stream.topic, context.settings, batch
+        )
+        events = parse.valid(records.transform(parse.classify, context.stream), context.stream)
         rows = [
             (row.bucket, window, context.job, checkpoint_id, number, row[window])
             for row in late_events(events, context.checkpoint.watermark_ms(number)).collect()

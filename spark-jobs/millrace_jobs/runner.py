@@ -122,7 +122,9 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     """Take the job over from whoever ran it before, and start its query."""
     context, job = one.context, one.job
     context.epoch = coordination.take_epoch(context.job)
-    coordination.put_contract(context.job, contract(context.job, context.settings))
+    coordination.put_contract(
+        context.job, contract(context.job, context.settings, context.stream.topic)
+    )
     job.lead()
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)

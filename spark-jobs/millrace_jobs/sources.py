@@ -6,24 +6,25 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace_jobs.checkpoint import Batch
-from millrace_jobs.config import EVENTS_TOPIC
 
 
 def stream(
-    spark: SparkSession, brokers: str, settings: dict[str, Any], max_offsets: int
+    spark: SparkSession, brokers: str, topic: str, settings: dict[str, Any], max_offsets: int
 ) -> DataFrame:
-    """The events topic from its beginning, in batches of at most ``max_offsets`` records.
+    """A topic from its beginning, in batches of at most ``max_offsets`` records.
 
     A task reads several partitions in turn: more tasks than cores only add what a task costs.
     """
-    reader = spark.readStream.format("kafka").options(**_options(brokers, settings))
+    reader = spark.readStream.format("kafka").options(**_options(brokers, topic, settings))
     stream = reader.option("maxOffsetsPerTrigger", max_offsets).load()
     return stream.coalesce(settings["tasks"])
 
 
-def records(spark: SparkSession, brokers: str, settings: dict[str, Any], batch: Batch) -> DataFrame:
+def records(
+    spark: SparkSession, brokers: str, topic: str, settings: dict[str, Any], batch: Batch
+) -> DataFrame:
     """Exactly the records that a batch of the stream was made of."""
-    reader = spark.read.format("kafka").options(**_options(brokers, settings))
+    reader = spark.read.format("kafka").options(**_options(brokers, topic, settings))
     offsets = {
         "startingOffsets": json.dumps(batch.start),
         "endingOffsets": json.dumps(batch.end),
@@ -56,12 +57,12 @@ def turning_away(answer_ms: int) -> dict[str, Any]:
     }
 
 
-def _options(brokers: str, settings: dict[str, Any]) -> dict[str, Any]:
+def _options(brokers: str, topic: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "kafka.bootstrap.servers": brokers,
         **connecting(settings),
         **turning_away(settings["kafka_read_answer_ms"]),
-        "subscribe": EVENTS_TOPIC,
+        "subscribe": topic,
         "startingOffsets": "earliest",
         # Producers write in transactions; what they aborted must not be counted.
         "kafka.isolation.level": "read_committed",

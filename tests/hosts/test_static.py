@@ -6,6 +6,7 @@ from millrace.config import Environment, load_component, load_environment, load_
 from millrace.inventory import artifacts_url
 from millrace.paths import stack_name
 from millrace.plan import SHARED_COMPONENTS, Plan, make_plan
+from millrace.streams import load_streams
 from tests.playbooks import inventory_of, run_playbook, written
 
 
@@ -23,7 +24,9 @@ def as_machines(plan: Plan) -> Plan:
     }
     components = {name: load_component(name) for name in [*plan.services, *SHARED_COMPONENTS]}
     environment = Environment.model_validate(content)
-    return make_plan(plan.environment, environment, components, load_events(), load_names())
+    return make_plan(
+        plan.environment, environment, components, load_events(), load_names(), load_streams()
+    )
 
 
 def test_they_are_entered_and_checked_like_any_machine(plan: Plan, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from millrace.config import (
 from millrace.errors import OperatorError
 from millrace.paths import REPO
 from millrace.plan import Plan, load_plan, make_plan
+from millrace.streams import load_streams
 
 pytestmark = pytest.mark.engine
 
@@ -141,7 +142,7 @@ def change(**changes: object) -> Plan:
         place[key] = value
     components = {name: load_component(name) for name in component_names() - {"events"}}
     environment = Environment.model_validate(content)
-    return make_plan("dev", environment, components, load_events(), load_names())
+    return make_plan("dev", environment, components, load_events(), load_names(), load_streams())
 
 
 NEW_IMAGE = {"owner": "136693071363", "name": "debian-12-amd64-20270101-0001", "id": None}

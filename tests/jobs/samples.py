@@ -4,12 +4,12 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from millrace_jobs.config import Limits
+from millrace_jobs.stream import Stream
 
-# As configs/components/events.yaml and spark.yaml have them.
-LIMITS = Limits(
-    event_bytes=32768, event_time_earliest="2000-01-01T00:00:00Z", event_time_ahead_seconds=3600
-)
+from millrace.streams import load_streams, plan_stream
+
+# As the jobs get it from configs/streams/events.yaml.
+STREAM = Stream.of("events", plan_stream(load_streams()["events"], "events", "small").model_dump())
 RECEIVED = datetime(2026, 1, 1)
 
 EVENT: dict[str, Any] = {

@@ -14,7 +14,7 @@ from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.jobs.samples import LIMITS, RECEIVED, event
+from tests.jobs.samples import RECEIVED, STREAM, event
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,8 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
     def start(again: bool = False) -> Write:
         context = SimpleNamespace(
             job="archive",
-            config=SimpleNamespace(kafka="", archive=table, limits=LIMITS),
+            config=SimpleNamespace(kafka="", archive=table),
+            stream=STREAM,
             settings={"dead_letter_request_bytes": 1, "kafka_connect_ms": 2000},
             tables=None,
             checkpoint_id=lambda: "checkpoint",
@@ -94,7 +95,7 @@ def test_a_batch_that_was_begun_before_is_finished(
 
 def _append(table: str, records: Records, times: list[str], batch: int) -> None:
     values: list[bytes | None] = [event(event_time=time) for time in times]
-    events = parse.valid(records(values).transform(parse.classify, LIMITS))
+    events = parse.valid(records(values).transform(parse.classify, STREAM), STREAM)
     archive.append(events, table, "test", batch)
 
 

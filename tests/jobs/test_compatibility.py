@@ -14,7 +14,7 @@ from millrace_jobs.gateway.compatibility import Incompatible
 from millrace_jobs.gateway.submit import Deployment
 
 SETTINGS = {
-    "common": {},
+    "common": {"stream": "events"},
     "traffic": {"checkpoint": "traffic", "shuffle_partitions": 2, "hll_lg_k": 12},
     "archive": {"checkpoint": "archive", "shuffle_partitions": 2},
 }
@@ -27,14 +27,18 @@ def deployment(tmp_path: Path) -> Deployment:
     with zipfile.ZipFile(tmp_path / "millrace_jobs.zip", "w") as package:
         for name in ("__init__.py", "config.py", "contract.py"):
             package.write(source / name, f"millrace_jobs/{name}")
-    content = {"jobs": ["archive", "traffic"], "settings": SETTINGS}
+    content = {
+        "jobs": ["archive", "traffic"],
+        "settings": SETTINGS,
+        "streams": {"events": {"topic": "events"}},
+    }
     (tmp_path / "insights.json").write_text(json.dumps(content))
     return Deployment("insights", "v2", tmp_path)
 
 
 def registry(**changes: Any) -> Any:
     """ZooKeeper with the contract of a running traffic job that has these differences."""
-    kept = {"traffic": contract("traffic", SETTINGS["traffic"]) | changes}
+    kept = {"traffic": contract("traffic", SETTINGS["traffic"], "events") | changes}
     return SimpleNamespace(contract=kept.get)
 
 

@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame
 
-from tests.jobs.samples import EVENT, LIMITS, at, event, without
+from tests.jobs.samples import EVENT, STREAM, at, event, without
+
+REQUIRED = [field.name for field in STREAM.required]
+TEXTS = [field.name for field in STREAM.required if field.type == "text"]
+MOST_BYTES = 17179869184
 
 Records = Callable[[list[bytes | None]], DataFrame]
 
@@ -18,11 +22,12 @@ EVENTS = {
     "with blanks": json.dumps(EVENT, indent=2).encode(),
     "another zone": event(event_time="2015-05-17T12:05:03+02:00"),
     "no milliseconds": event(event_time="2015-05-17T10:05:03Z"),
-    "optional fields absent": json.dumps({name: EVENT[name] for name in parse.REQUIRED}).encode(),
+    "optional fields absent": json.dumps({name: EVENT[name] for name in REQUIRED}).encode(),
     "unknown fields": event(added_later={"a": [1]}),
     "an hour ahead of the broker": event(event_time="2026-01-01T01:00:00.000Z"),
+    "as many bytes as may be": event(bytes=MOST_BYTES),
     "not ASCII": event(url="/straße?q=日本"),
-    "largest": event(url="/" + "x" * (LIMITS.event_bytes - len(event(url="/")))),
+    "largest": event(url="/" + "x" * (STREAM.record_bytes - len(event(url="/")))),
 }
 
 MALFORMED = {
@@ -43,8 +48,8 @@ MALFORMED = {
         b'{"a":' * 2000,
     ],
     "not a JSON object": [b"[]", b"[" + event() + b"]", b"5", b'"text"', b"null", b"true"],
-    **{f"missing field: {name}": [without(name), event(**{name: None})] for name in parse.REQUIRED},
-    **{f"wrong type: {name}": [event(**{name: 5})] for name in (*parse.TEXTS, "event_time")},
+    **{f"missing field: {name}": [without(name), event(**{name: None})] for name in REQUIRED},
+    **{f"wrong type: {name}": [event(**{name: 5})] for name in (*TEXTS, "event_time")},
     "wrong type: url": [event(url={"path": "/"}), event(url=True), event(url=["/"])],
     "wrong type: status": [event(status="200"), event(status=200.0), event(status=10**10)],
     "wrong type: bytes": [event(bytes="1"), event(bytes=1.5), event(bytes=2**63), event(bytes=[])],
@@ -60,43 +65,43 @@ MALFORMED = {
         event(event_time="2026-01-01T01:00:00.001Z"),
     ],
     "status out of range": [event(status=99), event(status=600), event(status=-200)],
-    "bytes out of range": [event(bytes=-1)],
+    "bytes out of range": [event(bytes=-1), event(bytes=MOST_BYTES + 1), event(bytes=10**18 - 1)],
     "unusual JSON": [event().replace(b'"url"', b'"ur\\u006c"')],
 }
 
 
 def test_events_are_recognised(records: Records) -> None:
-    classified = records(list(EVENTS.values())).transform(parse.classify, LIMITS)
-    recognised = {row.offset for row in parse.valid(classified).collect()}
+    classified = records(list(EVENTS.values())).transform(parse.classify, STREAM)
+    recognised = {row.offset for row in parse.valid(classified, STREAM).collect()}
     assert [name for i, name in enumerate(EVENTS) if i not in recognised] == []
 
 
 def test_fields_arrive_unchanged(records: Records) -> None:
-    classified = records([event(url="/straße?q=日本")]).transform(parse.classify, LIMITS)
-    row = parse.valid(classified).first()
+    classified = records([event(url="/straße?q=日本")]).transform(parse.classify, STREAM)
+    row = parse.valid(classified, STREAM).first()
     assert row is not None
-    fields = {name: row[name] for name in parse.FIELDS}
+    fields = {name: row[name] for name in STREAM.columns}
     expected = EVENT | {"url": "/straße?q=日本", "event_time": at("2015-05-17 10:05:03")}
     assert fields == expected
 
 
 def test_every_malformed_record_has_its_reason(records: Records) -> None:
     cases = [(reason, value) for reason, values in MALFORMED.items() for value in values]
-    classified = records([value for _, value in cases]).transform(parse.classify, LIMITS)
-    found = {row.offset: row.reason for row in parse.malformed(classified, LIMITS).collect()}
+    classified = records([value for _, value in cases]).transform(parse.classify, STREAM)
+    found = {row.offset: row.reason for row in parse.malformed(classified, STREAM).collect()}
     wrong = {
         (reason, (value or b"")[:200]): found.get(i, "taken for an event")
         for i, (reason, value) in enumerate(cases)
         if found.get(i) != reason
     }
     assert wrong == {}
-    assert parse.valid(classified).count() == 0
+    assert parse.valid(classified, STREAM).count() == 0
 
 
 def test_malformed_records_keep_their_bytes(records: Records) -> None:
     values = [b"\xff\xfe\x00", event(status="200"), b"x" * 100_000]
-    classified = records(list(values)).transform(parse.classify, LIMITS)
-    rows = parse.malformed(classified, LIMITS).orderBy("offset").collect()
+    classified = records(list(values)).transform(parse.classify, STREAM)
+    rows = parse.malformed(classified, STREAM).orderBy("offset").collect()
     assert [bytes(row.value) for row in rows] == values
 
 
@@ -131,8 +136,8 @@ anything = st.one_of(
 def test_every_record_gets_exactly_one_verdict(
     records: Records, values: list[bytes | None]
 ) -> None:
-    classified = records(values).transform(parse.classify, LIMITS)
-    events = [row.offset for row in parse.valid(classified).select("offset").collect()]
-    others = parse.malformed(classified, LIMITS).select("offset", "reason").collect()
+    classified = records(values).transform(parse.classify, STREAM)
+    events = [row.offset for row in parse.valid(classified, STREAM).select("offset").collect()]
+    others = parse.malformed(classified, STREAM).select("offset", "reason").collect()
     assert sorted(events + [row.offset for row in others]) == list(range(len(values)))
     assert all(row.reason for row in others)

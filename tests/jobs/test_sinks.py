@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.support import wait_until
-from tests.jobs.samples import LIMITS, at, event
+from tests.jobs.samples import STREAM, at, event
 
 Records = Callable[[list[bytes | None]], DataFrame]
 
@@ -287,7 +287,7 @@ def test_delta_takes_a_batch_once(spark: SparkSession, records: Records, tmp_pat
     events = parse.valid(
         records(
             [event(), event(event_time="2015-05-17T23:59:59.999Z"), event(status="bad")]
-        ).transform(parse.classify, LIMITS)
+        ).transform(parse.classify, STREAM)
     )
     for batch, checkpoint in [(0, "a"), (0, "a"), (1, "a"), (0, "a"), (0, "b")]:
         archive.append(events, table, f"archive {checkpoint}", batch)
@@ -302,7 +302,7 @@ def test_a_batch_that_a_zombie_adds_meanwhile_is_taken_once(
 ) -> None:
     """A driver that was frozen in its commit, and its successor that runs the batch again."""
     table = str(tmp_path / "events")
-    events = parse.valid(records([event(), event()]).transform(parse.classify, LIMITS))
+    events = parse.valid(records([event(), event()]).transform(parse.classify, STREAM), STREAM)
     archive.append(events, table, "archive a", 0)
     begun, release = tmp_path / "begun", tmp_path / "release"
 
@@ -325,7 +325,7 @@ def test_a_batch_that_a_zombie_adds_meanwhile_is_taken_once(
 
 def test_dead_letters_hold_the_bytes_and_tell_the_place(records: Records) -> None:
     garbage = b"\xff" + "ü".encode() * 5000
-    malformed = parse.malformed(records([garbage]).transform(parse.classify, LIMITS), LIMITS)
+    malformed = parse.malformed(records([garbage]).transform(parse.classify, STREAM), STREAM)
     letter = letters(malformed).first()
     assert letter is not None
     assert bytes(letter.value) == garbage
@@ -342,7 +342,7 @@ def test_dead_letters_hold_the_bytes_and_tell_the_place(records: Records) -> Non
 
 def test_summaries_are_short_and_readable(records: Records) -> None:
     values = [b"\xff\xfe" + b"x" * 1_000_000, None, "ü".encode() * 300]
-    malformed = parse.malformed(records(values).transform(parse.classify, LIMITS), LIMITS)
+    malformed = parse.malformed(records(values).transform(parse.classify, STREAM), STREAM)
     rows = {row.id: row for row in summaries(malformed).collect()}
     assert rows["events-0-0"].preview == "��" + "x" * 198
     assert rows["events-0-0"].size == 1_000_002

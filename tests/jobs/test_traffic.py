@@ -15,7 +15,7 @@ from millrace_jobs.transforms.traffic import PageViewRule, is_page_view, traffic
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from tests.jobs.samples import LIMITS, at, event, millis
+from tests.jobs.samples import STREAM, at, event, millis
 
 RULE = PageViewRule(
     kind="page_view",
@@ -32,7 +32,7 @@ def totals(records: Records) -> Callable[..., dict[tuple[Any, ...], Row]]:
     """Rows of `traffic` over these events, by window, start and URL."""
 
     def compute(*values: bytes) -> dict[tuple[Any, ...], Row]:
-        events = parse.valid(records(list(values)).transform(parse.classify, LIMITS))
+        events = parse.valid(records(list(values)).transform(parse.classify, STREAM), STREAM)
         rows = traffic(events, RULE, HOUR, lg_k=12).collect()
         return {(row.window, row.window_start, row.url): row for row in rows}
 
@@ -61,7 +61,9 @@ def test_page_view_rule(records: Records) -> None:
         (event(method="get"), False),  # methods are case-sensitive
         (event(kind="click"), False),
     ]
-    events = parse.valid(records([value for value, _ in cases]).transform(parse.classify, LIMITS))
+    events = parse.valid(
+        records([value for value, _ in cases]).transform(parse.classify, STREAM), STREAM
+    )
     found = {r.offset: r.view for r in events.withColumn("view", is_page_view(RULE)).collect()}
     assert [found[i] for i in range(len(cases))] == [expected for _, expected in cases]
 

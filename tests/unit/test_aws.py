@@ -20,11 +20,13 @@ from millrace.config import (
 )
 from millrace.errors import OperatorError
 from millrace.plan import Plan, load_plan, make_plan
+from millrace.streams import load_streams
 
 ON_AWS = ("dev", "staging", "prod")
 COMPONENTS = {name: load_component(name) for name in component_names() - {"events"}}
 EVENTS = load_events()
 NAMES = load_names()
+STREAMS = load_streams()
 SERVICES = sorted(name for name, component in COMPONENTS.items() if component.memory)
 
 
@@ -39,7 +41,7 @@ def changed(path: str, value: object, name: str = "dev") -> Environment:
 
 
 def plan_of(environment: Environment, name: str = "dev") -> Plan:
-    return make_plan(name, environment, COMPONENTS, EVENTS, NAMES)
+    return make_plan(name, environment, COMPONENTS, EVENTS, NAMES, STREAMS)
 
 
 # --- who may talk to whom -------------------------------------------------------------------------

@@ -20,12 +20,14 @@ from millrace.config import (
 from millrace.errors import OperatorError
 from millrace.inventory import build_inventory
 from millrace.plan import Plan, load_plan, make_plan
+from millrace.streams import load_streams
 
 LOCAL = load_environment("local").model_dump(mode="json")
 SERVICES = sorted({s for group in LOCAL["groups"].values() for s in group["services"]})
 COMPONENTS = {name: load_component(name) for name in [*SERVICES, "hadoop", "spark"]}
 EVENTS = load_events()
 NAMES = load_names()
+STREAMS = load_streams()
 
 
 def changed(path: str, value: object) -> dict:
@@ -40,7 +42,9 @@ def changed(path: str, value: object) -> dict:
 
 
 def plan_of(content: dict) -> Plan:
-    return make_plan("local", Environment.model_validate(content), COMPONENTS, EVENTS, NAMES)
+    return make_plan(
+        "local", Environment.model_validate(content), COMPONENTS, EVENTS, NAMES, STREAMS
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_a_port_used_twice_on_a_host_is_refused():
     twin = COMPONENTS["journalnode"].model_copy(update={"ports": COMPONENTS["zookeeper"].ports})
     environment = Environment.model_validate(LOCAL)
     with pytest.raises(OperatorError, match=r"groups.coord: port \d+ is zookeeper.client's and j"):
-        make_plan("local", environment, COMPONENTS | {"journalnode": twin}, EVENTS, NAMES)
+        make_plan("local", environment, COMPONENTS | {"journalnode": twin}, EVENTS, NAMES, STREAMS)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +249,7 @@ def test_a_topic_has_the_name_of_its_part(tmp_path):
     topics = NAMES.kafka.topics.model_copy(update={"results": "insights"})
     names = NAMES.model_copy(update={"kafka": NAMES.kafka.model_copy(update={"topics": topics})})
     environment = Environment.model_validate(LOCAL)
-    plan = make_plan("local", environment, COMPONENTS, EVENTS, names)
+    plan = make_plan("local", environment, COMPONENTS, EVENTS, names, STREAMS)
     assert "insights" in plan.topics
     assert "results" not in plan.topics
     assert build_inventory(plan, {})["all"]["vars"]["millrace"]["names"] == names.model_dump()

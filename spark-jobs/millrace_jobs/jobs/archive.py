@@ -23,7 +23,9 @@ class Archive:
 
     def frame(self, max_offsets: int) -> DataFrame:
         context = self._context
-        return sources.stream(context.spark, context.config.kafka, context.settings, max_offsets)
+        return sources.stream(
+            context.spark, context.config.kafka, context.stream.topic, context.settings, max_offsets
+        )
 
     def lead(self) -> None:
         """Delta itself refuses the second of two appends of one batch: who began it matters not."""
@@ -34,16 +36,16 @@ class Archive:
 
         The batch isn't cached instead: records may be megabytes, and stream through one by one.
         """
-        config = self._context.config
-        classified = frame.transform(parse.classify, config.limits)
+        config, stream = self._context.config, self._context.stream
+        classified = frame.transform(parse.classify, stream)
         seen = Observation()
         observed = classified.observe(seen, F.count_if(~F.col("is_event")).alias("malformed"))
         application = f"{self._context.job} {self._context.checkpoint_id()}"
-        alone = archive.append(parse.valid(observed), config.archive, application, batch)
+        alone = archive.append(parse.valid(observed, stream), config.archive, application, batch)
         # Delta skips a batch that it has, and then nothing is observed. Only the first batch can be
         # one that was begun before, or one that a predecessor adds in the same moment.
         if self._is_first_batch or not alone or seen.get["malformed"]:
             self._context.lease.confirm()
-            malformed = parse.malformed(classified, config.limits)
+            malformed = parse.malformed(classified, stream)
             self._dead_letters.write(malformed, self._context.version(batch))
         self._is_first_batch = False

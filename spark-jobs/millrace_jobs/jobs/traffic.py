@@ -33,9 +33,11 @@ class Traffic:
 
     def frame(self, max_offsets: int) -> DataFrame:
         context, settings = self._context, self._context.settings
-        records = sources.stream(context.spark, context.config.kafka, settings, max_offsets)
-        classified = records.transform(parse.classify, context.config.limits)
-        return parse.valid(classified).transform(
+        records = sources.stream(
+            context.spark, context.config.kafka, context.stream.topic, settings, max_offsets
+        )
+        classified = records.transform(parse.classify, context.stream)
+        return parse.valid(classified, context.stream).transform(
             traffic,
             PageViewRule.of(settings),
             settings["watermark_seconds"],

@@ -13,18 +13,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from millrace_jobs.config import Limits
-
-TEXTS = ("event_id", "visitor_id", "method", "url", "kind")
-REQUIRED = {
-    **dict.fromkeys(TEXTS, "string"),
-    "event_time": "timestamp",
-    "status": "int",
-    "bytes": "bigint",
-}
-# May be absent or null, and are kept as text whatever their JSON type: nothing computes with them.
-OPTIONAL = ("session_hint", "referrer", "user_agent", "campaign")
-FIELDS = REQUIRED | dict.fromkeys(OPTIONAL, "string")
+from millrace_jobs.stream import Field, Stream
 
 # Where a record stands in Kafka; ``timestamp`` is the brokers' clock.
 COORDINATES = ("topic", "partition", "offset", "timestamp")
@@ -36,35 +25,36 @@ _STRICT = {
 }
 
 
-def classify(records: DataFrame, limits: Limits) -> DataFrame:
+def classify(records: DataFrame, stream: Stream) -> DataFrame:
     """Each record with its fields and ``is_event``, without which the fields mean nothing."""
-    texts = records.withColumn("text", _text(limits))
-    return texts.transform(_with_fields, FIELDS).withColumn("is_event", _is_event(limits))
+    texts = records.withColumn("text", _text(stream))
+    parsed = texts.transform(_with_fields, stream.columns)
+    return parsed.withColumn("is_event", _is_event(stream))
 
 
-def valid(classified: DataFrame) -> DataFrame:
+def valid(classified: DataFrame, stream: Stream) -> DataFrame:
     """The events."""
-    return classified.filter("is_event").select(*FIELDS, *COORDINATES)
+    return classified.filter("is_event").select(*stream.columns, *COORDINATES)
 
 
-def malformed(classified: DataFrame, limits: Limits) -> DataFrame:
+def malformed(classified: DataFrame, stream: Stream) -> DataFrame:
     """The records that are no events, untouched, each with its reason."""
-    records = classified.filter("not is_event").drop(*FIELDS, "is_object", "is_event")
+    records = classified.filter("not is_event").drop(*stream.columns, "is_object", "is_event")
     return (
-        records.transform(_with_fields, dict.fromkeys(REQUIRED, "variant"))
-        .withColumn("reason", _reason(limits))
+        records.transform(_with_fields, {field.name: "variant" for field in stream.required})
+        .withColumn("reason", _reason(stream))
         .select(*records.columns, "reason")
         .drop("text")
     )
 
 
-def _text(limits: Limits) -> Column:
+def _text(stream: Stream) -> Column:
     """The value as a string; null if it is too large to be looked at, or isn't UTF-8.
 
     Said explicitly, because a cast from bytes to a string takes whatever it is given.
     """
     text = F.try_validate_utf8(F.col("value").cast("string"))
-    return F.when(F.octet_length("value") <= limits.event_bytes, text)
+    return F.when(F.octet_length("value") <= stream.record_bytes, text)
 
 
 def _with_fields(records: DataFrame, fields: dict[str, str]) -> DataFrame:
@@ -87,11 +77,11 @@ def _with_fields(records: DataFrame, fields: dict[str, str]) -> DataFrame:
     )
 
 
-def _is_event(limits: Limits) -> Column:
+def _is_event(stream: Stream) -> Column:
     conditions = [
-        *(F.col(name).isNotNull() for name in REQUIRED),
-        *(_is_quoted(name) for name in (*TEXTS, "event_time")),
-        *(condition for condition, _ in _ranges(limits, F.col)),
+        *(F.col(field.name).isNotNull() for field in stream.required),
+        *(_is_quoted(field.name) for field in stream.required if not field.is_number),
+        *(condition for condition, _ in _ranges(stream, lambda field: F.col(field.name))),
     ]
     return F.coalesce(reduce(Column.__and__, conditions), F.lit(False))
 
@@ -106,18 +96,22 @@ def _is_quoted(name: str) -> Column:
     return text.contains(f'"{name}":"') | text.rlike(rf'"{name}"\s*:\s*"')
 
 
-def _reason(limits: Limits) -> Column:
+def _reason(stream: Stream) -> Column:
     """The first rule that a record breaks, most fundamental first."""
+    times = [field for field in stream.required if field.type == "time"]
     rules = [
         (F.col("value").isNull(), "no value"),
-        (F.octet_length("value") > limits.event_bytes, f"larger than {limits.event_bytes} bytes"),
+        (
+            F.octet_length("value") > stream.record_bytes,
+            f"larger than {stream.record_bytes} bytes",
+        ),
         (F.col("text").isNull(), "not UTF-8"),
         (~F.col("is_object") & ~_is_other_json(), "not JSON"),
         (~F.col("is_object"), "not a JSON object"),
-        *((_is_missing(name), f"missing field: {name}") for name in REQUIRED),
-        *((_is_of_other_type(name), f"wrong type: {name}") for name in REQUIRED),
-        (_value("event_time").isNull(), "event_time unreadable"),
-        *((~condition, reason) for condition, reason in _ranges(limits, _value)),
+        *((_is_missing(field), f"missing field: {field.name}") for field in stream.required),
+        *((_is_of_other_type(field), f"wrong type: {field.name}") for field in stream.required),
+        *((_value(field).isNull(), f"{field.name} unreadable") for field in times),
+        *((~condition, reason) for condition, reason in _ranges(stream, _value)),
     ]
     (first, reason), *others = rules
     verdict = F.when(first, reason)
@@ -127,16 +121,22 @@ def _reason(limits: Limits) -> Column:
     return verdict.otherwise("unusual JSON")
 
 
-def _ranges(limits: Limits, value: Callable[[str], Column]) -> list[tuple[Column, str]]:
+def _ranges(stream: Stream, value: Callable[[Field], Column]) -> list[tuple[Column, str]]:
     """Conditions on values of the right type, and the reason to give when one isn't met."""
-    earliest = F.lit(limits.event_time_earliest).cast("timestamp")
-    # The record's broker time, not the clock: a second reading of the topic must judge the same.
-    latest = F.col("timestamp") + F.expr(f"interval {limits.event_time_ahead_seconds} seconds")
     return [
-        (value("event_time").between(earliest, latest), "event_time out of range"),
-        (value("status").between(100, 599), "status out of range"),
-        (value("bytes") >= 0, "bytes out of range"),
+        (_in_range(field, value(field)), f"{field.name} out of range")
+        for field in stream.required
+        if field.type != "text"
     ]
+
+
+def _in_range(field: Field, value: Column) -> Column:
+    if field.is_number:
+        return value.between(field.minimum, field.maximum)
+    earliest = F.lit(field.earliest).cast("timestamp")
+    # The record's broker time, not the clock: a second reading of the topic must judge the same.
+    latest = F.col("timestamp") + F.expr(f"interval {field.ahead_seconds} seconds")
+    return value.between(earliest, latest)
 
 
 def _is_other_json() -> Column:
@@ -145,21 +145,21 @@ def _is_other_json() -> Column:
     return F.coalesce(one_value & ~F.ltrim("text").startswith("{"), F.lit(False))
 
 
-def _is_missing(name: str) -> Column:
+def _is_missing(field: Field) -> Column:
     """Absent, null, or text that no reader could take (half a surrogate pair)."""
-    return F.coalesce(F.schema_of_variant(name) == "VOID", F.lit(True))
+    return F.coalesce(F.schema_of_variant(field.name) == "VOID", F.lit(True))
 
 
-def _is_of_other_type(name: str) -> Column:
+def _is_of_other_type(field: Field) -> Column:
     """Also a number too large for its column. A time is text until it is read as one."""
-    json_type = "BIGINT" if REQUIRED[name] in ("int", "bigint") else "STRING"
-    fits = F.lit(True) if name == "event_time" else _value(name).isNotNull()
-    return (F.schema_of_variant(name) != json_type) | ~fits
+    json_type = "BIGINT" if field.is_number else "STRING"
+    fits = F.lit(True) if field.type == "time" else _value(field).isNotNull()
+    return (F.schema_of_variant(field.name) != json_type) | ~fits
 
 
-def _value(name: str) -> Column:
+def _value(field: Field) -> Column:
     """A field's value out of its variant, null where it can't be had."""
-    if name == "event_time":
-        text = F.try_variant_get(name, "$", "string")
+    if field.type == "time":
+        text = F.try_variant_get(field.name, "$", "string")
         return F.try_to_timestamp(text, F.lit(_STRICT["timestampFormat"]))
-    return F.try_variant_get(name, "$", REQUIRED[name])
+    return F.try_variant_get(field.name, "$", field.sql_type)

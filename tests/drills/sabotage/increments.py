@@ -38,8 +38,10 @@ def brought_by(job: Traffic, batch: int) -> list[Row]:
     context = job._context
     settings = context.settings
     read = context.checkpoint.batch(batch)
-    records = sources.records(context.spark, context.config.kafka, settings, read)
-    events = parse.valid(records.transform(parse.classify, context.config.limits))
+    records = sources.records(
+        context.spark, context.config.kafka, context.stream.topic, settings, read
+    )
+    events = parse.valid(records.transform(parse.classify, context.stream), context.stream)
     rule = PageViewRule.of(settings)
     rows = traffic(events, rule, settings["watermark_seconds"], settings["hll_lg_k"])
     return rows.where("url IS NULL").collect()
