@@ -10,13 +10,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.responses import FileResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
+from fastapi_offline import FastAPIOffline
 from starlette.datastructures import State
 from starlette.types import Lifespan
 
 from millrace_api import models, problems, stream
 from millrace_api.live import Feed, RedisFeed
 from millrace_api.planes import planes
-from millrace_api.progress import traffic_watermark
+from millrace_api.progress import read_watermark
 from millrace_api.ranges import HOUR, MINUTE, Window, decompose, parse_span
 from millrace_api.settings import Settings, load_settings
 from millrace_api.store import CassandraStore, Store
@@ -73,8 +74,8 @@ async def traffic(
     Windows in which nothing happened are absent.
     """
     span = parse_span(start, end, step=window.length, longest=LONGEST[window])
-    rows, jobs = await asyncio.gather(store.traffic(window, span), store.progress())
-    watermark = traffic_watermark(jobs)
+    watermark = await read_watermark(store)
+    rows = await store.traffic(window, span)
     return models.Traffic(
         start=span.start,
         end=span.end,
@@ -91,10 +92,10 @@ async def traffic_total(start: From, end: To, store: StoreDep) -> models.Traffic
     all the windows' sketches, not a sum.
     """
     span = parse_span(start, end, step=MINUTE, longest=LONGEST_TOTAL)
+    watermark = await read_watermark(store)
     reads = (store.traffic(piece.window, piece.span) for piece in decompose(span))
-    jobs, *parts = await asyncio.gather(store.progress(), *reads)
-    rows = [row for part in parts for row in part]
-    return models.TrafficTotal.of(span, rows, traffic_watermark(jobs))
+    rows = [row for part in await asyncio.gather(*reads) for row in part]
+    return models.TrafficTotal.of(span, rows, watermark)
 
 
 @router.get("/v1/pages/top", tags=["traffic"])
@@ -216,7 +217,7 @@ def create_app(
     settings: Settings, store: Store, feed: Feed, lifespan: Lifespan[FastAPI] | None = None
 ) -> FastAPI:
     """The application over any store and feed."""
-    app = FastAPI(
+    app = FastAPIOffline(  # the documentation's scripts come from here: no Internet is needed
         lifespan=lifespan,
         title="Millrace insights",
         version="1",

@@ -1,7 +1,7 @@
 """A store and a feed in memory, which a test can fill and switch off."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
@@ -25,14 +25,21 @@ class FakeStore:
     late: list[LateEvents] = field(default_factory=list)
     jobs: list[JobProgress] = field(default_factory=list)
     away: bool = False
+    commits: list[Callable[["FakeStore"], None]] = field(default_factory=list)
 
     def _check(self) -> None:
         if self.away:
             raise StoreUnavailable("NoHostAvailable('Unable to connect', {'10.0.0.1': secret})")
 
+    def _commit(self) -> None:
+        """What the job commits right after this read."""
+        if self.commits:
+            self.commits.pop(0)(self)
+
     async def traffic(self, window: Window, span: Span) -> list[TrafficRow]:
         self._check()
         inside = [r for r in self.rows if r.window == window and span.start <= r.start < span.end]
+        self._commit()
         return sorted(inside, key=lambda row: row.start)
 
     async def extent(self, window: Window) -> Span | None:
@@ -57,7 +64,9 @@ class FakeStore:
 
     async def progress(self) -> list[JobProgress]:
         self._check()
-        return self.jobs
+        jobs = self.jobs
+        self._commit()
+        return jobs
 
     async def health(self) -> StoreHealth:
         self._check()

@@ -1,5 +1,6 @@
 """The HTTP interface over a store in memory."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -38,6 +39,27 @@ def test_another_jobs_watermark_makes_nothing_final(
     store.rows = [row(Window.HOUR, "10:00")]
     store.jobs = [progress("2015-05-18T00:00:00Z", datetime.now(UTC), job="archive")]
     assert not client.get("/v1/traffic", params=DAY).json()["windows"][0]["final"]
+
+
+@pytest.mark.parametrize("read", [0, 1])
+@pytest.mark.parametrize("path", ["/v1/traffic", "/v1/traffic/total"])
+def test_a_row_from_before_a_commit_is_never_final_by_the_watermark_from_after_it(
+    client: TestClient, store: FakeStore, row: Row, progress: MakeProgress, path: str, read: int
+) -> None:
+    def commit(store: FakeStore) -> None:
+        store.rows = [row(Window.HOUR, "10:00", requests=2)]
+        store.jobs = [progress("2015-05-18T00:00:00Z", datetime.now(UTC))]
+
+    store.rows = [row(Window.HOUR, "10:00", requests=1)]
+    store.jobs = [progress("2015-05-17T10:30:00Z", datetime.now(UTC))]
+    # The batch ends after the first or the second read of the request.
+    store.commits = [*[lambda _: None] * read, commit]
+    answer = client.get(path, params=DAY).json()
+    (counts,) = answer.get("windows", [answer])
+    assert counts["requests"] == 2 or not counts["final"]
+    after = client.get(path, params=DAY | {"to": "2015-05-17T11:00:00Z"}).json()
+    (counts,) = after.get("windows", [after])
+    assert (counts["requests"], counts["final"]) == (2, True)
 
 
 def test_a_total_takes_hours_where_it_can_and_counts_each_visitor_once(
@@ -178,6 +200,16 @@ def test_the_page_and_its_parts_come_from_here_alone(client: TestClient) -> None
     for part in ("/page/page.css", "/page/page.js", "/page/chart.js"):
         assert client.get(part).status_code == 200
     assert "://" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+def test_the_documentation_needs_no_internet(client: TestClient, path: str) -> None:
+    page = client.get(path).text
+    parts = re.findall(r"""(?:src|href)=["']([^"']+)""", page)
+    assert parts
+    for part in parts:
+        assert client.get(part).status_code == 200, part
+    assert "://" not in page
 
 
 def test_every_route_is_described(client: TestClient) -> None:
