@@ -16,12 +16,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import (
-    BadVersionError,
-    KazooException,
-    NodeExistsError,
-    NoNodeError,
-)
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from millrace_jobs.guard import Guard
@@ -106,23 +101,21 @@ class Coordination:
 
     # -- Leading
 
-    def take_epoch(self, job: str) -> int:
-        """A number higher than any driver of this job was given before.
+    def take_epoch(self, job: str, above: int) -> int:
+        """A number higher than any driver of this job was given before; raises LeaseLost.
 
-        The compare-and-set makes it unique. It starts from the clock (minutes since 1970), to be
-        the highest even if ZooKeeper lost its data or was restored from a backup: with a lower
-        epoch, Cassandra would silently drop everything that the job writes.
+        The compare-and-set makes it unique, and takes place only while this driver leads. Should
+        ZooKeeper lose its data, or be restored from a backup, it is the highest all the same: it is
+        ``above`` the epoch that wrote last, and at least the clock's minutes since 1970. With a
+        lower epoch, Cassandra would silently drop everything that the job writes.
         """
         path = f"{JOBS}/{job}/epoch"
         self._client.retry(self._client.ensure_path, path)
         while True:
             value, stat = self._client.retry(self._client.get, path)
-            epoch = max(int(value or 0) + 1, int(time.time()) // 60)
-            try:
-                self._client.set(path, str(epoch).encode(), version=stat.version)
-            except BadVersionError:
-                continue
-            return epoch
+            epoch = max(int(value or 0) + 1, above + 1, int(time.time()) // 60)
+            if self.lease.write(path, str(epoch).encode(), stat.version):
+                return epoch
 
     def put_contract(self, job: str, contract: dict[str, Any]) -> None:
         """What later versions must keep to, for the gateway to check before it deploys one."""

@@ -10,6 +10,7 @@ from pyspark.sql.streaming import StreamingQuery
 from millrace_jobs.config import KEYSPACE
 from millrace_jobs.context import JobContext
 from millrace_jobs.late import LateEvents
+from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.transforms.traffic import WINDOWS
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,18 @@ COLUMNS = (
 HEARTBEAT_SECONDS = 2.0
 CATCH_UP_SECONDS = 5.0
 SHORTEST_WINDOW_SECONDS = min(seconds for _, seconds in WINDOWS.values())
+
+
+def last_epoch(tables: Tables, job: str) -> int:
+    """The highest epoch that may have written the job's rows; 0 when none has."""
+    row = tables.select_one(f"SELECT epoch FROM {KEYSPACE}.job_progress WHERE job = ?", [job])
+    return row.epoch if row else 0
+
+
+def claim(context: JobContext) -> None:
+    """Note the run's epoch before it writes anything, for `last_epoch`."""
+    row = (context.job, context.epoch)
+    context.tables.upsert("job_progress", ("job", "epoch"), [row], context.version(0))
 
 
 class Progress:

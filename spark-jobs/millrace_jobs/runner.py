@@ -18,7 +18,7 @@ from millrace_jobs.coordination import Coordination
 from millrace_jobs.jobs.archive import Archive
 from millrace_jobs.jobs.traffic import Traffic
 from millrace_jobs.lease import Lease, LeaseLost
-from millrace_jobs.progress import Progress
+from millrace_jobs.progress import Progress, claim, last_epoch
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.warmup import Rehearsal
 
@@ -121,7 +121,10 @@ def rehearse(one: ReadyJob) -> Rehearsal:
 def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     """Take the job over from whoever ran it before, and start its query."""
     context, job = one.context, one.job
-    context.epoch = coordination.take_epoch(context.job)
+    last = last_epoch(context.tables, context.job)
+    context.epoch = coordination.take_epoch(context.job, above=last)
+    if last:  # the first driver of all leaves that to its first heartbeat, which is a whole row
+        claim(context)
     coordination.put_contract(
         context.job, contract(context.job, context.settings, context.stream.topic)
     )

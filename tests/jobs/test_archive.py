@@ -54,7 +54,7 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
             tables=None,
             checkpoint_id=lambda: "checkpoint",
             version=lambda batch: batch,
-            lease=SimpleNamespace(confirm=lambda: None),
+            lease=SimpleNamespace(confirm=lambda: None, verify=lambda: None),
         )
         if not again:
             jobs.append(job.Archive(context))  # type: ignore[arg-type]

@@ -7,7 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kazoo.exceptions import SessionExpiredError
+from kazoo.exceptions import (
+    BadVersionError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
 from kazoo.handlers.threading import KazooTimeoutError
 from millrace_jobs.lease import Lease, LeaseLost
 
@@ -39,6 +45,7 @@ class FakeClient:
         self.holds = True
         self.answers = True
         self.on_question: Callable[[], None] = lambda: None
+        self.values: dict[str, tuple[bytes, int]] = {"/epoch": (b"1", 3)}
 
     def Lock(self, *_: str) -> FakeLock:
         return self.lock
@@ -51,6 +58,38 @@ class FakeClient:
             return self.holds
 
         return SimpleNamespace(get=get)
+
+    def transaction(self) -> "FakeTransaction":
+        return FakeTransaction(self)
+
+
+class FakeTransaction:
+    """All of it or nothing, and an answer for each step, as kazoo has them."""
+
+    def __init__(self, client: FakeClient) -> None:
+        self.client = client
+        self.data: list[tuple[str, bytes, int]] = []
+
+    def check(self, path: str, version: int) -> None:
+        assert (path, version) == ("/leader/lock-1", 0)
+
+    def set_data(self, *data: Any) -> None:
+        self.data.append(data)
+
+    def commit_async(self) -> Any:
+        return SimpleNamespace(get=self._commit)
+
+    def _commit(self, timeout: float) -> list[Any]:
+        self.client.on_question()
+        if not self.client.answers:
+            raise KazooTimeoutError
+        if not self.client.holds:
+            return [NoNodeError(), *(RuntimeInconsistency() for _ in self.data)]
+        if any(self.client.values[path][1] != version for path, _, version in self.data):
+            return [RolledBackError(), *(BadVersionError() for _ in self.data)]
+        for path, value, version in self.data:
+            self.client.values[path] = (value, version + 1)
+        return [True, *self.data]
 
 
 class Clock:
@@ -141,3 +180,39 @@ def test_a_released_lease_is_over() -> None:
 
 def test_standing_in_line_outlives_an_expired_session() -> None:
     assert confirmed_within(make(FakeClient(interruptions=2), Clock()), 1)
+
+
+def test_what_was_true_just_now_isnt_good_enough_to_fence_others() -> None:
+    client = FakeClient()
+    lease = make(client, Clock())
+    lease.verify()
+    client.holds = False
+    lease.confirm()  # as far as it knows
+    with pytest.raises(LeaseLost):
+        lease.verify()
+    assert lease.is_lost
+
+
+def test_a_silent_zookeeper_is_asked_again() -> None:
+    client = FakeClient()
+    lease = make(client, Clock())
+    asked: list[None] = []
+
+    def comes_back() -> None:
+        asked.append(None)
+        client.answers = len(asked) > 2
+
+    client.on_question = comes_back
+    lease.verify()
+    assert len(asked) == 3
+
+
+def test_only_who_leads_writes_and_only_what_it_has_read() -> None:
+    client = FakeClient()
+    lease = make(client, Clock())
+    assert not lease.write("/epoch", b"2", version=2)
+    assert lease.write("/epoch", b"2", version=3)
+    client.holds = False
+    with pytest.raises(LeaseLost):
+        lease.write("/epoch", b"3", version=4)
+    assert client.values == {"/epoch": (b"2", 4)}

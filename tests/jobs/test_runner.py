@@ -12,11 +12,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
 from millrace_jobs import coordination, progress, runner
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.driver import CHOOSY_ATTEMPTS, SharesHost, keep_apart, let_catch_up
 from millrace_jobs.identity import Identity, identify
+from millrace_jobs.lease import LeaseLost
 from millrace_jobs.progress import Progress
 from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +45,12 @@ class FakeZooKeeper:
 
     def start(self, _: float) -> None: ...
 
-    def Lock(self, *_: str) -> None: ...  # the lease has tests of its own
+    def Lock(self, path: str, _: str) -> SimpleNamespace:
+        self.nodes[f"{path}/lock-1"] = (b"", 0)  # it leads
+        return SimpleNamespace(path=path, node="lock-1")
+
+    def transaction(self) -> "FakeTransaction":
+        return FakeTransaction(self)
 
     def retry(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
@@ -69,6 +81,30 @@ class FakeZooKeeper:
         self.nodes[path] = (value, number + 1)
 
 
+class FakeTransaction:
+    """A check of the lock's node, then one write."""
+
+    def __init__(self, zookeeper: FakeZooKeeper) -> None:
+        self.zookeeper = zookeeper
+
+    def check(self, path: str, _: int) -> None:
+        self.lock = path
+
+    def set_data(self, *data: Any) -> None:
+        self.data = data
+
+    def commit_async(self) -> SimpleNamespace:
+        return SimpleNamespace(get=self._commit)
+
+    def _commit(self, timeout: float) -> list[Any]:
+        if self.lock not in self.zookeeper.nodes:
+            return [NoNodeError(), RuntimeInconsistency()]
+        try:
+            return [True, self.zookeeper.set(*self.data)]
+        except BadVersionError as error:
+            return [RolledBackError(), error]
+
+
 @pytest.fixture
 def zookeeper(monkeypatch: pytest.MonkeyPatch) -> FakeZooKeeper:
     fake = FakeZooKeeper()
@@ -83,12 +119,16 @@ def driver(zookeeper: FakeZooKeeper) -> Coordination:
 
 
 def test_each_epoch_is_higher_than_the_one_before(driver: Coordination) -> None:
-    assert [driver.take_epoch("traffic") for _ in range(3)] == [MINUTES, MINUTES + 1, MINUTES + 2]
+    assert [driver.take_epoch("traffic", 0) for _ in range(3)] == [
+        MINUTES,
+        MINUTES + 1,
+        MINUTES + 2,
+    ]
 
 
 def test_jobs_have_epochs_of_their_own(driver: Coordination) -> None:
-    driver.take_epoch("traffic")
-    assert driver.take_epoch("archive") == MINUTES
+    driver.take_epoch("traffic", 0)
+    assert driver.take_epoch("archive", 0) == MINUTES
 
 
 def test_drivers_that_start_at_once_get_different_epochs(
@@ -98,20 +138,37 @@ def test_drivers_that_start_at_once_get_different_epochs(
 
     def another_driver() -> None:
         zookeeper.before_set = lambda: None
-        epochs.append(driver.take_epoch("traffic"))
+        epochs.append(driver.take_epoch("traffic", 0))
 
     zookeeper.before_set = another_driver
-    epochs.append(driver.take_epoch("traffic"))
+    epochs.append(driver.take_epoch("traffic", 0))
     assert sorted(epochs) == [MINUTES, MINUTES + 1]
 
 
 def test_a_lost_zookeeper_doesnt_take_epochs_back(
     zookeeper: FakeZooKeeper, driver: Coordination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = driver.take_epoch("traffic")
-    zookeeper.nodes.clear()
+    before = driver.take_epoch("traffic", 0)
+    del zookeeper.nodes["/millrace/jobs/traffic/epoch"]
     monkeypatch.setattr(coordination.time, "time", lambda: NOW + 60)
-    assert driver.take_epoch("traffic") > before
+    assert driver.take_epoch("traffic", 0) > before
+
+
+def test_a_restored_zookeeper_and_a_slow_clock_dont_take_epochs_back(
+    zookeeper: FakeZooKeeper, driver: Coordination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = driver.take_epoch("traffic", 0)
+    zookeeper.nodes["/millrace/jobs/traffic/epoch"] = (b"7", 1)
+    monkeypatch.setattr(coordination.time, "time", lambda: NOW - 86400)
+    assert driver.take_epoch("traffic", written) > written
+
+
+def test_who_no_longer_leads_takes_no_epoch(zookeeper: FakeZooKeeper, driver: Coordination) -> None:
+    before = driver.take_epoch("traffic", 0)
+    del zookeeper.nodes["/millrace/applications/insights/leader/lock-1"]
+    with pytest.raises(LeaseLost):
+        driver.take_epoch("traffic", 0)
+    assert zookeeper.nodes["/millrace/jobs/traffic/epoch"][0] == str(before).encode()
 
 
 def test_drivers_know_of_each_other(zookeeper: FakeZooKeeper, driver: Coordination) -> None:
@@ -344,6 +401,35 @@ class FakeTables:
     def upsert(self, _: str, columns: Any, rows: Any, timestamp: int) -> None:
         self.rows += [dict(zip(columns, row, strict=True)) for row in rows]
         self.timestamps.append(timestamp)
+
+
+def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tables = FakeTables(SimpleNamespace(epoch=90))
+    context = runner.JobContext("traffic", *[None] * 2, tables, None, None)  # type: ignore[arg-type]
+    asked: list[int] = []
+
+    class Started(Exception):
+        """Far enough."""
+
+    def lead() -> None:
+        raise Started
+
+    def take_epoch(_: str, above: int) -> int:
+        asked.append(above)
+        return above + 1
+
+    monkeypatch.setattr(runner, "contract", lambda *_: {})
+    monkeypatch.setattr(runner.JobContext, "settings", {})
+    monkeypatch.setattr(runner.JobContext, "stream", SimpleNamespace(topic="events"))
+    driver: Any = SimpleNamespace(take_epoch=take_epoch, put_contract=lambda *_: None)
+    job: Any = SimpleNamespace(lead=lead)
+    with pytest.raises(Started):
+        runner.start(runner.ReadyJob(context, job, None), driver)  # type: ignore[arg-type]
+    assert asked == [90]
+    assert tables.rows == [{"job": "traffic", "epoch": 91}]
+    assert tables.timestamps == [version(91, 0)]
 
 
 class FakeLateEvents:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -137,13 +138,15 @@ class FakeKafka:
         self.errors: list[KafkaError] = []  # of commits
         self.errors_after_commit: list[KafkaError] = []
         self.unaborted: list[KafkaError] = []
+        self.errors_of_joining: list[KafkaError] = []
         self.producers = 0
+        self.joined = 0
         self._open: list[tuple[str, Any]] = []
 
     def producer(self) -> SimpleNamespace:
         self.producers += 1
         return SimpleNamespace(
-            init_transactions=lambda *_: self._open.clear(),
+            init_transactions=self._join,
             begin_transaction=self._open.clear,
             produce=lambda topic, value, key: self._open.append((key, json.loads(value))),
             send_offsets_to_transaction=lambda positions, *_: setattr(self, "_sent", positions),
@@ -156,6 +159,12 @@ class FakeKafka:
             committed=lambda partitions, *_: self.positions or partitions,
             consumer_group_metadata=lambda: "group",
         )
+
+    def _join(self, *_: Any) -> None:
+        if self.errors_of_joining:
+            raise KafkaException(self.errors_of_joining.pop(0))
+        self.joined += 1
+        self._open.clear()
 
     def _abort(self, *_: Any) -> None:
         if self.unaborted:
@@ -184,9 +193,9 @@ READ = {"events": {"0": 40, "1": 50}}
 SETTINGS = {"kafka_connect_ms": 2000, "kafka_answer_ms": 4000}
 
 
-def led(confirm: Callable[[], None] = lambda: None) -> Results:
+def led(verify: Callable[[], None] = lambda: None) -> Results:
     """Of a driver that has begun to lead."""
-    fresh = Results("brokers", "traffic", SETTINGS, confirm)
+    fresh = Results("brokers", "traffic", SETTINGS, verify)
     fresh.take_over()
     return fresh
 
@@ -262,24 +271,54 @@ def test_what_a_replaced_producer_did_commit_is_not_sent_again(kafka: FakeKafka)
 
 def test_a_producer_is_replaced_only_while_its_driver_leads(kafka: FakeKafka) -> None:
     """Its joining would fence the driver that leads now."""
+    answers = iter([True, False])
 
-    def another_leads() -> None:
-        raise LeaseLost
+    def verify() -> None:
+        if not next(answers):
+            raise LeaseLost
 
     kafka.errors = [OUT_OF_ORDER]
     with pytest.raises(LeaseLost):
-        led(another_leads).publish("query", 4, READ, [{"key": "a"}])
-    assert kafka.producers == 1
+        led(verify).publish("query", 4, READ, [{"key": "a"}])
+    assert kafka.joined == 1
+
+
+FENCED = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
 
 
 @pytest.mark.parametrize("when", ["commits", "aborts"])
-def test_a_fenced_producer_is_not_replaced(kafka: FakeKafka, when: str) -> None:
-    fenced = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
-    kafka.errors = [fenced if when == "commits" else ABORTABLE]
-    kafka.unaborted = [fenced]
-    with pytest.raises(KafkaException, match="fenced"):
-        led().publish("query", 4, READ, [{"key": "a"}])
-    assert (kafka.committed, kafka.producers) == ([], 1)
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_fenced_producer_is_replaced_if_its_driver_leads(
+    kafka: FakeKafka, when: str, leads: bool
+) -> None:
+    """By an expired transaction, or by a driver that woke up; else the next leader did it."""
+    answers = iter([True, leads])
+
+    def verify() -> None:
+        if not next(answers):
+            raise LeaseLost
+
+    kafka.errors = [FENCED if when == "commits" else ABORTABLE]
+    kafka.unaborted = [FENCED]
+    with nullcontext() if leads else pytest.raises(LeaseLost):
+        led(verify).publish("query", 4, READ, [{"key": "a"}])
+    assert [key for key, _ in kafka.committed] == (["a"] if leads else [])
+    assert kafka.joined == (2 if leads else 1)
+
+
+def test_who_no_longer_leads_fences_nobody(kafka: FakeKafka) -> None:
+    def another_leads() -> None:
+        raise LeaseLost
+
+    with pytest.raises(LeaseLost):
+        led(another_leads).publish("query", 4, READ, [{"key": "a"}])
+    assert (kafka.joined, kafka.committed) == (0, [])
+
+
+def test_a_producer_that_is_fenced_while_it_joins_joins_again(kafka: FakeKafka) -> None:
+    kafka.errors_of_joining = [FENCED]
+    led().publish("query", 4, READ, [{"key": "a"}])
+    assert ([key for key, _ in kafka.committed], kafka.producers) == (["a"], 2)
 
 
 def test_delta_takes_a_batch_once(spark: SparkSession, records: Records, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ class Archive:
         classified = frame.transform(parse.classify, stream)
         seen = Observation()
         observed = classified.observe(seen, F.count_if(~F.col("is_event")).alias("malformed"))
+        self._context.lease.verify()  # what Delta has taken is there for good
         application = f"{self._context.job} {self._context.checkpoint_id()}"
         alone = archive.append(parse.valid(observed, stream), config.archive, application, batch)
         # Delta skips a batch that it has, and then nothing is observed. Only the first batch can be

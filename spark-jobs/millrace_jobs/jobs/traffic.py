@@ -26,7 +26,7 @@ class Traffic:
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._results = Results(
-            context.config.kafka, context.job, context.settings, context.lease.confirm
+            context.config.kafka, context.job, context.settings, context.lease.verify
         )
         self._live = LiveStream(context.config)
         self.late_events = LateEvents(context)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from millrace_jobs.checkpoint import Offsets
 from millrace_jobs.config import RESULTS_TOPIC
@@ -27,11 +27,11 @@ GIVE_UP_SECONDS = 120.0
 class Results:
     """Publishes a job's batches in order. The producer that takes over fences the one before it.
 
-    ``confirm`` returns only while this driver surely leads.
+    ``verify`` returns only while this driver leads, by what ZooKeeper says at that moment.
     """
 
     def __init__(
-        self, brokers: str, job: str, settings: dict[str, Any], confirm: Callable[[], None]
+        self, brokers: str, job: str, settings: dict[str, Any], verify: Callable[[], None]
     ) -> None:
         name = f"millrace-{job}"
         common = {
@@ -39,7 +39,7 @@ class Results:
             "socket.connection.setup.timeout.ms": settings["kafka_connect_ms"],
             "socket.timeout.ms": settings["kafka_answer_ms"],
         }
-        self._confirm = confirm
+        self._verify = verify
         self._group = Consumer(common | {"group.id": name})
         # The default of 60 s would block readers for so long after a driver died in a transaction.
         self._settings = common | {
@@ -94,12 +94,16 @@ class Results:
 
     def _join(self) -> None:
         """Afterwards it is certain what the producers before this one have committed."""
-        retry(
-            lambda: self._producer.init_transactions(CALL_SECONDS),
-            KafkaException,
-            GIVE_UP_SECONDS,
-            "joining transactions",
-        )
+        retry(self._join_once, KafkaException, GIVE_UP_SECONDS, "joining transactions")
+
+    def _join_once(self) -> None:
+        self._verify()  # it fences the one before, which must not be the leader after us
+        try:
+            self._producer.init_transactions(CALL_SECONDS)
+        except KafkaException as error:
+            if error.args[0].fatal():
+                self._producer = Producer(self._settings)
+            raise
 
     def _last_published(self, checkpoint: str, read: Offsets) -> int:
         partitions = [TopicPartition(t, int(p)) for t, numbers in read.items() for p in numbers]
@@ -125,25 +129,26 @@ class Results:
             raise AbortedError(str(error)) from error
 
     def _undo(self, error: KafkaException) -> None:
-        """Abort, or replace the producer that can't. Raises when another one has taken over."""
+        """Abort, or replace the producer that can't. Raises LeaseLost when another driver leads.
+
+        A producer that is fenced doesn't say who did it: the next leader, a driver that woke up and
+        has yet to learn that it doesn't lead, or Kafka itself, whose transaction had expired.
+        """
         if not error.args[0].fatal():
             try:
                 self._producer.abort_transaction(CALL_SECONDS)
                 return
             except KafkaException as unaborted:
                 error = unaborted
-        if error.args[0].code() == KafkaError._FENCED:
-            raise error
-        self._begin_anew()
+        self._begin_anew(error)
 
-    def _begin_anew(self) -> None:
+    def _begin_anew(self, error: KafkaException) -> None:
         """Replace a producer that is beyond repair; joining aborts what it left open.
 
         A broker that was cut off, and leads again, refuses its sequence numbers (KAFKA-14920).
         Java's client gets itself a new epoch then; librdkafka's error is fatal.
         """
-        log.warning("the results' producer is replaced")
-        self._confirm()  # who joins fences the one before, which must not be the leader after us
+        log.warning("the results' producer is replaced: %s", error)
         self._producer = Producer(self._settings)
         self._join()
         self._published = None  # whether the last commit took place is unknown
