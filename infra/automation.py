@@ -22,8 +22,8 @@ from infra.keys import ensure_passphrase
 from infra.leftovers import remove_containers, remove_networks_and_volumes
 from infra.program import program
 from infra.progress import EventLog, Report
-from millrace.errors import OperatorError
-from millrace.paths import REPO, STATE, stack_state
+from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO, STATE, stack_state
 from millrace.setup.engine import ensure_engine
 
 T = TypeVar("T")

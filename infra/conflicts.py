@@ -8,7 +8,7 @@ from docker.errors import DockerException, ImageNotFound
 
 from infra.docker_provider import is_ours
 from infra.docker_resources import OwnerProps
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
 

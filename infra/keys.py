@@ -7,8 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from millrace.errors import OperatorError
-from millrace.paths import STATE, stack_state
+from millrace.common.errors import OperatorError
+from millrace.common.paths import STATE, stack_state
 
 CERTIFICATE_DAYS = 825  # the longest that browsers accept of one they were told to trust
 

@@ -6,9 +6,9 @@ from infra.conflicts import refuse_conflicts
 from infra.exports import export
 from infra.keys import ensure_ssh_key
 from infra.local import LocalCluster, LocalClusterArgs
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
+from millrace.common.paths import ARTIFACTS, stack_state
 from millrace.inventory import build_inventory
-from millrace.paths import ARTIFACTS, stack_state
 from millrace.plan import Plan, load_plan
 from millrace.setup.artifacts import read_manifest
 from millrace.setup.image import image_tag

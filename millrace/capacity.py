@@ -5,8 +5,8 @@ from math import ceil
 
 from pydantic import Field
 
+from millrace.common.paths import CONFIGS
 from millrace.config import Model, Setting, read_yaml, validate
-from millrace.paths import CONFIGS
 
 SECONDS_PER_DAY = 86_400
 MINUTES_PER_DAY = 1_440

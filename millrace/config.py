@@ -15,8 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from millrace.errors import OperatorError
-from millrace.paths import CONFIGS
+from millrace.common.errors import OperatorError
+from millrace.common.paths import CONFIGS
 
 PROFILES = ("small", "standard", "large")
 Profile = Literal["small", "standard", "large"]

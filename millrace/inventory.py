@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from millrace.access import key_file, user
+from millrace.cluster.access import key_file, user
 from millrace.plan import CONTROLLER_ID_BASE, Host, Plan
 
 ARTIFACTS_PORT = 8000

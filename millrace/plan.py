@@ -16,6 +16,7 @@ from millrace.availability import GROUP_STRIDE, HOST_OVERHEAD
 from millrace.availability import problems as refusals
 from millrace.aws import AwsPlan, plan_aws, private_subnet
 from millrace.aws import problems as aws_refusals
+from millrace.common.errors import OperatorError
 from millrace.config import (
     Component,
     Environment,
@@ -30,7 +31,6 @@ from millrace.config import (
     load_events,
     load_names,
 )
-from millrace.errors import OperatorError
 from millrace.streams import Stream, StreamPlan, load_streams, plan_stream
 from millrace.streams import problems as stream_refusals
 

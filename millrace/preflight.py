@@ -9,8 +9,8 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
-from millrace.errors import OperatorError
-from millrace.paths import CACHE
+from millrace.common.errors import OperatorError
+from millrace.common.paths import CACHE
 from millrace.plan import Plan
 
 # MiB: unpacked distributions, logs and data. Measured on average: 290 when the test suite is

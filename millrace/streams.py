@@ -11,8 +11,8 @@ from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
+from millrace.common.paths import CONFIGS
 from millrace.config import Model, Name, Profile, Setting, read_yaml, validate
-from millrace.paths import CONFIGS
 
 NUMBERS = ("integer", "long")
 LONG_MAX = 2**63 - 1

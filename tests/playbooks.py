@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from millrace.access import HOST_KEYS, key_file
+from millrace.cluster.access import HOST_KEYS, key_file
+from millrace.common.paths import ANSIBLE, REPO, stack_name
 from millrace.inventory import build_inventory
-from millrace.paths import ANSIBLE, REPO, stack_name
 from millrace.plan import Plan
 from millrace.setup.artifacts import read_manifest
 

@@ -22,8 +22,8 @@ sys.path.insert(0, str(REPO))
 
 from infra import automation, keys, program  # noqa: E402
 from infra.aws import program as aws_program  # noqa: E402
+from millrace.common.errors import OperatorError  # noqa: E402
 from millrace.config import Image  # noqa: E402
-from millrace.errors import OperatorError  # noqa: E402
 from millrace.plan import Plan, load_plan  # noqa: E402
 from millrace.setup.engine import ensure_aws_plugin  # noqa: E402
 

@@ -14,9 +14,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from infra.automation import outputs, stack
-from millrace.access import HOST_KEYS, tunnel_options
-from millrace.errors import OperatorError
-from millrace.paths import REPO, stack_name
+from millrace.cluster.access import HOST_KEYS, tunnel_options
+from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO, stack_name
 from millrace.plan import load_plan
 
 

@@ -8,9 +8,9 @@ from infra.aws.region import aws_plan, observe, refuse_problems
 from infra.aws.storage import artifacts_url
 from infra.exports import export
 from infra.keys import ensure_certificate, ensure_ssh_key
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
+from millrace.common.paths import ARTIFACTS
 from millrace.inventory import build_inventory
-from millrace.paths import ARTIFACTS
 from millrace.plan import Plan
 
 

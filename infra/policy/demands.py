@@ -4,8 +4,8 @@ from functools import cache
 
 from pydantic import Field, PositiveInt
 
+from millrace.common.paths import CONFIGS
 from millrace.config import Model, read_yaml, validate
-from millrace.paths import CONFIGS
 
 
 class Tags(Model):

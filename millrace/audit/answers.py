@@ -7,7 +7,7 @@ from typing import Any
 
 from millrace.audit.compare import Visitors
 from millrace.audit.truth import SIZES, Figures, Window
-from millrace.insights import Api
+from millrace.cluster.insight_api import Api
 
 TOP_PAGES = 100  # the most that the API gives
 HOUR = SIZES["1h"]

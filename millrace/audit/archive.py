@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from millrace.audit.hdfs import Hdfs
+from millrace.cluster.hdfs import Hdfs
 from millrace.plan import Plan
 
 FETCHES = 4  # at once

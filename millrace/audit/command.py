@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from millrace.durations import parse_duration
-from millrace.paths import stack_name
+from millrace.common.durations import parse_duration
+from millrace.common.paths import stack_name
 from millrace.plan import load_plan
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ def audit_command(
 
 
 def _audit(runs: list[str] | None, wait: float) -> "Report":
-    from millrace import lag
     from millrace.audit.run import audit, audit_topic
+    from millrace.cluster import kafka
     from millrace.ledger.book import Ledger, newest
     from millrace.ledger.session import ledgers
 
     plan = load_plan(stack_name())
     paths = [ledgers() / run for run in runs] if runs else [newest(ledgers())]
-    if len(paths) == 1 and Ledger.open(paths[0]).spec.topic != lag.TOPIC:
+    if len(paths) == 1 and Ledger.open(paths[0]).spec.topic != kafka.TOPIC:
         return audit_topic(plan, paths[0])
     return audit(plan, paths, wait)

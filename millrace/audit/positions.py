@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 import numpy as np
 from confluent_kafka import KafkaException
 
-from millrace import lag
-from millrace.audit.hdfs import Hdfs
-from millrace.errors import OperatorError
-from millrace.insights import Api
+from millrace.cluster import kafka
+from millrace.cluster.hdfs import Hdfs
+from millrace.cluster.insight_api import Api
+from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
 POLL_SECONDS = 1.0
@@ -22,14 +22,14 @@ class Positions:
         self._plan = plan
         self._hdfs = hdfs
         self._api = Api(plan)
-        self._admin = lag.connect(plan)
+        self._admin = kafka.connect(plan)
 
     def ends(self, topic: str, partitions: int) -> np.ndarray:
         """Up to where a ``read_committed`` reader can read each partition."""
-        return np.array(lag.require_ends(self._admin, topic, partitions))
+        return np.array(kafka.require_ends(self._admin, topic, partitions))
 
     def event_ends(self) -> np.ndarray:
-        return self.ends(lag.TOPIC, self._plan.topics[lag.TOPIC].partitions)
+        return self.ends(kafka.TOPIC, self._plan.topics[kafka.TOPIC].partitions)
 
     def wait_for_traffic(self, ends: np.ndarray, deadline: float) -> None:
         """Until all before ``ends`` is in the results, and its late events are counted."""
@@ -41,7 +41,7 @@ class Positions:
     def _traffic_is_at(self, ends: np.ndarray) -> bool:
         """The job commits its position with its results, and notes there which batch that was."""
         try:
-            committed = lag.positions(self._admin)
+            committed = kafka.positions(self._admin)
         except KafkaException:
             return False
         read = {position.partition: position for position in committed}
@@ -62,7 +62,7 @@ class Positions:
         if not finished:
             return np.zeros(partitions, np.int64)
         entry = self._hdfs.read(f"{path}/offsets/{max(finished)}").decode()
-        ends = json.loads(entry.splitlines()[2])[lag.TOPIC]
+        ends = json.loads(entry.splitlines()[2])[kafka.TOPIC]
         return np.array([ends.get(str(partition), 0) for partition in range(partitions)])
 
 

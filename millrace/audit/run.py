@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from millrace import lag
 from millrace.audit import compare, tables, topics
 from millrace.audit.answers import TOP_PAGES, Answers, ask, figures
 from millrace.audit.archive import EMPTY, Archive
-from millrace.audit.hdfs import Hdfs
+from millrace.audit.page_views import PageViewRule
 from millrace.audit.positions import Positions
 from millrace.audit.records import foreign_records, of_run, own_records
 from millrace.audit.report import Plane, Report
@@ -33,11 +32,12 @@ from millrace.audit.truth import (
     requests_by_day,
     truth_of,
 )
-from millrace.errors import OperatorError
-from millrace.insights import Api
+from millrace.cluster import kafka
+from millrace.cluster.hdfs import Hdfs
+from millrace.cluster.insight_api import Api
+from millrace.common.errors import OperatorError
 from millrace.ledger.book import Ledger
 from millrace.plan import Plan
-from millrace.recount import PageViewRule
 
 RESULTS = "results"
 HOUR = SIZES["1h"]
@@ -123,7 +123,7 @@ def _opened(path: Path | str, plan: Plan) -> Ledger:
     ledger = Ledger.open(path)
     if ledger.spec.cluster != plan.cluster:
         raise OperatorError(f"run {ledger.spec.run} was on cluster {ledger.spec.cluster}")
-    if ledger.spec.topic != lag.TOPIC:
+    if ledger.spec.topic != kafka.TOPIC:
         raise OperatorError(f"run {ledger.spec.run} went to topic {ledger.spec.topic}")
     if not len(ledger.acked):
         raise OperatorError(f"run {ledger.spec.run} has no events: there is nothing to audit")

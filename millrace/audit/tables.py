@@ -12,7 +12,7 @@ from cassandra.concurrent import execute_concurrent_with_args
 from cassandra.policies import RoundRobinPolicy
 
 from millrace.audit.truth import COUNTS, SIZES, Figures, Page, Window
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
 KEYSPACE = "millrace"

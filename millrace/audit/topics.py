@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from millrace import lag
-from millrace.errors import OperatorError
+from millrace.cluster import kafka
+from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
 BATCH = 5000
@@ -21,7 +21,7 @@ def read(plan: Plan, topic: str, starts: np.ndarray, ends: np.ndarray) -> Iterat
     Raises OperatorError when the brokers fall silent.
     """
     consumer = Consumer(
-        lag.client(plan)
+        kafka.client(plan)
         | {
             "group.id": "millrace-audit",  # required; nothing is ever committed to it
             "isolation.level": "read_committed",

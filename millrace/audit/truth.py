@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.recount import STATUS_CLASSES, PageViewRule
+from millrace.audit.page_views import PageViewRule
 
 SIZES = {"1m": 60, "1h": 3600}
 PAGE_SIZE = "1h"
 HOUR = SIZES[PAGE_SIZE]
 DAY = 86400
+STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
 COUNTS = ("requests", "page_views", "bytes", *STATUS_CLASSES)
 VISITORS = "visitors"
 

@@ -6,9 +6,9 @@ An action that raises is reported as failed; the experiment goes on to its rollb
 import time
 from pathlib import Path
 
+from millrace.common.paths import stack_name
 from millrace.drill import blocks
 from millrace.drill.runbook import parse_runbook
-from millrace.paths import stack_name
 
 
 def run_blocks(runbook: str, tag: str, folder: str) -> None:

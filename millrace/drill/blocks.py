@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from millrace.common.paths import REPO
 from millrace.drill.runbook import Block, Runbook
-from millrace.paths import REPO
 
 LONGEST = 600  # s, of one block: a cold start of everything is allowed this long
 SHOWN_LINES = 20

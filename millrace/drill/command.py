@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from millrace.common.errors import OperatorError
+from millrace.common.paths import stack_name, stack_state
 from millrace.drill.runbook import Runbook, load_runbook, load_runbooks
-from millrace.errors import OperatorError
-from millrace.paths import stack_name, stack_state
 from millrace.plan import Plan, load_plan
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from millrace.common.live import LiveOnTerminal
 from millrace.drill.gaps import Times
 from millrace.drill.planes import Sampler, successes
-from millrace.live import LiveOnTerminal
 
 SHOWN_AS_GAP = 1.0  # s
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from millrace.common.errors import NobodyError, OperatorError
 from millrace.drill import runner, watch
 from millrace.drill.blocks import BlockFailed, run_blocks
 from millrace.drill.display import Display
 from millrace.drill.report import Mark, Report, Span, gaps_between
 from millrace.drill.runbook import Runbook
-from millrace.errors import NobodyError, OperatorError
 from millrace.plan import Plan
 from millrace.status import health
 

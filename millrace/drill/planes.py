@@ -32,7 +32,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from millrace import lag
+from millrace.cluster import kafka
 from millrace.drill.gaps import Times, growths
 from millrace.hosts.roles import REDIS_MASTER
 from millrace.plan import Plan
@@ -148,7 +148,7 @@ def api_probe(plan: Plan, stack: ExitStack) -> Probe:
 def kafka_probe(plan: Plan) -> Probe:
     """The controller checks a topic that it is not asked to make."""
     admin = AdminClient(
-        lag.client(plan)
+        kafka.client(plan)
         | {
             "topic.metadata.refresh.interval.ms": 1000,  # a broker that died is left soon
             "reconnect.backoff.max.ms": 1000,

@@ -2,7 +2,7 @@
 
 import logging
 
-from millrace.paths import stack_name
+from millrace.common.paths import stack_name
 from millrace.plan import load_plan
 from millrace.status import health
 

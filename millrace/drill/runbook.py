@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError
 
+from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO
 from millrace.config import Model
-from millrace.errors import OperatorError
-from millrace.paths import REPO
 from millrace.plan import Plan
 
 RUNBOOKS = REPO / "runbooks"

@@ -10,6 +10,9 @@ from typing import Any
 
 from rich.console import Console
 
+from millrace.common.errors import OperatorError
+from millrace.common.paths import stack_state
+from millrace.common.waiting import wait_until
 from millrace.drill import experiment, watch
 from millrace.drill.display import Display
 from millrace.drill.picture import gaps_svg
@@ -27,11 +30,8 @@ from millrace.drill.report import (
 )
 from millrace.drill.runbook import FrontMatter, Runbook
 from millrace.drill.tables import SUMMARIES
-from millrace.errors import OperatorError
-from millrace.paths import stack_state
 from millrace.plan import Plan
 from millrace.status import health
-from millrace.waiting import wait_until
 
 LONGEST_HEAL_SECONDS = 300.0  # from the end of an experiment until all is healthy
 ASK_EVERY_SECONDS = 10.0  # a look at every host is work for the machine that is measured

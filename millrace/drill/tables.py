@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from millrace.common.paths import REPO
 from millrace.drill.report import PASSED, Summary
 from millrace.drill.runbook import Runbook
-from millrace.paths import REPO
 
 SUMMARIES = REPO / "docs" / "drills"
 Summaries = dict[str, Summary]

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
+from millrace.common.errors import OperatorError
+from millrace.common.waiting import wait_until
 from millrace.drill.display import Display
 from millrace.drill.gaps import Times
 from millrace.drill.planes import Sampler, sampling, successes
 from millrace.drill.report import Audit, Successes
-from millrace.errors import OperatorError
 from millrace.ledger.book import Ledger
 from millrace.ledger.session import ledgers
 from millrace.plan import Plan
-from millrace.waiting import wait_until
 
 LONGEST = "12h"  # of a load; it is stopped when the drill ends
 CALM = 10.0  # s

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from millrace.durations import parse_duration
+from millrace.common.durations import parse_duration
 from millrace.generate.traffic import Hit, Website
 
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from millrace.durations import parse_duration
-from millrace.errors import OperatorError
+from millrace.cluster.ssh import ssh_command
+from millrace.common.durations import parse_duration
+from millrace.common.errors import OperatorError
+from millrace.common.paths import stack_name
 from millrace.hosts.power import Action, act, named
-from millrace.paths import stack_name
 from millrace.plan import load_plan
-from millrace.ssh import ssh_command
 
 PAUSE = 10  # s between two looks, each of which costs every host a process or two
 HEALTHY = "healthy"

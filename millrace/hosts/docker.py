@@ -4,7 +4,7 @@ import docker
 from docker.errors import DockerException, NotFound
 from docker.models.containers import Container
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.plan import Host, Plan
 
 CHAIN = "millrace-cut"

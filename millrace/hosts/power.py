@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import Protocol
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.plan import Host, Plan
 
 

@@ -8,12 +8,11 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from millrace import lag
-from millrace.drivers import drivers
-from millrace.errors import NobodyError, OperatorError
+from millrace.cluster import kafka, probe
+from millrace.cluster.ssh import on_all, run_on
+from millrace.cluster.zookeeper import drivers
+from millrace.common.errors import NobodyError, OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
-from millrace.ssh import on_all, run_on
-from millrace.status import probe
 
 REDIS_MASTER = "millrace"  # the name that the Sentinels watch their master by
 TIMEOUT = 4  # s; a frozen service accepts the call and never answers
@@ -58,10 +57,10 @@ def _role(name: str) -> Role:
 
 def _kafka_leader(plan: Plan) -> Holder | None:
     try:
-        metadata = lag.connect_quietly(plan).list_topics(lag.TOPIC, timeout=TIMEOUT)
+        metadata = kafka.connect_quietly(plan).list_topics(kafka.TOPIC, timeout=TIMEOUT)
     except KafkaException:
         return None
-    leader = metadata.brokers.get(metadata.topics[lag.TOPIC].partitions[0].leader)
+    leader = metadata.brokers.get(metadata.topics[kafka.TOPIC].partitions[0].leader)
     return _at(plan, "kafka_broker", leader.host) if leader and leader.host else None
 
 

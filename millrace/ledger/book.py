@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.ledger import events
 from millrace.ledger.spec import Spec
 

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from millrace.durations import parse_duration
-from millrace.errors import OperatorError
-from millrace.paths import stack_name
+from millrace.common.durations import parse_duration
+from millrace.common.errors import OperatorError
+from millrace.common.paths import stack_name
 from millrace.plan import load_plan
 
 ACKS = ("all", "1")

@@ -7,9 +7,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from millrace.common.live import LiveOnTerminal
 from millrace.ledger.book import Ledger
 from millrace.ledger.load import Seen
-from millrace.live import LiveOnTerminal
 
 PLAIN_SECONDS = 10.0
 

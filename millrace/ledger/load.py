@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.ledger.book import FAILED, State, Writer
 from millrace.ledger.events import encode, events
 from millrace.ledger.spec import Spec

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from millrace import lag
+from millrace.cluster import kafka
+from millrace.common.paths import stack_name, stack_state
+from millrace.common.signals import stop_on_signals
 from millrace.ledger.book import Ledger, Writer
 from millrace.ledger.display import Display, summary
 from millrace.ledger.load import Load, connect, require_topic
 from millrace.ledger.spec import Spec
-from millrace.paths import stack_name, stack_state
 from millrace.plan import Plan
-from millrace.signals import stop_on_signals
 
 RESULTS = "results"
 # How much later than the watermark a late event is: late for its hour, too, whatever the clocks.
@@ -39,8 +39,8 @@ class Wish:
 def run_load(plan: Plan, wish: Wish) -> None:
     """Sends until it is done or a signal ends it; prints the ledger's path last."""
     console = Console(soft_wrap=True, highlight=False)
-    topic = wish.topic or lag.TOPIC
-    client = lag.client(plan)
+    topic = wish.topic or kafka.TOPIC
+    client = kafka.client(plan)
     producer = connect(client, wish.acks)
     require_topic(producer, client["bootstrap.servers"], topic)
     spec = Spec(
@@ -56,8 +56,8 @@ def run_load(plan: Plan, wish: Wish) -> None:
         late=wish.late,
         lateness=_watermark(plan) + LATE_MARGIN_SECONDS,
         seed=secrets.randbits(32),
-        results_offsets=lag.require_ends(
-            lag.connect(plan), RESULTS, plan.topics[RESULTS].partitions
+        results_offsets=kafka.require_ends(
+            kafka.connect(plan), RESULTS, plan.topics[RESULTS].partitions
         ),
         started_ms=int(1000 * time.time()),
     )

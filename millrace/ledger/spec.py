@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from hashlib import blake2b
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.ledger.schedule import PROFILES, Schedule
 
 MOST_EVENTS = 2**31 - 1  # numbers are kept as 32 bits

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from millrace.errors import OperatorError
-from millrace.paths import stack_name
+from millrace.common.errors import OperatorError
+from millrace.common.paths import stack_name
+from millrace.common.signals import stop_on_signals
 from millrace.plan import load_plan
-from millrace.signals import stop_on_signals
 
 EXIT_STOPPED = 130  # what a shell says of a command ended by Ctrl-C
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from millrace.live import LiveOnTerminal
+from millrace.common.live import LiveOnTerminal
 from millrace.replay.pace import Pace
 from millrace.replay.progress import Progress
 from millrace.replay.source import Source

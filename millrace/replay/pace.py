@@ -14,7 +14,7 @@ gap of months in a log costs ten seconds.
 import time
 from collections.abc import Callable
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 
 SHARE_OF_WATERMARK = 10
 

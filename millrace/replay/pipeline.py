@@ -5,7 +5,7 @@ from datetime import datetime
 
 import httpx
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 from millrace.replay.events import Limits
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 
 STDIN = "-"
 CHUNK = 64 * 1024

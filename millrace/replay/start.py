@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 from itertools import chain
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.replay.progress import HOUR, Progress
 from millrace.replay.source import Lines, Source
 from millrace.weblog import Malformed, parse_line

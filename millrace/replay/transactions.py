@@ -16,7 +16,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.replay.events import Message
 from millrace.replay.progress import Progress
 

@@ -5,8 +5,8 @@ import os
 import threading
 from dataclasses import asdict, dataclass
 
-from millrace.errors import OperatorError
-from millrace.paths import ARTIFACTS
+from millrace.common.errors import OperatorError
+from millrace.common.paths import ARTIFACTS
 
 MANIFEST = ARTIFACTS / "manifest.json"
 _writing = threading.Lock()

@@ -10,8 +10,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from millrace.errors import OperatorError
-from millrace.paths import ARTIFACTS
+from millrace.common.errors import OperatorError
+from millrace.common.paths import ARTIFACTS
 from millrace.setup import artifacts, python_env
 from millrace.setup.archive import write_tar
 from millrace.setup.locks import Jar, lock_path, read_lock, sha256_of, verify

@@ -10,8 +10,8 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
-from millrace.errors import OperatorError
-from millrace.paths import CACHE
+from millrace.common.errors import OperatorError
+from millrace.common.paths import CACHE
 from millrace.setup.packages import ensure_command
 from millrace.setup.processes import as_root, run
 from millrace.setup.steps import Report

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
-from millrace.errors import OperatorError
-from millrace.paths import CACHE, REPO
+from millrace.common.errors import OperatorError
+from millrace.common.paths import CACHE, REPO
 from millrace.setup.processes import run
 from millrace.setup.versions import load_versions
 

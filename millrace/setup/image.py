@@ -8,9 +8,9 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, ImageNotFound
 
+from millrace.common.errors import OperatorError
+from millrace.common.paths import CACHE, CONFIGS
 from millrace.config import Model, read_yaml, validate
-from millrace.errors import OperatorError
-from millrace.paths import CACHE, CONFIGS
 from millrace.setup.packages import ensure_command
 from millrace.setup.processes import as_root, run
 from millrace.setup.steps import Report

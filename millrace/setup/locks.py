@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from millrace.errors import OperatorError
-from millrace.paths import CONFIGS
+from millrace.common.errors import OperatorError
+from millrace.common.paths import CONFIGS
 
 LOCKS = CONFIGS / "distributions"
 

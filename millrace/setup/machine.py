@@ -7,9 +7,9 @@ from functools import partial
 
 from rich.console import Console
 
+from millrace.common.errors import OperatorError
+from millrace.common.paths import CACHE, stack_name
 from millrace.config import load_environment
-from millrace.errors import OperatorError
-from millrace.paths import CACHE, stack_name
 from millrace.setup.distributions import ensure
 from millrace.setup.docker_engine import ensure_docker
 from millrace.setup.engine import ensure_aws_plugin, ensure_engine

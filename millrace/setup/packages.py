@@ -4,7 +4,7 @@ import shutil
 import threading
 from collections.abc import Sequence
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.setup.processes import as_root, run
 
 # apt runs once at a time on a machine, and its lists need fetching once per set-up.

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 
 TAIL = 15
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from millrace.errors import OperatorError
-from millrace.paths import REPO
+from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO
 from millrace.setup.processes import run
 
 REQUIREMENTS = REPO / "requirements"

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 
 Report = Callable[[str], None]
 

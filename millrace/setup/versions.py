@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from millrace.common.paths import CONFIGS
 from millrace.config import Model, read_yaml, validate
-from millrace.paths import CONFIGS
 
 VERSIONS = CONFIGS / "versions.yaml"
 Coordinates = Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+:[^:\s]+(:[^:\s]+)?$")]

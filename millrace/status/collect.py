@@ -9,20 +9,18 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from millrace import lag
-from millrace.drivers import drivers
-from millrace.errors import OperatorError
+from millrace.cluster import kafka, probe
+from millrace.cluster.ssh import on_all, run_on
+from millrace.cluster.zookeeper import drivers
+from millrace.common.errors import OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
-from millrace.ssh import on_all, run_on
 from millrace.status.ring import ring
-
-PROBE = Path(__file__).with_name("probe.py")
 
 
 def collect(plan: Plan) -> dict[str, Any]:
     """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``,
     ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, the traffic job's ``lag``."""
-    admin = lag.connect_quietly(plan)
+    admin = kafka.connect_quietly(plan)
     return {
         "hosts": on_all(plan.hosts, lambda host: _ask(plan, host)),
         "kafka": _ask_kafka(admin),
@@ -36,7 +34,7 @@ def _ask(plan: Plan, host: Host) -> dict[str, Any]:
     wanted = {service: _question(plan, host, service) for service in host.services}
     command = ["sudo", "python3", "-", shlex.quote(json.dumps(wanted))]
     try:
-        done = run_on(plan, host, command, stdin=PROBE.read_text())
+        done = run_on(plan, host, command, stdin=Path(probe.__file__).read_text())
     except subprocess.TimeoutExpired:
         return {"error": "no answer in 30 s"}
     if done.returncode:
@@ -81,6 +79,6 @@ def _ask_kafka(admin: AdminClient) -> dict[str, Any]:
 
 def _ask_lag(admin: AdminClient, plan: Plan) -> dict[str, Any]:
     try:
-        return {"records": lag.traffic_lag(admin, plan)}
+        return {"records": kafka.traffic_lag(admin, plan)}
     except KafkaException as error:
         return {"error": str(error.args[0])}

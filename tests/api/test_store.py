@@ -78,7 +78,7 @@ PAGES = 5500  # more than the driver's page of 5,000 rows
 @asynccontextmanager
 async def connected(settings: Any) -> AsyncIterator[CassandraStore]:
     """A store on the running cluster."""
-    from millrace.paths import stack_name
+    from millrace.common.paths import stack_name
     from millrace.plan import load_plan
 
     plan = load_plan(stack_name())

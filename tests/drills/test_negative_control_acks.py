@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from millrace import lag
 from millrace.audit.run import audit_topic
-from millrace.paths import stack_name
+from millrace.cluster import kafka
+from millrace.common.paths import stack_name
 from millrace.plan import Plan, load_plan
 from tests.e2e.support import wait_until
 
@@ -54,13 +54,13 @@ def plan() -> Plan:
 
 @pytest.fixture
 def admin(plan: Plan) -> AdminClient:
-    return lag.connect(plan)
+    return kafka.connect(plan)
 
 
 @pytest.fixture
 def topic(plan: Plan, admin: AdminClient) -> Iterator[str]:
     """One partition, so that one leader has it all."""
-    factor = plan.topics[lag.TOPIC].replication
+    factor = plan.topics[kafka.TOPIC].replication
     new = NewTopic(TOPIC, num_partitions=1, replication_factor=factor, config=UNPROTECTED)
     admin.create_topics([new])[TOPIC].result(PATIENCE_SECONDS)
     yield TOPIC

@@ -8,9 +8,9 @@ import time
 import pytest
 from rich.console import Console
 
+from millrace.common.paths import stack_name
 from millrace.drill.runbook import load_runbook
 from millrace.drill.runner import run
-from millrace.paths import stack_name
 from millrace.plan import Plan, load_plan
 from millrace.status import health
 

@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from millrace import jobs_package
 from millrace.audit.report import Report
 from millrace.audit.run import audit
+from millrace.cli.service import Gateway, run_version
+from millrace.cluster.ssh import run_on, ssh_command
+from millrace.common.paths import stack_name
 from millrace.drill import watch
 from millrace.drill.display import Display
 from millrace.drill.planes import Sampler
 from millrace.hosts.roles import Holder, holder
-from millrace.paths import stack_name
 from millrace.plan import Host, Plan, load_plan
-from millrace.service import Gateway, run_version
-from millrace.ssh import run_on, ssh_command
+from millrace.setup import jobs_package
 from millrace.status import health
 from tests.e2e.support import wait_until
 

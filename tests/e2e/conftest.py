@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from millrace.audit.page_views import PageViewRule
+from millrace.common.paths import REPO, stack_name
 from millrace.generate.traffic import Website
-from millrace.paths import REPO, stack_name
 from millrace.plan import Plan, load_plan
-from millrace.recount import PageViewRule, Recount, recount
 from millrace.replay.pipeline import Pipeline
 from tests.e2e.support import Insights
+from tests.recount import Recount, recount
 
 REAL_LOG = REPO.parent / "shared" / "data" / "access.log"
 GENERATED_DAYS = 3

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from millrace.recount import Counts, Recount
+from tests.recount import Counts, Recount
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.drivers import drivers
+from millrace.cluster.zookeeper import drivers
 from millrace.plan import Plan
 from tests.e2e.conftest import REAL_LOG, Month
 from tests.e2e.support import (

@@ -2,9 +2,9 @@
 
 import pytest
 
-from millrace.paths import stack_name
+from millrace.cluster.ssh import on_all, run_on
+from millrace.common.paths import stack_name
 from millrace.plan import load_plan
-from millrace.ssh import on_all, run_on
 from tests.playbooks import changed, run_playbook
 
 pytestmark = pytest.mark.e2e

@@ -8,8 +8,8 @@ import pytest
 import testinfra
 from testinfra.host import Host as Connection
 
-from millrace.access import HOST_KEYS
-from millrace.paths import stack_name, stack_state
+from millrace.cluster.access import HOST_KEYS
+from millrace.common.paths import stack_name, stack_state
 from millrace.plan import Plan, load_plan
 
 SSH = " ".join((*HOST_KEYS, "-o", "LogLevel=ERROR"))

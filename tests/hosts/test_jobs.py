@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millrace.drivers import drivers
+from millrace.cluster.zookeeper import drivers
 
 STANDBY_SECONDS = 300
 

@@ -14,8 +14,8 @@ import pytest
 from docker.models.containers import Container
 
 from infra.docker_provider import HostProvider
-from millrace.access import key_file
-from millrace.paths import REPO
+from millrace.cluster.access import key_file
+from millrace.common.paths import REPO
 from millrace.plan import Plan
 from tests.e2e.support import wait_until
 from tests.playbooks import Recap, changed, inventory_of, run_playbook, written

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from millrace.paths import stack_name
+from millrace.common.paths import stack_name
 from millrace.plan import load_plan
 
 PLAN = load_plan(stack_name())

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from millrace.common.paths import stack_name
 from millrace.config import Environment, load_component, load_environment, load_events, load_names
 from millrace.inventory import artifacts_url
-from millrace.paths import stack_name
 from millrace.plan import SHARED_COMPONENTS, Plan, make_plan
 from millrace.streams import load_streams
 from tests.playbooks import inventory_of, run_playbook, written

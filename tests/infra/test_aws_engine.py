@@ -15,6 +15,8 @@ from pulumi import automation as auto
 
 from infra import automation, keys, program
 from infra.aws import program as aws_program
+from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO
 from millrace.config import (
     Environment,
     component_names,
@@ -23,8 +25,6 @@ from millrace.config import (
     load_events,
     load_names,
 )
-from millrace.errors import OperatorError
-from millrace.paths import REPO
 from millrace.plan import Plan, load_plan, make_plan
 from millrace.streams import load_streams
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from millrace.common.paths import ANSIBLE
 from millrace.inventory import build_inventory
-from millrace.paths import ANSIBLE
 from millrace.plan import load_plan
 
 BIN = Path(sys.executable).parent

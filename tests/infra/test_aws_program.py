@@ -15,7 +15,7 @@ from infra import keys
 from infra.aws import program, region
 from infra.aws.first_boot import user_data
 from infra.aws.region import Region, problems
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.plan import Plan, load_plan
 
 ACCOUNT = "123456789012"

@@ -16,8 +16,8 @@ from docker.models.containers import Container
 from pulumi import automation as auto
 
 from infra import automation, program
-from millrace.errors import OperatorError
-from millrace.paths import REPO, stack_state
+from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO, stack_state
 from millrace.plan import Plan
 from millrace.setup.image import image_tag
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.automation import engine_environment
-from millrace.paths import REPO
+from millrace.common.paths import REPO
 
 pytestmark = pytest.mark.engine
 

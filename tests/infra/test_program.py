@@ -12,7 +12,7 @@ from pulumi.runtime.mocks import MockCallArgs, MockMonitor, MockResourceArgs, Mo
 
 from infra import program
 from infra.local import hosts_file_content
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
 IMAGE = "millrace/host:test"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra import keys
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.setup import engine
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from millrace.paths import ARTIFACTS
+from millrace.common.paths import ARTIFACTS
 from millrace.setup.artifacts import read_manifest
 from millrace.setup.locks import lock_path, read_lock
 from tests.jobs.samples import RECEIVED

@@ -2,10 +2,10 @@
 
 import subprocess
 
-from millrace.access import TUNNEL, key_file, user
+from millrace.cluster.access import TUNNEL, key_file, user
+from millrace.cluster.ssh import ssh_command
 from millrace.inventory import build_inventory
 from millrace.plan import load_plan
-from millrace.ssh import ssh_command
 
 MANIFEST = {"store": {"version": "1", "file": "store-1.tar", "sha256": "0" * 64}}
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from millrace.audit import compare
 from millrace.audit.archive import EMPTY, _is_needed, _last_checkpoint
+from millrace.audit.page_views import PageViewRule
 from millrace.audit.records import foreign_records, own_records
 from millrace.audit.report import Plane, Report
 from millrace.audit.truth import (
@@ -24,7 +25,6 @@ from millrace.audit.truth import (
     truth_of,
 )
 from millrace.ledger.book import Ledger, State, Writer
-from millrace.recount import PageViewRule
 from tests.unit.test_ledger import SPEC
 
 EVENTS = 2000

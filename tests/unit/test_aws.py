@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from millrace.aws import edges, subnets
 from millrace.capacity import Load, load_assumptions, size
+from millrace.common.errors import OperatorError
 from millrace.config import (
     PUBLIC,
     Environment,
@@ -18,7 +19,6 @@ from millrace.config import (
     load_events,
     load_names,
 )
-from millrace.errors import OperatorError
 from millrace.plan import Plan, load_plan, make_plan
 from millrace.streams import load_streams
 

@@ -3,6 +3,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from millrace.cli.views import cost_view
+from millrace.common.errors import OperatorError
+from millrace.common.paths import CONFIGS
 from millrace.config import validate
 from millrace.cost import (
     ENDPOINT,
@@ -17,10 +20,7 @@ from millrace.cost import (
     load_prices,
     quantities,
 )
-from millrace.errors import OperatorError
-from millrace.paths import CONFIGS
 from millrace.plan import load_plan
-from millrace.views import cost_view
 
 PRICES = load_prices()
 ON_AWS = ["dev", "staging", "prod"]

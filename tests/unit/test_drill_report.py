@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from millrace.common.errors import NobodyError, OperatorError
 from millrace.drill.nemesis import Nemesis, choose, healing
 from millrace.drill.picture import gaps_svg
 from millrace.drill.report import (
@@ -23,7 +24,6 @@ from millrace.drill.report import (
 from millrace.drill.runbook import load_runbook, parse_runbook
 from millrace.drill.runner import measured, record, require_allowed
 from millrace.drill.tables import drills_table, load_summaries, runbooks_index
-from millrace.errors import NobodyError, OperatorError
 from millrace.plan import load_plan
 from tests.e2e.support import wait_until
 from tests.unit.test_drill_runbook import HEAD, text

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from millrace.common.errors import OperatorError
 from millrace.drill import blocks
 from millrace.drill.blocks import BlockFailed, run_blocks
 from millrace.drill.runbook import SECTIONS, Runbook, load_runbook, parse_runbook
-from millrace.errors import OperatorError
 
 HEAD = """\
 ---

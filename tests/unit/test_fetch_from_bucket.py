@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.paths import ANSIBLE
+from millrace.common.paths import ANSIBLE
 
 SCRIPT = ANSIBLE / "roles/distribution/files/fetch-from-bucket"
 REGION = "eu-central-1"

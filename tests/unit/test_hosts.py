@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from millrace.cli import app
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.hosts import commands, docker, power, roles
 from millrace.hosts.docker import cut_script
 from millrace.plan import load_plan

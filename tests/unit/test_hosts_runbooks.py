@@ -8,11 +8,11 @@ import typer
 from chaoslib.experiment import ensure_experiment_is_valid
 
 from millrace.cli import app
+from millrace.common.paths import ANSIBLE
 from millrace.drill.experiment import build_experiment
 from millrace.drill.runbook import RUNBOOKS, load_operations, load_runbooks
 from millrace.hosts.power import Action
 from millrace.hosts.roles import ROLES
-from millrace.paths import ANSIBLE
 
 ROWS = set(range(1, 27))  # of the fault matrix; 27 is the random nemesis, which has no page
 BOOKS = load_runbooks()

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace import jobs_package
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
+from millrace.setup import jobs_package
 
 
 @pytest.fixture

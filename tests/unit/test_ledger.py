@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.ledger.book import FAILED, FATE, Ledger, State, Writer, newest
 from millrace.ledger.events import (
     OUT_OF_ORDER_MS,

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from millrace.common.errors import OperatorError
 from millrace.config import (
     Environment,
     Events,
@@ -17,7 +18,6 @@ from millrace.config import (
     load_events,
     load_names,
 )
-from millrace.errors import OperatorError
 from millrace.inventory import build_inventory
 from millrace.plan import Plan, load_plan, make_plan
 from millrace.streams import load_streams

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from millrace import playbook
-from millrace.errors import OperatorError
-from millrace.playbook import OWN_OUTPUT, run_playbook
+from millrace.cli.playbook import OWN_OUTPUT, run_playbook
+from millrace.common.errors import OperatorError
 
 INVENTORY = {
     "all": {"vars": {"ansible_connection": "local"}},

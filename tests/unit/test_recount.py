@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from millrace.paths import REPO
-from millrace.recount import PageViewRule, Recount, recount
+from millrace.audit.page_views import PageViewRule
+from millrace.common.paths import REPO
+from tests.recount import Recount, recount
 
 REAL_LOG = REPO.parent / "shared" / "data" / "access.log"
 RULE = PageViewRule(methods=["GET"], statuses=[200], asset_extensions=["css", "png"])

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.replay import start
 from millrace.replay.events import ORIGINAL_SIZE, Encoder, Limits, Message
 from millrace.replay.pace import Pace, parse_speed

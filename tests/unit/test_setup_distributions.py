@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.setup import artifacts, distributions, locks
 from millrace.setup.archive import write_tar
 from millrace.setup.locks import Jar, parse_jar, read_lock, write_lock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.setup import docker_engine, kernel, processes
 from millrace.setup.image import SCRIPT, image_tag, load_recipe, recipe_digest
 from millrace.setup.machine import steps

@@ -7,7 +7,7 @@ import threading
 import pytest
 from rich.console import Console
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.setup.steps import Step, run_steps
 
 

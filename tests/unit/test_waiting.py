@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.waiting import wait_until
+from millrace.common.waiting import wait_until
 
 
 class Clock:

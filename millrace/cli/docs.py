@@ -6,10 +6,10 @@ A block between ``<!-- generated: NAME -->`` and ``<!-- end -->`` is replaced by
 import re
 from html import escape
 
+from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
 from millrace.drill.tables import drills_table, load_summaries, runbooks_index
-from millrace.errors import OperatorError
-from millrace.paths import REPO
 from millrace.plan import Plan, load_plan
 from millrace.setup.versions import load_versions
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from millrace.errors import OperatorError
+from millrace.cli.playbook import run_playbook
+from millrace.common.errors import OperatorError
 from millrace.plan import Plan, load_plan
-from millrace.playbook import run_playbook
 from millrace.preflight import observe, problems
 
 SSH_PORT = 22

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from millrace.errors import OperatorError
-from millrace.paths import CACHE, REPO
+from millrace.common.errors import OperatorError
+from millrace.common.paths import CACHE, REPO
 
 SOURCE = REPO / "spark-jobs"
 PACKAGE = "millrace_jobs"

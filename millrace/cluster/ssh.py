@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from millrace.access import HOST_KEYS, key_file, tunnel_options, user
-from millrace.paths import REPO
+from millrace.cluster.access import HOST_KEYS, key_file, tunnel_options, user
+from millrace.common.paths import REPO
 from millrace.plan import Host, Plan
 
 Answer = TypeVar("Answer")

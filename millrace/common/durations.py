@@ -2,7 +2,7 @@
 
 import re
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

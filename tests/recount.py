@@ -9,39 +9,13 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from millrace.plan import Plan
+from millrace.audit.page_views import PageViewRule, page_of
 from millrace.replay.progress import HOUR
 from millrace.replay.source import Source
 from millrace.weblog import Malformed, Request, parse_line
 
 MINUTE = 60
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
-
-
-@dataclass(frozen=True)
-class PageViewRule:
-    """Which requests are page views; the data that the jobs are configured with, too."""
-
-    methods: list[str]
-    statuses: list[int]
-    asset_extensions: list[str]
-
-    @classmethod
-    def of(cls, plan: Plan) -> "PageViewRule":
-        settings = plan.shared["spark"]["settings"]["traffic"]
-        return cls(
-            methods=settings["page_view_methods"],
-            statuses=settings["page_view_statuses"],
-            asset_extensions=settings["page_view_asset_extensions"],
-        )
-
-    def __call__(self, request: Request) -> bool:
-        extension = page_of(request.url).rsplit(".", 1)[-1].lower()
-        return (
-            request.method in self.methods
-            and request.status in self.statuses
-            and extension not in self.asset_extensions
-        )
 
 
 @dataclass
@@ -105,11 +79,6 @@ def _add(result: Recount, request: Request, is_page_view: bool, time: int) -> No
         result.pages[page_of(request.url)] += 1
     result.first = min(result.first or moment, moment)
     result.last = max(result.last or moment, moment)
-
-
-def page_of(url: str) -> str:
-    """The page that a URL shows: its path."""
-    return url.split("?", 1)[0].split("#", 1)[0]
 
 
 def _start(time: int, size: int) -> datetime:

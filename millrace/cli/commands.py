@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 
 from millrace.audit.command import audit_command
+from millrace.common.errors import OperatorError
+from millrace.common.paths import stack_name
 from millrace.drill.command import app as drill_app
-from millrace.errors import OperatorError
 from millrace.generate.command import generate_command
 from millrace.hosts.commands import (
     await_command,
@@ -20,7 +21,6 @@ from millrace.hosts.commands import (
     who_command,
 )
 from millrace.ledger.command import load_command
-from millrace.paths import stack_name
 from millrace.plan import load_plan
 from millrace.replay.command import replay_command
 
@@ -39,7 +39,7 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="The whole plan, for scripts.")] = False,
 ) -> None:
     """Show what runs where: hosts x services x memory, per zone."""
-    from millrace.views import cost_view, plan_view
+    from millrace.cli.views import cost_view, plan_view
 
     planned = load_plan(stack_name())
     if as_json:
@@ -59,7 +59,7 @@ def capacity(
 ) -> None:
     """Size disks, brokers, partitions and Cassandra for a load, assumptions shown."""
     from millrace.capacity import Load, load_assumptions, size
-    from millrace.views import capacity_view
+    from millrace.cli.views import capacity_view
 
     load = Load(events_per_second, event_bytes, retention_days, replication)
     assumptions = load_assumptions()
@@ -100,7 +100,7 @@ def setup(
 @app.command()
 def preflight() -> None:
     """Check that this machine can hold the stack's cluster; refuse with numbers."""
-    from millrace.operations import check_machine
+    from millrace.cli.operations import check_machine
 
     check_machine(load_plan(stack_name()), console)
 
@@ -108,8 +108,8 @@ def preflight() -> None:
 @app.command()
 def up() -> None:
     """Make the hosts (Pulumi) and their services (Ansible). Again: heal what drifted."""
-    from millrace.operations import make_hosts
-    from millrace.playbook import run_playbook
+    from millrace.cli.operations import make_hosts
+    from millrace.cli.playbook import run_playbook
 
     make_hosts(stack_name(), console)
     run_playbook(stack_name(), "site.yml", [], console)
@@ -118,7 +118,7 @@ def up() -> None:
 @app.command()
 def deploy() -> None:
     """Deploy the streaming jobs of this checkout; where they run already, upgrade by hand-over."""
-    from millrace.operations import deploy_jobs
+    from millrace.cli.operations import deploy_jobs
 
     deploy_jobs(stack_name(), console)
 
@@ -133,8 +133,8 @@ def upgrade(
     ] = "",
 ) -> None:
     """Upgrade or back out by hand-over: the old version leads until the new one stands by."""
-    from millrace.operations import deploy_jobs
-    from millrace.service import run_version
+    from millrace.cli.operations import deploy_jobs
+    from millrace.cli.service import run_version
 
     if version:
         run_version(load_plan(stack_name()), version, console)
@@ -145,7 +145,7 @@ def upgrade(
 @app.command()
 def versions() -> None:
     """Show the versions of the jobs that may be run, and which one does."""
-    from millrace.service import versions_view
+    from millrace.cli.service import versions_view
 
     console.print(versions_view(load_plan(stack_name())))
 
@@ -153,7 +153,7 @@ def versions() -> None:
 @app.command()
 def suspend() -> None:
     """Let the streaming jobs finish their batches and end; events wait in Kafka."""
-    from millrace.service import suspend as suspend_service
+    from millrace.cli.service import suspend as suspend_service
 
     suspend_service(load_plan(stack_name()), console)
 
@@ -161,7 +161,7 @@ def suspend() -> None:
 @app.command()
 def resume() -> None:
     """Have the jobs go on where they were suspended."""
-    from millrace.service import resume as resume_service
+    from millrace.cli.service import resume as resume_service
 
     resume_service(load_plan(stack_name()), console)
 
@@ -172,7 +172,7 @@ def playbook(
     arguments: Annotated[list[str] | None, typer.Argument(help="For ansible-playbook.")] = None,
 ) -> None:
     """Run one playbook against the stack: millrace playbook site.yml -- --check --diff."""
-    from millrace.playbook import run_playbook
+    from millrace.cli.playbook import run_playbook
 
     run_playbook(stack_name(), name, arguments or [], console)
 
@@ -192,7 +192,8 @@ app.command("await")(await_command)
 @app.command()
 def insights() -> None:
     """Show the latest results as the API gives them."""
-    from millrace.insights import Api, insights_view
+    from millrace.cli.insights import insights_view
+    from millrace.cluster.insight_api import Api
 
     console.print(insights_view(Api(load_plan(stack_name()))))
 
@@ -204,7 +205,7 @@ def demo(
     ] = None,
 ) -> None:
     """From nothing to live insights: everything above, then traffic, then a look at the results."""
-    from millrace.demo import run_demo
+    from millrace.cli.demo import run_demo
 
     run_demo(stack_name(), log, console)
 
@@ -216,7 +217,7 @@ def down(
     ] = False,
 ) -> None:
     """Remove everything that `up` made; data volumes stay unless --purge."""
-    from millrace.operations import remove_hosts
+    from millrace.cli.operations import remove_hosts
 
     remove_hosts(stack_name(), console, purge=purge)
 
@@ -243,7 +244,7 @@ def docs(
     check: Annotated[bool, typer.Option("--check", help="Only say whether it is current.")] = False,
 ) -> None:
     """For maintainers: write the generated parts of the documents anew from configs/."""
-    from millrace.docs import write_docs
+    from millrace.cli.docs import write_docs
 
     write_docs(check)
 
@@ -258,7 +259,3 @@ def main() -> None:
         if error.hint:
             show.print(f"[bold]next:[/]  {error.hint}", highlight=False, soft_wrap=True)
         sys.exit(error.exit_code)
-
-
-if __name__ == "__main__":
-    main()

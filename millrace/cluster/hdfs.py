@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from millrace.errors import OperatorError
+from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
 TIMEOUT = 20  # s

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ListOffsetsResultInfo
 
-from millrace import lag
+from millrace.cluster import kafka
 from millrace.plan import load_plan
 
 
@@ -21,11 +21,11 @@ class Silent:
 
 
 def test_no_answer_is_an_error_of_kafka(monkeypatch):
-    monkeypatch.setattr(lag, "TIMEOUT", 0.01)
+    monkeypatch.setattr(kafka, "TIMEOUT", 0.01)
     with pytest.raises(KafkaException, match="no answer"):
-        lag.traffic_lag(Silent(), load_plan("local"))
+        kafka.traffic_lag(Silent(), load_plan("local"))
     with pytest.raises(KafkaException, match="no answer"):
-        lag.positions(Silent())
+        kafka.positions(Silent())
 
 
 class Moved:
@@ -51,9 +51,9 @@ class Moved:
 
 
 def test_a_new_leader_is_asked_in_place_of_the_old_one():
-    assert lag.topic_ends(Moved(KafkaError.FENCED_LEADER_EPOCH), "events", 2) == [7, 7]
+    assert kafka.topic_ends(Moved(KafkaError.FENCED_LEADER_EPOCH), "events", 2) == [7, 7]
 
 
 def test_another_error_is_told():
     with pytest.raises(KafkaException):
-        lag.topic_ends(Moved(KafkaError.TOPIC_AUTHORIZATION_FAILED), "events", 2)
+        kafka.topic_ends(Moved(KafkaError.TOPIC_AUTHORIZATION_FAILED), "events", 2)

@@ -6,13 +6,14 @@ import time
 
 from rich.console import Console
 
-from millrace.errors import OperatorError
-from millrace.insights import Api, insights_view
-from millrace.lag import connect, traffic_lag
-from millrace.operations import make_hosts
-from millrace.paths import stack_state
+from millrace.cli.insights import insights_view
+from millrace.cli.operations import make_hosts
+from millrace.cli.playbook import run_playbook
+from millrace.cluster.insight_api import Api
+from millrace.cluster.kafka import connect, traffic_lag
+from millrace.common.errors import OperatorError
+from millrace.common.paths import stack_state
 from millrace.plan import Plan, load_plan
-from millrace.playbook import run_playbook
 from millrace.replay.command import replay_command
 from millrace.replay.run import twice_readable
 from millrace.replay.start import TooLate

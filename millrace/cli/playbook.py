@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from millrace.errors import OperatorError
-from millrace.paths import ANSIBLE, stack_state
+from millrace.common.errors import OperatorError
+from millrace.common.paths import ANSIBLE, stack_state
 
 Event = Mapping[str, Any]  # as ansible/plugins/callback/millrace_events.py writes it
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from millrace.paths import REPO, STATE
+from millrace.common.paths import REPO, STATE
 from millrace.plan import Plan
 
 USER = "millrace"

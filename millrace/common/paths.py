@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parent.parent
+REPO = Path(__file__).resolve().parents[2]
 CONFIGS = REPO / "configs"
 ANSIBLE = REPO / "ansible"
 

@@ -1,0 +1,13 @@
+"""The operator's command line: puts the rooms together, and is the only one that knows `infra`.
+
+commands.py     what can be typed
+operations.py   check the machine, make the hosts, deploy the jobs, remove all
+playbook.py     run a playbook: one screen of progress, the whole log in a file
+service.py      versions of the jobs: upgrade, back out, suspend, resume
+demo.py         `make demo`
+docs.py         the generated parts of the documents
+"""
+
+from millrace.cli.commands import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,12 @@
+"""The one room that talks to a running cluster. Nobody else opens a connection to it.
+
+access.py, ssh.py   hosts: how they are entered, commands there
+probe.py            what a host's services say of themselves; runs there
+kafka.py            brokers, topics, positions
+zookeeper.py        the drivers that are registered
+cassandra.py        tables and ring
+redis.py            the Sentinels' master
+hdfs.py, yarn.py    over their REST APIs, at whichever master is active
+insight_api.py      the service's own REST API
+job_gateway.py      the gateway's command on an edge host
+"""

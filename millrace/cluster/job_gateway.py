@@ -1,0 +1,46 @@
+"""`job-gateway`, the program on the edge hosts that keeps the jobs running, by its own command."""
+
+import json
+from subprocess import TimeoutExpired
+from typing import Any
+
+from millrace.cluster.ssh import run_on
+from millrace.common.errors import OperatorError
+from millrace.plan import Plan
+
+MARGIN = 30  # s, for SSH to tell what the gateway found
+SSH_REFUSED = 255
+
+
+class Gateway:
+    """`job-gateway` on whichever edge host can be reached."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.applications = list(plan.applications)
+        settings = plan.services["job_gateway"].settings["gateway.json"]
+        self._longest = settings["deploy_timeout_seconds"] + MARGIN
+
+    def run(self, *words: str, timeout: float = 30) -> str:
+        """What the command prints; OperatorError with its reason if it fails."""
+        reasons = []
+        for host in self._plan.hosts_of("job_gateway"):
+            try:
+                done = run_on(self._plan, host, ["sudo", "job-gateway", *words], timeout=timeout)
+            except TimeoutExpired:
+                reasons.append(f"{host.name}: no answer in {timeout:g} s")
+                continue
+            if done.returncode == 0:
+                return done.stdout.strip()
+            if done.returncode != SSH_REFUSED:
+                raise OperatorError((done.stderr or done.stdout).strip())
+            reasons.append(f"{host.name}: {done.stderr.strip()}")
+        raise OperatorError("\n".join(reasons), "`millrace status` shows which hosts are down")
+
+    def wait(self, *words: str) -> str:
+        """The same for a command that waits, as long as the plan says."""
+        return self.run(*words, timeout=self._longest)
+
+    def ask(self, *words: str) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self.run(*words))
+        return answer
