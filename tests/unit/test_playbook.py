@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from millrace import playbook
+from millrace.cli import playbook
 from millrace.cli.playbook import OWN_OUTPUT, run_playbook
 from millrace.common.errors import OperatorError
 
