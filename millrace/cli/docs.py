@@ -9,7 +9,7 @@ from html import escape
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
-from millrace.drill.tables import drills_table, load_summaries, runbooks_index
+from millrace.drill.tables import PAGE, drills_page, drills_table, load_records, runbooks_index
 from millrace.plan import Plan, load_plan
 from millrace.setup.versions import load_versions
 
@@ -25,10 +25,12 @@ COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9
 def write_docs(check: bool = False) -> None:
     """Writes the generated parts; with ``check`` refuses if they aren't up to date."""
     plan = load_plan("local")
+    runbooks, records = load_runbooks(), load_records()
     wanted = {
         README: BLOCK.sub(lambda m: m[1] + _block(m["name"], plan) + m[3], README.read_text()),
         PICTURE: topology_svg(plan),
-        RUNBOOKS / INDEX: runbooks_index(load_runbooks(), load_summaries(), load_operations()),
+        PAGE: drills_page(records, runbooks),
+        RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
     }
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if check and stale:
@@ -63,7 +65,7 @@ def _versions_table(plan: Plan) -> str:
 
 
 def _drills_table(_: Plan) -> str:
-    return drills_table(load_summaries(), load_runbooks())
+    return drills_table(load_records(), load_runbooks())
 
 
 def topology_svg(plan: Plan) -> str:

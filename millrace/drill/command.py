@@ -17,7 +17,7 @@ from millrace.plan import Plan, load_plan
 
 if TYPE_CHECKING:
     from millrace.drill.report import Report
-    from millrace.drill.tables import Summaries
+    from millrace.drill.tables import Records
 
 app = typer.Typer(no_args_is_help=True, help="Inject faults under load, measure and audit.")
 # As wide as a report needs where there is no terminal to fit.
@@ -25,15 +25,21 @@ console = Console(width=None if sys.stdout.isatty() else 120)
 
 Times = Annotated[int, typer.Option(min=1, help="How often, under the same load.")]
 Rate = Annotated[float, typer.Option(min=1, help="Events a second.")]
-Record = Annotated[bool, typer.Option("--record", help="Keep the summary in docs/drills/.")]
+Record = Annotated[bool, typer.Option("--record", help="Keep the report in docs/drills/.")]
+StandbyIdle = Annotated[
+    float,
+    typer.Option(
+        min=0, metavar="MINUTES", help="Inject only when the standby has stood by this long."
+    ),
+]
 
 
 @app.command("list")
 def list_command() -> None:
     """Show the drills, their goals, and what was last measured."""
-    from millrace.drill.tables import load_summaries
+    from millrace.drill.tables import load_records
 
-    console.print(drills_view(load_plan(stack_name()), load_runbooks(), load_summaries()))
+    console.print(drills_view(load_plan(stack_name()), load_runbooks(), load_records()))
 
 
 @app.command("show")
@@ -48,15 +54,22 @@ def show_command(name: str) -> None:
 
 
 @app.command("run")
-def run_command(name: str, times: Times = 3, rate: Rate = 2000, record: Record = False) -> None:
+def run_command(
+    name: str,
+    times: Times = 3,
+    rate: Rate = 2000,
+    standby_idle: StandbyIdle = 0,
+    record: Record = False,
+) -> None:
     """Run one drill; exit 1 unless it passed."""
-    _drill([load_runbook(name)], times, rate, record)
+    _drill([load_runbook(name)], times, rate, standby_idle, record)
 
 
 @app.command("all")
 def all_command(
     times: Times = 3,
     rate: Rate = 2000,
+    standby_idle: StandbyIdle = 0,
     only: Annotated[str, typer.Option(metavar="A,B", help="Only these drills.")] = "",
     record: Record = False,
 ) -> None:
@@ -66,7 +79,7 @@ def all_command(
     """
     plan = load_plan(stack_name())
     runbooks = [load_runbook(name) for name in only.split(",")] if only else load_runbooks()
-    _drill([r for r in runbooks if only or allowed(plan, r)], times, rate, record)
+    _drill([r for r in runbooks if only or allowed(plan, r)], times, rate, standby_idle, record)
 
 
 @app.command("random")
@@ -92,7 +105,7 @@ def allowed(plan: Plan, runbook: Runbook) -> bool:
     return plan.drills and runbook.about.may_run_in(plan)
 
 
-def drills_view(plan: Plan, runbooks: Sequence[Runbook], summaries: "Summaries") -> Table:
+def drills_view(plan: Plan, runbooks: Sequence[Runbook], records: "Records") -> Table:
     """Every runbook's drill."""
     from millrace.drill.tables import numbers, outcome, seconds
 
@@ -103,7 +116,7 @@ def drills_view(plan: Plan, runbooks: Sequence[Runbook], summaries: "Summaries")
         table.add_column(column)
     for runbook in runbooks:
         about = runbook.about
-        last = summaries.get(runbook.name)
+        last = records.get(runbook.name)
         table.add_row(
             "●" if allowed(plan, runbook) else "",
             runbook.name,
@@ -135,12 +148,15 @@ def reports_view(reports: Sequence["Report"]) -> Table:
     return table
 
 
-def _drill(runbooks: Sequence[Runbook], times: int, rate: float, record: bool) -> None:
+def _drill(
+    runbooks: Sequence[Runbook], times: int, rate: float, standby_idle: float, record: bool
+) -> None:
     from millrace.drill.runner import run_all
 
     _sigterm_is_ctrl_c()
     reports = []
-    for report in run_all(load_plan(stack_name()), runbooks, times, rate, console):
+    plan = load_plan(stack_name())
+    for report in run_all(plan, runbooks, times, rate, console, standby_idle):
         reports.append(report)
         _keep(report, record)
     _finish(reports)
@@ -148,11 +164,12 @@ def _drill(runbooks: Sequence[Runbook], times: int, rate: float, record: bool) -
         raise OperatorError(f"stopped; not run: {', '.join(left)}", "see the last report")
 
 
-def _keep(report: "Report", record: bool) -> None:
-    from millrace.drill import runner
+def _keep(report: "Report", keep: bool) -> None:
+    from millrace.drill.runner import record
+    from millrace.drill.tables import RECORDS
 
-    if record:
-        runner.record(report)
+    if keep:
+        record(report, RECORDS / f"{report.name}.json")
 
 
 def _finish(reports: Sequence["Report"]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from chaoslib.experiment import run_experiment as run_chaos
 
-from millrace.drill.report import Mark
 from millrace.drill.runbook import Runbook
+from millrace.drill.timeline import Mark
 
 Journal = dict[str, Any]
 # Whatever happens to the experiment, and after Ctrl-C as well.

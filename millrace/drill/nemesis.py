@@ -13,17 +13,19 @@ from pathlib import Path
 from rich.console import Console
 
 from millrace.common.errors import NobodyError, OperatorError
-from millrace.drill import runner, watch
+from millrace.drill import runner, standby
 from millrace.drill.blocks import BlockFailed, run_blocks
 from millrace.drill.display import Display
-from millrace.drill.report import Mark, Report, Span, gaps_between
+from millrace.drill.report import Gaps, Report
 from millrace.drill.runbook import Runbook
+from millrace.drill.runner import Stage
+from millrace.drill.timeline import Episode, Mark, Span
 from millrace.plan import Plan
 from millrace.status import health
 
 NAME = "random"
 FAULT = 27  # its row of the fault matrix
-SHORTEST, LONGEST = 5.0, 45.0  # s, that a fault stays
+SHORTEST, LONGEST = 5.0, 45.0  # seconds that a fault stays
 
 
 def choose(rng: random.Random, candidates: Sequence[Runbook], broken: set[str]) -> Runbook | None:
@@ -53,7 +55,7 @@ class Nemesis:
     no_victim: list[str] = field(default_factory=list)
     _ending: threading.Event = field(default_factory=threading.Event)
     _running: dict[Future[None], str] = field(default_factory=dict)
-    _unwell: set[str] = field(default_factory=set)
+    _unhealthy: set[str] = field(default_factory=set)
     _to_roll_back: list[tuple[Runbook, Path]] = field(default_factory=list)
     _pool: ThreadPoolExecutor = field(default_factory=ThreadPoolExecutor)
 
@@ -72,10 +74,10 @@ class Nemesis:
     def broken(self) -> set[str]:
         """Components that have a fault or weren't whole at the last look."""
         standing = {part for future, part in self._running.items() if not future.done()}
-        return standing | self._unwell
+        return standing | self._unhealthy
 
     def look(self) -> None:
-        self._unwell = self.ask()
+        self._unhealthy = self.ask()
 
     def inject(self, runbook: Runbook, seconds: float) -> None:
         """Begins a fault that is taken back after ``seconds``."""
@@ -142,19 +144,58 @@ def healing(nemesis: Nemesis) -> Iterator[Nemesis]:
         nemesis.heal()
 
 
+@dataclass
+class RandomDrill:
+    """Breaks things for ``minutes``; the same seed makes the same choices.
+
+    The choices are the same as long as the cluster heals as fast.
+    """
+
+    candidates: Sequence[Runbook]
+    minutes: float
+    every_seconds: float
+    seed: int
+    name: str = NAME
+    faults: list[int] = field(default_factory=lambda: [FAULT])
+    goal: Gaps = field(default_factory=dict)
+    injected: int = 0
+
+    @property
+    def title(self) -> str:
+        return f"{self.injected} random faults in {self.minutes:g} minutes (seed {self.seed})"
+
+    def episodes(self, stage: Stage) -> Iterator[Episode]:
+        rng = random.Random(self.seed)
+        stage.show.phase(f"{self.minutes:g} minutes of random faults, seed {self.seed}")
+        standby_since = standby.standby_since(stage.plan)
+        since = time.time()
+        ask = partial(health.unhealthy, stage.plan)
+        with healing(Nemesis(stage.plan.environment, stage.folder, stage.show, ask)) as nemesis:
+            while (now := time.time()) - since < 60 * self.minutes:
+                nemesis.look()
+                if runbook := choose(rng, self.candidates, nemesis.broken):
+                    nemesis.inject(runbook, rng.uniform(SHORTEST, LONGEST))
+                time.sleep(max(0.0, now + self.every_seconds - time.time()))
+        failures = nemesis.verdict + runner.wait_healthy(stage.plan, stage.show)
+        self.injected = nemesis.injected
+        marks = sorted(nemesis.marks, key=lambda mark: mark.start)
+        yield Episode(
+            Span(since, time.time()), marks, failures + stage.watch.problems(), standby_since
+        )
+
+
 def run(
     plan: Plan,
     runbooks: Sequence[Runbook],
     minutes: float,
-    every: float,
+    every_seconds: float,
     seed: int,
     rate: float,
     console: Console,
 ) -> Report:
-    """Breaks things for ``minutes``; the same seed makes the same choices.
+    """The random drill with its report written.
 
-    The choices are the same as long as the cluster heals as fast. Raises OperatorError when there
-    is nothing to choose from, or the drill can't begin.
+    Raises OperatorError when there is nothing to choose from, or the drill can't begin.
     """
     candidates = [r for r in runbooks if r.about.random and r.about.may_run_in(plan)]
     if not candidates:
@@ -163,34 +204,6 @@ def run(
             "runbooks/README.md lists the runbooks",
         )
     runner.require_allowed(plan, candidates[0].about)
-    runner.require_steady(plan)
-    folder, started = runner.new_folder(plan, NAME)
-    rng = random.Random(seed)
-    with Display(console, f"{NAME} (seed {seed})") as show:
-        with watch.watching(plan, rate, folder.name, folder, show) as seen:
-            since = time.time()
-            faults = Nemesis(plan.environment, folder, show, partial(health.unwell, plan))
-            with healing(faults) as nemesis:
-                while (now := time.time()) - since < 60 * minutes:
-                    nemesis.look()
-                    if runbook := choose(rng, candidates, nemesis.broken):
-                        nemesis.inject(runbook, rng.uniform(SHORTEST, LONGEST))
-                    time.sleep(max(0.0, now + every - time.time()))
-            failures = nemesis.verdict + runner.wait_healthy(plan, show)
-            until = time.time()
-        successes = seen.successes()
-        marks = sorted(nemesis.marks, key=lambda mark: mark.start)
-        report = Report(
-            name=NAME,
-            title=f"{nemesis.injected} random faults in {minutes:g} minutes (seed {seed})",
-            faults=[FAULT],
-            goal={},
-            runs=[runner.measured(successes, since, until, marks, failures)],
-            calm=Span(
-                since=seen.calm[0], until=seen.calm[1], gaps=gaps_between(successes, *seen.calm)
-            ),
-            **runner.judged(plan, seen, rate, started, show),
-        )
-    runner.write(report, successes, folder)
-    console.print(f"report: {folder}/report.md")
-    return report
+    return runner.perform(
+        plan, RandomDrill(candidates, minutes, every_seconds, seed), rate, console
+    )

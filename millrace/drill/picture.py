@@ -9,38 +9,38 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 from millrace.drill.gaps import over
-from millrace.drill.report import Report, Successes
-from millrace.drill.runbook import PLANES
+from millrace.drill.report import Gaps
+from millrace.drill.timeline import Timeline
 
 WORKS, SILENT, TEXT, LINE = "#d9ead3", "#cc2936", "#374151", "#6b7280"
-# A silence is red when it is longer than the longest one of the calm by this factor.
+# A silence is red when it is longer than the longest one of the baseline by this factor.
 FACTOR, LEAST = 1.5, 0.3
 SHOWN_MARKS = {"inject": "fault", "recover": "recover", "rollback": "healed"}
 
 
-def gaps_svg(report: Report, successes: Successes) -> str:
-    """The whole drill from the calm to the last heal, as an SVG document."""
-    planes = [plane for plane in PLANES if plane in report.calm.gaps]
-    start = report.calm.since
-    end = max([report.calm.until, *(run.until for run in report.runs)])
-    figure, axes = plt.subplots(figsize=(11, 1.2 + 0.42 * len(planes)))
-    for row, plane in enumerate(planes):
+def gaps_svg(timeline: Timeline, baseline: Gaps, worst: Gaps) -> str:
+    """The whole drill from its baseline to the last heal, as an SVG document."""
+    start = timeline.baseline.since
+    end = max([timeline.baseline.until, *(episode.span.until for episode in timeline.episodes)])
+    figure, axes = plt.subplots(figsize=(11, 1.2 + 0.42 * len(baseline)))
+    for row, plane in enumerate(baseline):
         axes.barh(row, end - start, height=0.6, color=WORKS)
-        least = max(LEAST, FACTOR * report.calm.gaps[plane].seconds)
-        silent = [gap for times in successes[plane] for gap in over(times, start, end, least)]
+        least = max(LEAST, FACTOR * baseline[plane])
+        seen = timeline.successes[plane]
+        silent = [gap for times in seen for gap in over(times, start, end, least)]
         axes.broken_barh(
             [(gap.start - start, gap.seconds) for gap in silent],
             (row - 0.3, 0.6),
             color=SILENT,
             linewidth=0.5,
         )
-        worst = report.worst.get(plane, report.calm.gaps[plane].seconds)
-        axes.text(1.01 * (end - start), row, f"{worst:.1f} s", va="center", color=TEXT)
-    _marks(report, start, axes)
-    axes.set_yticks(range(len(planes)), planes)
+        longest = worst.get(plane, baseline[plane])
+        axes.text(1.01 * (end - start), row, f"{longest:.1f} s", va="center", color=TEXT)
+    _marks(timeline, start, axes)
+    axes.set_yticks(range(len(baseline)), baseline)
     axes.invert_yaxis()
     axes.set_xlim(0, end - start)
-    axes.set_xlabel("seconds since the calm began; right: longest interruption of a run")
+    axes.set_xlabel("seconds since the baseline began; right: longest interruption of a run")
     axes.tick_params(length=0, colors=TEXT)
     for side in axes.spines.values():
         side.set_visible(False)
@@ -50,9 +50,9 @@ def gaps_svg(report: Report, successes: Successes) -> str:
     return out.getvalue()
 
 
-def _marks(report: Report, start: float, axes: plt.Axes) -> None:
-    for run in report.runs:
-        for mark in run.marks:
+def _marks(timeline: Timeline, start: float, axes: plt.Axes) -> None:
+    for episode in timeline.episodes:
+        for mark in episode.marks:
             if mark.name in SHOWN_MARKS:
                 # A fault begins with its step, everything else is done when its step ends.
                 moment = (mark.start if mark.name == "inject" else mark.end) - start

@@ -34,11 +34,12 @@ from redis.sentinel import Sentinel
 
 from millrace.cluster import kafka
 from millrace.drill.gaps import Times, growths
+from millrace.drill.runbook import Plane
 from millrace.hosts.roles import REDIS_MASTER
 from millrace.plan import Plan
 
-PERIOD = 0.1  # s
-GLANCE = 0.5  # s, for planes without a goal
+PERIOD_SECONDS = 0.1
+PERIOD_WITHOUT_GOAL_SECONDS = 0.5
 # A probe that hangs is a gap already; it only has to come back to see the end of it.
 TIMEOUT = 1.0  # s
 # The name of everything that probes write: a topic, a znode, a folder, a key, a keyspace.
@@ -59,7 +60,7 @@ Probe = Callable[[], int | None]
 class Sampler(threading.Thread):
     """Calls a probe at a fixed period and keeps when it succeeded, and with what value."""
 
-    def __init__(self, name: str, probe: Probe, period: float = PERIOD) -> None:
+    def __init__(self, name: str, probe: Probe, period: float = PERIOD_SECONDS) -> None:
         super().__init__(name=f"plane-{name}", daemon=True)
         self.plane = name
         self.error = ""
@@ -102,17 +103,19 @@ def sampling(plan: Plan, goals: Collection[str]) -> Iterator[dict[str, Sampler]]
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     with ExitStack() as stack:
         probes = {
-            "read": api_probe(plan, stack),
-            "kafka_control": kafka_probe(plan),
-            "zookeeper": zookeeper_probe(plan, stack),
-            "hdfs": hdfs_probe(plan, stack),
-            "yarn": yarn_probe(plan, stack),
-            "redis": redis_probe(plan),
-            "cassandra": cassandra_probe(plan, stack),
+            Plane.READ: api_probe(plan, stack),
+            Plane.KAFKA_CONTROL: kafka_probe(plan),
+            Plane.ZOOKEEPER: zookeeper_probe(plan, stack),
+            Plane.HDFS: hdfs_probe(plan, stack),
+            Plane.YARN: yarn_probe(plan, stack),
+            Plane.REDIS: redis_probe(plan),
+            Plane.CASSANDRA: cassandra_probe(plan, stack),
         }
-        closely = {"read", *goals}
+        closely = {Plane.READ, *goals}
         samplers = {
-            name: Sampler(name, probe, PERIOD if name in closely else GLANCE)
+            name: Sampler(
+                name, probe, PERIOD_SECONDS if name in closely else PERIOD_WITHOUT_GOAL_SECONDS
+            )
             for name, probe in probes.items()
         }
         for sampler in samplers.values():
@@ -129,7 +132,7 @@ def sampling(plan: Plan, goals: Collection[str]) -> Iterator[dict[str, Sampler]]
 def successes(samplers: dict[str, Sampler]) -> dict[str, Times]:
     """Plane → the times at which it was seen to work, of all planes but `produce`."""
     seen = {name: sampler.successes() for name, sampler in samplers.items()}
-    return {"process": samplers["read"].growths()} | seen
+    return {Plane.PROCESS: samplers[Plane.READ].growths()} | seen
 
 
 def api_probe(plan: Plan, stack: ExitStack) -> Probe:

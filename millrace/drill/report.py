@@ -1,45 +1,28 @@
-"""What a drill measured, and whether that is good enough. Pure."""
+"""What a drill measured, and whether that is good enough: the record that is kept. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from datetime import datetime
+
+from pydantic import Field
 
 from millrace.config import Model
-from millrace.drill.gaps import Gap, Times, longest
-from millrace.drill.runbook import PLANES
-
-# Plane → times of success; of `produce` one list for each partition, the worst of which counts.
-Successes = Mapping[str, list[Times]]
+from millrace.drill.runbook import Plane
+from millrace.drill.timeline import Episode, Timeline, longest_gaps
 
 PASSED, MISSED, FAILED, LOST = "passed", "missed", "failed", "lost"
+Gaps = dict[Plane, float]  # the longest interruption, s
 
 
-class Mark(Model):
-    """A step of a runbook; Unix times."""
+class Run(Model):
+    """From the fault's injection until the cluster is whole again.
 
-    name: str
-    start: float
-    end: float
+    ``standby_idle_seconds`` is how long the standby driver had stood by when the fault was
+    injected; None where none did, or nobody looked.
+    """
 
-
-class Interruption(Model):
-    """``seconds`` without a success, from ``start`` (Unix time) on."""
-
-    start: float
-    seconds: float
-
-
-class Span(Model):
-    """A part of the drill, in Unix time, and the longest interruption of each plane in it."""
-
-    since: float
-    until: float
-    gaps: dict[str, Interruption]
-
-
-class Run(Span):
-    """From the fault's injection until the cluster is whole again."""
-
-    marks: list[Mark]
-    failures: list[str]
+    gaps: Gaps
+    standby_idle_seconds: float | None = None
+    failures: list[str] = Field(default_factory=list)
 
 
 class Machine(Model):
@@ -48,41 +31,22 @@ class Machine(Model):
 
 
 class Audit(Model):
-    """Of all events of the drill, in every sink."""
+    """Of all events of the drill, in every sink. The oldest records count nothing but faults."""
 
     lost: int
     duplicated: int
     wrong: int
-    acknowledged: int
-    failed: int
-    in_doubt: int
-
-
-class Summary(Model):
-    """What tables are made of. ``rate`` is events/s, interruptions and goals are seconds."""
-
-    name: str
-    title: str
-    faults: list[int]
-    date: str
-    stack: str
-    machine: Machine
-    rate: float
-    times: int
-    goal: dict[str, float]
-    baseline: dict[str, float]
-    runs: list[dict[str, float]]
-    worst: dict[str, float]
-    missed: list[str]
-    failures: list[str]
-    lost: int | None
-    duplicated: int | None
-    wrong: int | None
-    verdict: str
+    acknowledged: int | None = None
+    failed: int | None = None
+    in_doubt: int | None = None
 
 
 class Report(Model):
-    """A whole drill. ``audit`` is None when it couldn't be made; ``failures`` then says why."""
+    """A whole drill. ``rate`` is events/s; goals and interruptions are seconds.
+
+    ``baseline`` was measured before anything was broken. ``audit`` is None when it couldn't be
+    made; ``failures`` then says why.
+    """
 
     name: str
     title: str
@@ -91,19 +55,19 @@ class Report(Model):
     stack: str
     machine: Machine
     rate: float
-    goal: dict[str, float]
-    calm: Span
+    goal: Gaps
+    baseline: Gaps
     runs: list[Run]
     failures: list[str]
     audit: Audit | None
 
     @property
-    def worst(self) -> dict[str, float]:
+    def worst(self) -> Gaps:
         """Plane → the longest interruption of all runs."""
         return {
-            plane: max(run.gaps[plane].seconds for run in self.runs)
-            for plane in PLANES
-            if all(plane in run.gaps for run in self.runs) and self.runs
+            plane: max(run.gaps[plane] for run in self.runs)
+            for plane in Plane
+            if self.runs and all(plane in run.gaps for run in self.runs)
         }
 
     @property
@@ -111,10 +75,17 @@ class Report(Model):
         """Goals that the worst run missed, in words."""
         worst = self.worst
         return [
-            f"{plane}: {worst[plane]:.1f} s, the goal is {limit:g} s"
+            f"{plane}: {too_long(worst[plane], limit)} s, the goal is {limit:g} s"
             for plane, limit in self.goal.items()
             if worst.get(plane, 0) > limit
         ]
+
+    @property
+    def standby_idle_seconds(self) -> float | None:
+        """The youngest standby of all runs; None unless each run has one."""
+        ages = [run.standby_idle_seconds for run in self.runs]
+        known = [age for age in ages if age is not None]
+        return min(known) if known and len(known) == len(ages) else None
 
     @property
     def all_failures(self) -> list[str]:
@@ -130,81 +101,85 @@ class Report(Model):
             return FAILED
         return MISSED if self.missed else PASSED
 
-    def summary(self) -> Summary:
-        audit = self.audit
-        return Summary(
-            **self.model_dump(include={"name", "title", "faults", "date", "stack", "rate", "goal"}),
-            machine=self.machine,
-            times=len(self.runs),
-            baseline=_rounded(self.calm),
-            runs=[_rounded(run) for run in self.runs],
-            worst={plane: round(seconds, 2) for plane, seconds in self.worst.items()},
-            missed=self.missed,
-            failures=self.all_failures,
-            lost=audit and audit.lost,
-            duplicated=audit and audit.duplicated,
-            wrong=audit and audit.wrong,
-            verdict=self.verdict,
+
+def measured(timeline: Timeline) -> tuple[Gaps, list[Run]]:
+    """The baseline, and each episode as a run."""
+
+    def run(episode: Episode) -> Run:
+        since = episode.standby_since
+        idle = None if since is None else round(episode.span.since - since, 1)
+        return Run(
+            gaps=longest_gaps(timeline.successes, episode.span),
+            standby_idle_seconds=idle,
+            failures=episode.failures,
         )
 
+    return longest_gaps(timeline.successes, timeline.baseline), list(map(run, timeline.episodes))
 
-def gaps_between(successes: Successes, since: float, until: float) -> dict[str, Interruption]:
-    """Plane → its longest interruption in a range."""
-    found = {
-        plane: max(
-            (longest(times, since, until) for times in successes[plane]),
-            key=lambda gap: gap.seconds,
-        )
-        for plane in PLANES
-        if successes.get(plane)
-    }
-    return {plane: _interruption(gap) for plane, gap in found.items()}
+
+def when(moment: datetime) -> str:
+    """A report's ``date``, of a moment in UTC."""
+    return f"{moment:%Y-%m-%d %H:%M}Z"
 
 
 def markdown(report: Report) -> str:
     """The report as a person reads it."""
-    return "\n".join(_lines(report)) + "\n"
+    lines = [
+        f"# {report.title}: {report.verdict}",
+        "",
+        *details(report),
+        "",
+        "![Interruptions over time](gaps.svg)",
+    ]
+    return "\n".join(lines) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
-    yield f"# {report.title}: {report.verdict}"
-    yield ""
+def details(report: Report) -> Iterator[str]:
+    """Lines of Markdown: circumstances, every plane of every run, what was lost and what failed."""
+    runs = "1 run" if len(report.runs) == 1 else f"{len(report.runs)} runs"
     yield (
-        f"`{report.name}` on {report.stack}, {report.date}; {report.rate:,.0f} events/s, "
-        f"{len(report.runs)} runs, {report.machine.cores} cores, "
-        f"{report.machine.memory_gib:.0f} GiB."
+        f"`{report.name}` on {report.stack}, {report.date}; {report.rate:,.0f} events/s, {runs}, "
+        f"{report.machine.cores} cores, {report.machine.memory_gib:.0f} GiB."
     )
     yield ""
     numbers = range(1, len(report.runs) + 1)
     yield (
-        "| longest interruption (s) | calm | " + "".join(f"run {n} | " for n in numbers) + "goal |"
+        "| longest interruption (s) | baseline | "
+        + "".join(f"run {n} | " for n in numbers)
+        + "goal |"
     )
     yield "|---|" + "---:|" * (len(report.runs) + 2)
-    for plane in PLANES:
-        if plane in report.calm.gaps:
-            spans = [report.calm, *report.runs]
-            cells = " | ".join(f"{span.gaps[plane].seconds:.2f}" for span in spans)
-            goal = f"{report.goal[plane]:g}" if plane in report.goal else ""
-            yield f"| {plane} | {cells} | {goal} |"
-    yield ""
-    yield "![Interruptions over time](gaps.svg)"
-    yield ""
+    for plane in report.baseline:
+        gaps = [report.baseline, *(run.gaps for run in report.runs)]
+        cells = " | ".join(f"{span[plane]:.2f}" if plane in span else "" for span in gaps)
+        goal = f"{report.goal[plane]:g}" if plane in report.goal else ""
+        yield f"| {plane} | {cells} | {goal} |"
+    ages = " | ".join(minutes(run.standby_idle_seconds) for run in report.runs)
+    yield f"| *standby idle before* | | {ages} | |"
     if report.audit:
-        audit = report.audit
-        yield (
-            f"Of {audit.acknowledged:,} acknowledged events {audit.lost} were lost, "
-            f"{audit.duplicated} duplicated and {audit.wrong} results wrong. "
-            f"{audit.failed} events failed, {audit.in_doubt} are in doubt."
-        )
+        yield ""
+        yield _audited(report.audit)
     for heading, problems in (("Goals missed", report.missed), ("Failures", report.all_failures)):
         if problems:
-            yield from ("", f"## {heading}", "")
+            yield from ("", f"{heading}:", "")
             yield from (f"- {problem}".replace("\n", "\n  ") for problem in problems)
 
 
-def _interruption(gap: Gap) -> Interruption:
-    return Interruption(start=gap.start, seconds=gap.seconds)
+def too_long(seconds: float, goal: float) -> str:
+    """To the tenth, or the hundredth where a tenth would hide that the goal was missed."""
+    tenths = f"{seconds:.1f}"
+    return tenths if float(tenths) > goal else f"{seconds:.2f}"
 
 
-def _rounded(span: Span) -> dict[str, float]:
-    return {plane: round(gap.seconds, 2) for plane, gap in span.gaps.items()}
+def minutes(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds / 60:.0f} min"
+
+
+def _audited(audit: Audit) -> str:
+    found = f"{audit.lost} lost, {audit.duplicated} duplicated, {audit.wrong} results wrong"
+    if audit.acknowledged is None:
+        return f"{found}."
+    return (
+        f"Of {audit.acknowledged:,} acknowledged events: {found}. "
+        f"{audit.failed} events failed, {audit.in_doubt} are in doubt."
+    )

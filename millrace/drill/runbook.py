@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,17 +19,22 @@ RUNBOOKS = REPO / "runbooks"
 INDEX = "README.md"
 # Operations are followed by hand: nothing is injected, so there is nothing to drill.
 OPERATION = re.compile(r"---\ntitle: (?P<title>[^\n]+)\noperation: (?P<summary>[^\n]+)\n---\n")
-PLANES = (
-    "produce",
-    "process",
-    "read",
-    "kafka_control",
-    "zookeeper",
-    "hdfs",
-    "yarn",
-    "redis",
-    "cassandra",
-)
+
+
+class Plane(StrEnum):
+    """What a client can do with the service, or a component for its own clients."""
+
+    PRODUCE = "produce"
+    PROCESS = "process"
+    READ = "read"
+    KAFKA_CONTROL = "kafka_control"
+    ZOOKEEPER = "zookeeper"
+    HDFS = "hdfs"
+    YARN = "yarn"
+    REDIS = "redis"
+    CASSANDRA = "cassandra"
+
+
 SECTIONS = (
     "Steady state",
     "Symptoms",
@@ -42,20 +48,23 @@ SECTIONS = (
 # Where the cluster heals by itself there is nothing to recover; diagnosing may be reading only.
 TAGS = {"inject": True, "diagnose": False, "recover": False, "verify": True, "rollback": True}
 
-Plane = Annotated[str, Field(pattern=f"^({'|'.join(PLANES)})$")]
+Seconds = Annotated[float, Field(ge=0, strict=False)]
 
 
 class FrontMatter(Model):
-    """What a runbook says of itself. ``hold`` and ``goal`` are seconds."""
+    """What a runbook says of itself. ``hold`` and ``goal`` are seconds.
+
+    ``faults`` are rows of the fault matrix; a control run has none, and no alert leads to it.
+    """
 
     title: str
-    alert: str = Field(pattern=r"^[A-Z][A-Za-z0-9]+$")
+    alert: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]+$")] | None = None
     component: str
-    faults: list[Annotated[int, Field(ge=1)]] = Field(min_length=1)
+    faults: list[Annotated[int, Field(ge=1)]]
     blast_radius: str
     environments: list[str] = Field(min_length=1)
-    hold: float = Field(ge=0, strict=False)
-    goal: dict[Plane, Annotated[float, Field(ge=0, strict=False)]] = Field(default_factory=dict)
+    hold: Seconds
+    goal: dict[Annotated[Plane, Field(strict=False)], Seconds] = Field(default_factory=dict)
     random: bool = False
 
     def may_run_in(self, plan: Plan) -> bool:

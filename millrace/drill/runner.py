@@ -1,35 +1,26 @@
-"""Runs drills: load, calm, the experiment some times, audit, report."""
+"""Runs drills: load, baseline, the experiment some times, audit, report."""
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import not_
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from rich.console import Console
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_state
 from millrace.common.waiting import wait_until
-from millrace.drill import experiment, watch
+from millrace.drill import experiment, standby
 from millrace.drill.display import Display
 from millrace.drill.picture import gaps_svg
-from millrace.drill.report import (
-    LOST,
-    Audit,
-    Machine,
-    Mark,
-    Report,
-    Run,
-    Span,
-    Successes,
-    gaps_between,
-    markdown,
-)
+from millrace.drill.report import LOST, Audit, Gaps, Machine, Report, markdown, measured, when
 from millrace.drill.runbook import FrontMatter, Runbook
-from millrace.drill.tables import SUMMARIES
+from millrace.drill.timeline import Episode, Span, Timeline
+from millrace.drill.watch import Watch, audited, watching
 from millrace.plan import Plan
 from millrace.status import health
 
@@ -59,81 +50,129 @@ def require_steady(plan: Plan) -> None:
         )
 
 
-def run(plan: Plan, runbook: Runbook, times: int, rate: float, console: Console) -> Report:
-    """One drill with its report written; raises OperatorError when it can't begin."""
+class Drill(Protocol):
+    """What is broken; what stands around it is the same for all drills. ``goal`` is seconds."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str:
+        """Asked when the drill is over."""
+
+    @property
+    def faults(self) -> list[int]: ...
+    @property
+    def goal(self) -> Gaps: ...
+
+    def episodes(self, stage: "Stage") -> Iterable[Episode]:
+        """Breaks something, takes it back, waits until all is healthy; once or several times."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a drill breaks things: load flows, and every plane is watched."""
+
+    plan: Plan
+    folder: Path
+    show: Display
+    watch: Watch
+
+
+@dataclass(frozen=True)
+class RunbookDrill:
+    """A runbook's fault, ``times`` times, each time under a standby as old as asked for."""
+
+    runbook: Runbook
+    times: int
+    standby_idle_seconds: float
+
+    @property
+    def name(self) -> str:
+        return self.runbook.name
+
+    @property
+    def title(self) -> str:
+        return self.runbook.about.title
+
+    @property
+    def faults(self) -> list[int]:
+        return self.runbook.about.faults
+
+    @property
+    def goal(self) -> Gaps:
+        return self.runbook.about.goal
+
+    def episodes(self, stage: Stage) -> Iterator[Episode]:
+        for number in range(1, self.times + 1):
+            episode = self._episode(stage, number)
+            yield episode
+            if episode.failures:
+                return
+
+    def _episode(self, stage: Stage, number: int) -> Episode:
+        if self.standby_idle_seconds:
+            stage.show.phase(f"until the standby is {self.standby_idle_seconds / 60:g} min old")
+            standby.wait_until_idle(stage.plan, self.standby_idle_seconds)
+        stage.show.phase(f"run {number} of {self.times}")
+        standby_since = standby.standby_since(stage.plan)
+        since = time.time()
+        outcome = experiment.run_experiment(self.runbook, stage.folder / f"run-{number}")
+        failures = [
+            *outcome.failures,
+            *wait_healthy(stage.plan, stage.show),
+            *stage.watch.problems(),
+        ]
+        # Before its injection nothing was broken.
+        injected = next((mark.start for mark in outcome.marks if mark.name == "inject"), since)
+        return Episode(Span(injected, time.time()), outcome.marks, failures, standby_since)
+
+
+def run(
+    plan: Plan,
+    runbook: Runbook,
+    times: int,
+    rate: float,
+    console: Console,
+    standby_idle_minutes: float = 0,
+) -> Report:
+    """One runbook's drill with its report written; OperatorError when it can't begin."""
     require_allowed(plan, runbook.about)
+    return perform(plan, RunbookDrill(runbook, times, 60 * standby_idle_minutes), rate, console)
+
+
+def perform(plan: Plan, drill: Drill, rate: float, console: Console) -> Report:
+    """Load, baseline, the drill's episodes, audit; its report is written.
+
+    Raises OperatorError when it can't begin.
+    """
     require_steady(plan)
-    folder, started = new_folder(plan, runbook.name)
-    runs: list[tuple[float, float, experiment.Outcome]] = []
-    with Display(console, runbook.name) as show:
-        goals = runbook.about.goal
-        with watch.watching(plan, rate, folder.name, folder, show, goals) as seen:
-            for number in range(1, times + 1):
-                show.phase(f"run {number} of {times}")
-                since = time.time()
-                outcome = experiment.run_experiment(runbook, folder / f"run-{number}")
-                outcome.failures.extend(wait_healthy(plan, show))
-                outcome.failures.extend(_load_problems(seen))
-                runs.append((since, time.time(), outcome))
-                if outcome.failures:
-                    break
-        successes = seen.successes()
-        report = Report(
-            name=runbook.name,
-            title=runbook.about.title,
-            faults=runbook.about.faults,
-            goal=runbook.about.goal,
-            runs=[
-                measured(successes, since, until, outcome.marks, outcome.failures)
-                for since, until, outcome in runs
-            ],
-            calm=Span(
-                since=seen.calm[0],
-                until=seen.calm[1],
-                gaps=gaps_between(successes, *seen.calm),
-            ),
-            **judged(plan, seen, rate, started, show),
-        )
-    write(report, successes, folder)
+    started = datetime.now(UTC)
+    folder = stack_state(plan.environment) / "drills" / f"{drill.name}-{started:%Y%m%dT%H%M%SZ}"
+    folder.mkdir(parents=True)
+    with Display(console, drill.name) as show:
+        with watching(plan, rate, folder.name, folder, show, drill.goal) as watch:
+            episodes = list(drill.episodes(Stage(plan, folder, show, watch)))
+        timeline = Timeline(watch.successes(), watch.baseline, episodes)
+        show.phase("audit")
+        audit, failures = _audit(plan, watch.ledger)
+    baseline, runs = measured(timeline)
+    report = Report(
+        name=drill.name,
+        title=drill.title,
+        faults=drill.faults,
+        date=when(started),
+        stack=plan.environment,
+        machine=this_machine(),
+        rate=rate,
+        goal=drill.goal,
+        baseline=baseline,
+        runs=runs,
+        failures=failures,
+        audit=audit,
+    )
+    write(report, timeline, folder)
     console.print(f"report: {folder}/report.md")
     return report
-
-
-def new_folder(plan: Plan, name: str) -> tuple[Path, datetime]:
-    started = datetime.now(UTC)
-    folder = stack_state(plan.environment) / "drills" / f"{name}-{started:%Y%m%dT%H%M%SZ}"
-    folder.mkdir(parents=True)
-    return folder, started
-
-
-def judged(
-    plan: Plan, seen: watch.Watch, rate: float, started: datetime, show: Display
-) -> dict[str, Any]:
-    """What every report says in the end: where and when it was, and what the audit found."""
-    show.phase("audit")
-    found, failures = _audit(plan, seen.ledger)
-    return {
-        "date": f"{started:%Y-%m-%d %H:%M}Z",
-        "stack": plan.environment,
-        "machine": this_machine(),
-        "rate": rate,
-        "audit": found,
-        "failures": failures,
-    }
-
-
-def measured(
-    successes: Successes, since: float, until: float, marks: list[Mark], failures: list[str]
-) -> Run:
-    """A run's interruptions, from its injection on: before it, nothing was broken."""
-    injected = next((mark.start for mark in marks if mark.name == "inject"), since)
-    return Run(
-        since=injected,
-        until=until,
-        gaps=gaps_between(successes, injected, until),
-        marks=marks,
-        failures=failures,
-    )
 
 
 def wait_healthy(plan: Plan, show: Display) -> list[str]:
@@ -145,25 +184,30 @@ def wait_healthy(plan: Plan, show: Display) -> list[str]:
     return [f"not healed after {LONGEST_HEAL_SECONDS:g} s: {problem}" for problem in problems]
 
 
-def write(report: Report, successes: Successes, folder: Path) -> None:
+def write(report: Report, timeline: Timeline, folder: Path) -> None:
     """The report's files; journals and blocks' output stand in their runs' folders beside them."""
-    (folder / "report.json").write_text(report.model_dump_json(indent=2) + "\n")
+    record(report, folder / "report.json")
     (folder / "report.md").write_text(markdown(report))
-    (folder / "gaps.svg").write_text(gaps_svg(report, successes))
+    (folder / "gaps.svg").write_text(gaps_svg(timeline, report.baseline, report.worst))
 
 
-def record(report: Report, folder: Path = SUMMARIES) -> None:
-    """Keeps the summary in the repository; the documents' tables are made of these."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{report.name}.json").write_text(report.summary().model_dump_json(indent=2) + "\n")
+def record(report: Report, path: Path) -> None:
+    """As JSON; what stands in `docs/drills/` is what the documents' tables are made of."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(report.model_dump_json(indent=2) + "\n")
 
 
 def run_all(
-    plan: Plan, runbooks: Iterable[Runbook], times: int, rate: float, console: Console
-) -> Iterable[Report]:
+    plan: Plan,
+    runbooks: Iterable[Runbook],
+    times: int,
+    rate: float,
+    console: Console,
+    standby_idle_minutes: float = 0,
+) -> Iterator[Report]:
     """One drill after the other; a missed goal doesn't stop them, loss or a sick cluster does."""
     for runbook in runbooks:
-        report = run(plan, runbook, times, rate, console)
+        report = run(plan, runbook, times, rate, console, standby_idle_minutes)
         yield report
         if report.verdict == LOST or health.problems(plan):
             return
@@ -176,10 +220,6 @@ def this_machine() -> Machine:
 
 def _audit(plan: Plan, ledger: Path) -> tuple[Audit | None, list[str]]:
     try:
-        return watch.audited(plan, ledger), []
+        return audited(plan, ledger), []
     except OperatorError as error:
         return None, [f"audit: {error.message}"]
-
-
-def _load_problems(seen: watch.Watch) -> list[str]:
-    return [] if seen.load.poll() is None else ["the load ended before the drill did"]

@@ -16,50 +16,55 @@ from millrace.common.waiting import wait_until
 from millrace.drill.display import Display
 from millrace.drill.gaps import Times
 from millrace.drill.planes import Sampler, sampling, successes
-from millrace.drill.report import Audit, Successes
+from millrace.drill.report import Audit
+from millrace.drill.runbook import Plane
+from millrace.drill.timeline import Span, Successes
 from millrace.ledger.book import Ledger
 from millrace.ledger.session import ledgers
 from millrace.plan import Plan
 
 LONGEST = "12h"  # of a load; it is stopped when the drill ends
-CALM = 10.0  # s
+BASELINE_SECONDS = 10.0
 FLOWING_BATCHES = 3
 LONGEST_START_SECONDS = 120.0  # until results flow
 LONGEST_STOP_SECONDS = 120.0  # until the last events are acknowledged
-AUDIT_WAIT = 180.0  # s, until the jobs have counted the last event
+AUDIT_WAIT_SECONDS = 180.0  # until the jobs have counted the last event
 
 
 @dataclass(frozen=True)
 class Watch:
-    """``calm`` is a time in which nothing was broken."""
+    """``baseline`` is a time in which nothing was broken."""
 
     samplers: dict[str, Sampler]
     load: subprocess.Popen[bytes]
     ledger: Path
-    calm: tuple[float, float]
+    baseline: Span
 
     def successes(self) -> Successes:
         """To be asked when the load has ended: its ledger tells of `produce`."""
         seen = {plane: [times] for plane, times in successes(self.samplers).items()}
-        return {"produce": _acknowledged(Ledger.open(self.ledger))} | seen
+        return {Plane.PRODUCE: _acknowledged(Ledger.open(self.ledger))} | seen
+
+    def problems(self) -> list[str]:
+        return [] if self.load.poll() is None else ["the load ended before the drill did"]
 
 
 @contextmanager
 def watching(
     plan: Plan, rate: float, ledger: str, folder: Path, show: Display, goals: Collection[str] = ()
 ) -> Iterator[Watch]:
-    """Load and samplers run inside the context, results flow, and the calm is over.
+    """Load and samplers run inside the context, results flow, and the baseline is measured.
 
     ``goals`` are the planes to look at closely.
     """
     show.phase(f"load of {rate:,.0f} events/s, until results flow")
     with sampling(plan, goals) as samplers, loading(rate, ledger, folder) as load:
         show.samplers = samplers
-        _wait_for_results(samplers["read"], load, folder)
-        show.phase(f"{CALM:g} s of calm")
+        _wait_for_results(samplers[Plane.READ], load, folder)
+        show.phase(f"baseline, {BASELINE_SECONDS:g} s")
         since = time.time()
-        time.sleep(CALM)
-        yield Watch(samplers, load, ledgers() / ledger, (since, time.time()))
+        time.sleep(BASELINE_SECONDS)
+        yield Watch(samplers, load, ledgers() / ledger, Span(since, time.time()))
         show.phase("the last events are acknowledged")
 
 
@@ -89,7 +94,7 @@ def audited(plan: Plan, ledger: Path) -> Audit:
     from millrace.audit.run import audit
 
     fates = Ledger.open(ledger)
-    found = audit(plan, [ledger], wait=AUDIT_WAIT)
+    found = audit(plan, [ledger], wait=AUDIT_WAIT_SECONDS)
     return Audit(
         lost=found.lost,
         duplicated=found.duplicated,

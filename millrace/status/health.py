@@ -32,7 +32,7 @@ def problems(plan: Plan) -> list[str]:
     )
 
 
-def unwell(plan: Plan) -> set[str]:
+def unhealthy(plan: Plan) -> set[str]:
     """What isn't whole, in the words of runbooks (their ``component``). A backlog is no illness."""
     return {
         PARTS[component.name]

@@ -3,6 +3,7 @@
 import random
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,20 +11,12 @@ import pytest
 from millrace.common.errors import NobodyError, OperatorError
 from millrace.drill.nemesis import Nemesis, choose, healing
 from millrace.drill.picture import gaps_svg
-from millrace.drill.report import (
-    Audit,
-    Interruption,
-    Machine,
-    Mark,
-    Report,
-    Run,
-    Span,
-    gaps_between,
-    markdown,
-)
-from millrace.drill.runbook import load_runbook, parse_runbook
-from millrace.drill.runner import measured, record, require_allowed
-from millrace.drill.tables import drills_table, load_summaries, runbooks_index
+from millrace.drill.report import Audit, Machine, Report, Run, markdown, measured
+from millrace.drill.runbook import Plane, Runbook, load_runbook, load_runbooks, parse_runbook
+from millrace.drill.runner import record, require_allowed
+from millrace.drill.standby import youngest
+from millrace.drill.tables import drills_page, drills_table, load_records, runbooks_index
+from millrace.drill.timeline import Episode, Mark, Span, Timeline, longest_gaps
 from millrace.plan import load_plan
 from tests.e2e.support import wait_until
 from tests.unit.test_drill_runbook import HEAD, text
@@ -31,21 +24,18 @@ from tests.unit.test_drill_runbook import HEAD, text
 NOTHING_LOST = Audit(lost=0, duplicated=0, wrong=0, acknowledged=1000, failed=0, in_doubt=0)
 
 
-def run(*, failures: tuple[str, ...] = (), **gaps: float) -> Run:
+def run(*, failures: tuple[str, ...] = (), idle: float | None = None, **gaps: float) -> Run:
     return Run(
-        since=10,
-        until=20,
-        gaps={plane: Interruption(start=11, seconds=seconds) for plane, seconds in gaps.items()},
-        marks=[Mark(name="inject", start=10, end=11), Mark(name="rollback", start=18, end=19)],
+        gaps={Plane(plane): seconds for plane, seconds in gaps.items()},
+        standby_idle_seconds=idle,
         failures=list(failures),
     )
 
 
 def report(
-    *runs: Run, audit: Audit | None = NOTHING_LOST, failures: tuple[str, ...] = ()
+    *runs: Run, audit: Audit | None = NOTHING_LOST, failures: tuple[str, ...] = (), **changes: Any
 ) -> Report:
-    calm = {plane: Interruption(start=1, seconds=0.2) for plane in runs[0].gaps}
-    return Report(
+    made = Report(
         name="kafka",
         title="A leader dies",
         faults=[1],
@@ -53,12 +43,13 @@ def report(
         stack="local",
         machine=Machine(cores=2, memory_gib=16),
         rate=2000,
-        goal={"produce": 5, "read": 2},
-        calm=Span(since=0, until=10, gaps=calm),
+        goal={Plane.PRODUCE: 5, Plane.READ: 2},
+        baseline=dict.fromkeys(runs[0].gaps, 0.2),
         runs=list(runs),
         failures=list(failures),
         audit=audit,
     )
+    return made.model_copy(update=changes)
 
 
 GOOD = run(produce=4.9, read=1)
@@ -94,22 +85,47 @@ def test_a_plane_is_as_silent_as_its_worst_part():
     """`produce` has a list for each partition: one that is dead isn't hidden by the others."""
     steady = np.arange(0, 100, 0.1)
     broken = steady[(steady < 40) | (steady > 47)]
-    gaps = gaps_between({"produce": [steady, broken], "read": [steady]}, 10, 90)
-    assert gaps["produce"].seconds == pytest.approx(7.1, abs=0.2)
-    assert gaps["produce"].start == pytest.approx(40, abs=0.2)
-    assert gaps["read"].seconds == pytest.approx(0.1, abs=0.01)
+    gaps = longest_gaps({"produce": [steady, broken], "read": [steady]}, Span(10, 90))
+    assert gaps["produce"] == pytest.approx(7.1, abs=0.2)
+    assert gaps["read"] == pytest.approx(0.1, abs=0.01)
 
 
-def test_a_run_is_measured_from_its_injection_on():
-    silent_before = {"read": [np.arange(20, 30, 0.1)]}
-    marks = [Mark(name="inject", start=20, end=21)]
-    assert measured(silent_before, 10, 30, marks, []).gaps["read"].seconds < 0.2
-    assert measured(silent_before, 10, 30, [], []).gaps["read"].seconds == pytest.approx(10)
+def test_each_episode_is_a_run_with_its_standbys_age():
+    seen = {"read": [np.arange(0, 10, 0.1), np.arange(20, 40, 0.1)]}
+    old = Episode(Span(20, 40), standby_since=-1780)
+    nobody = Episode(Span(0, 10), failures=["verify: exit 1"])
+    baseline, runs = measured(Timeline(seen, Span(2, 5), [old, nobody]))
+    assert baseline == {"read": pytest.approx(3)}  # the second partition is dead until 20
+    assert [run.standby_idle_seconds for run in runs] == [1800, None]
+    assert [run.failures for run in runs] == [[], ["verify: exit 1"]]
+
+
+def test_the_age_of_a_drill_is_that_of_its_youngest_standby():
+    assert report(run(read=1, idle=1800), run(read=1, idle=90)).standby_idle_seconds == 90
+    assert report(run(read=1, idle=1800), run(read=1)).standby_idle_seconds is None
+    assert "30 min" in markdown(report(run(read=1, idle=1800)))
+
+
+def test_the_youngest_standby_is_told_only_if_every_application_has_one():
+    def driver(application: str, state: str, since: float) -> dict[str, Any]:
+        return {"application": application, "state": state, "since": since}
+
+    listed = [
+        driver("a", "leading", 90),
+        driver("a", "standby", 10),
+        driver("a", "standby", 30),
+        driver("b", "standby", 20),
+    ]
+    assert youngest(listed, ["a", "b"]) == 30
+    assert youngest(listed[:3], ["a", "b"]) is None
+    assert youngest([], ["a"]) is None
 
 
 def test_the_picture_has_a_strip_for_each_plane():
     seen = {"produce": [np.arange(0, 12, 0.1)], "read": [np.arange(0, 20, 0.1)]}
-    svg = gaps_svg(report(GOOD), seen)
+    marks = [Mark("inject", 10, 11), Mark("rollback", 18, 19)]
+    timeline = Timeline(seen, Span(0, 10), [Episode(Span(10, 20), marks)])
+    svg = gaps_svg(timeline, longest_gaps(seen, timeline.baseline), {})
     assert svg.count("<!-- produce -->") == svg.count("<!-- read -->") == 1
     assert svg.count("<!-- fault -->") == svg.count("<!-- healed -->") == 1
 
@@ -133,29 +149,71 @@ def test_a_drill_may_run_where_its_environment_is_extended():
     require_allowed(load_plan("test"), about)
 
 
-def test_tables_tell_what_was_recorded(tmp_path):
+@pytest.fixture
+def runbooks(tmp_path: Path) -> list[Runbook]:
+    """One of Kafka, and a control run."""
     (tmp_path / "kafka.md").write_text(text())
-    runbooks = [load_runbook("kafka", tmp_path)]
-    record(report(GOOD), tmp_path / "drills")
-    summaries = load_summaries(tmp_path / "drills")
-    assert drills_table(summaries, runbooks).splitlines()[-1] == (
-        "| [A leader dies](runbooks/kafka.md) | 1 | 1 | produce 5 s, read 2 s "
-        "| produce 4.9 s, read 1 s | 0 | 0 |"
+    control = HEAD.replace("faults: [1]", "faults: []").replace("A leader dies", "Nothing breaks")
+    (tmp_path / "none.md").write_text(text(control.replace("alert: LeaderDied\n", "")))
+    return load_runbooks(tmp_path)
+
+
+def recorded(folder: Path, *reports: Report) -> dict[str, Report]:
+    for report in reports:
+        record(report, folder / f"{report.name}.json")
+    return load_records(folder)
+
+
+def test_a_report_survives_being_recorded(tmp_path):
+    made = report(run(produce=4.9, read=1, idle=1800.5), GOOD, failures=("audit: no answer",))
+    assert recorded(tmp_path, made) == {"kafka": made}
+
+
+def test_tables_tell_what_was_recorded(tmp_path, runbooks):
+    records = recorded(tmp_path / "drills", report(GOOD))
+    *_, floor, row = drills_table(records, runbooks).splitlines()
+    assert floor == "| Nothing breaks | not recorded yet | | | | | | |"
+    assert row == (
+        "| [A leader dies](docs/drills/README.md#kafka) | passed "
+        "| 4.9 / 5 | – | 1 / 2 | – | 0, 0, 0 | – |"
     )
-    assert runbooks_index(runbooks, summaries).splitlines()[-1] == (
+    assert runbooks_index(runbooks, records).splitlines()[-1] == (
         "| LeaderDied | [A leader dies](kafka.md) | produce 5 s "
-        "| produce 4.9 s, read 1 s (2026-01-02) |"
+        "| [passed](../docs/drills/README.md#kafka), 2026-01-02 |"
     )
+    page = drills_page(records, runbooks)
+    assert "\n## kafka\n\n[A leader dies](../../runbooks/kafka.md): passed.\n" in page
+    assert "\n| produce | 0.20 | 4.90 | 5 |\n" in page
 
 
-def test_tables_hide_no_bad_result(tmp_path):
-    (tmp_path / "kafka.md").write_text(text())
-    runbooks = [load_runbook("kafka", tmp_path)]
-    record(report(run(produce=6, read=1), audit=None), tmp_path / "drills")
-    row = drills_table(load_summaries(tmp_path / "drills"), runbooks).splitlines()[-1]
-    assert "**failed** produce 6 s" in row
-    assert "| not audited | not audited |" in row
-    assert runbooks_index(runbooks, {}).splitlines()[-1].endswith("| not yet |")
+def test_the_control_run_stands_first(tmp_path, runbooks):
+    control = report(run(read=1, process=1.5, idle=60), name="none", title="Floor", faults=[])
+    records = recorded(tmp_path / "drills", report(GOOD), control)
+    *_, floor, row = drills_table(records, runbooks).splitlines()
+    assert floor.startswith("| [Floor](docs/drills/README.md#none) | passed | – | 1.5 | 1 / 2 |")
+    assert floor.endswith("| 1 min |")
+    assert row.startswith("| [A leader dies]")
+
+
+def test_a_component_is_shown_by_the_plane_that_is_nearest_to_its_goal(tmp_path, runbooks):
+    def cell(goal: dict[str, float], **gaps: float) -> str:
+        goals = {Plane(plane): limit for plane, limit in goal.items()}
+        records = recorded(tmp_path / "drills", report(run(**gaps), goal=goals))
+        return drills_table(records, runbooks).splitlines()[-1].split(" | ")[5]
+
+    assert cell({"hdfs": 30, "yarn": 10}, hdfs=12, yarn=9, kafka_control=1) == "yarn 9 / 10"
+    assert cell({"hdfs": 10, "yarn": 10}, hdfs=12, yarn=9) == "hdfs **12.0** / 10"
+    assert cell({}, kafka_control=1.25, yarn=9) == "kafka_control 1.2"
+
+
+def test_tables_hide_no_bad_result(tmp_path, runbooks):
+    bad = report(run(produce=5.04, read=1), audit=None)
+    records = recorded(tmp_path / "drills", bad)
+    row = drills_table(records, runbooks).splitlines()[-1]
+    assert "| **failed** | **5.04** / 5 |" in row
+    assert "| not audited |" in row
+    assert "kafka.md): **failed**." in drills_page(records, runbooks)
+    assert runbooks_index(runbooks, {}).splitlines()[-1].endswith("| not recorded yet |")
 
 
 class Silent:
@@ -177,11 +235,11 @@ def test_the_nemesis_never_breaks_a_component_twice(tmp_path):
 
 
 def test_the_nemesis_spares_what_is_not_whole_yet(tmp_path):
-    unwell = {"spark"}
-    nemesis = Nemesis("local", tmp_path / "run", Silent(), lambda: unwell)
+    unhealthy = {"spark"}
+    nemesis = Nemesis("local", tmp_path / "run", Silent(), lambda: unhealthy)
     nemesis.look()
     assert nemesis.broken == {"spark"}
-    unwell = set()
+    unhealthy = set()
     nemesis.look()
     assert nemesis.broken == set()
 

@@ -24,6 +24,13 @@ def test_every_row_of_the_fault_matrix_has_a_runbook():
     assert {row for book in BOOKS for row in book.about.faults} == ROWS
 
 
+def test_one_runbook_is_the_control_run():
+    """It has no fault, and so no alert: its row is the floor of all others."""
+    (control,) = (book for book in BOOKS if not book.about.faults)
+    assert control.about.alert is None
+    assert all(book.about.alert for book in BOOKS if book != control)
+
+
 @each
 def test_blocks_are_valid_shell(runbook):
     for block in runbook.blocks:

@@ -198,7 +198,7 @@ def test_the_nemesis_learns_which_components_are_not_whole(monkeypatch):
     observed["lag"]["records"] = 100 * BATCH  # a backlog is no illness
     observed["drivers"] = [d for d in observed["drivers"] if d["state"] == "leading"]
     monkeypatch.setattr(health, "collect", lambda plan: observed)
-    assert health.unwell(PLAN) == {"kafka", "spark"}
+    assert health.unhealthy(PLAN) == {"kafka", "spark"}
 
 
 def test_every_part_is_a_line_of_the_status_and_a_component_of_runbooks():

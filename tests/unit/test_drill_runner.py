@@ -1,0 +1,126 @@
+"""A drill from its steady state to its report, on a cluster that is always healthy.
+
+Cluster, load and samplers are stand-ins; runbook, Chaos Toolkit and report are the real ones.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from millrace.common.errors import OperatorError
+from millrace.drill import experiment, nemesis, probes, runner, standby
+from millrace.drill.report import Audit, Report
+from millrace.drill.runbook import Runbook, load_runbook
+from millrace.drill.timeline import Span
+from millrace.drill.watch import Watch
+from millrace.plan import load_plan
+from tests.unit.test_drill_runbook import HEAD, text
+
+PLAN = load_plan("local")
+(APPLICATION,) = PLAN.applications
+NOTHING_LOST = Audit(lost=0, duplicated=0, wrong=0, acknowledged=1000, failed=0, in_doubt=0)
+QUIET = Console(quiet=True)
+
+
+class SteadyWatch(Watch):
+    """Every plane works ten times a second, and the load never ends."""
+
+    def successes(self) -> dict[str, list[Any]]:
+        moments = [np.arange(self.baseline.since, time.time() + 1, 0.1)]
+        return dict.fromkeys(["produce", "process", "read"], moments)
+
+    def problems(self) -> list[str]:
+        return []
+
+
+@contextmanager
+def steady_load(*_: object) -> Iterator[Watch]:
+    now = time.time()
+    yield SteadyWatch({}, None, Path(), Span(now - 1, now))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """``drivers`` are what ZooKeeper lists, ``problems`` what `status` finds."""
+    standing_by = {"application": APPLICATION, "state": "standby", "since": time.time() - 600}
+    found = SimpleNamespace(drivers=[standing_by], problems=[])
+    monkeypatch.setattr(runner, "watching", steady_load)
+    monkeypatch.setattr(runner, "audited", lambda plan, ledger: NOTHING_LOST)
+    monkeypatch.setattr(runner, "stack_state", lambda stack: tmp_path / "state")
+    monkeypatch.setattr(runner.health, "problems", lambda plan: found.problems)
+    monkeypatch.setattr(runner.health, "unhealthy", lambda plan: set())
+    monkeypatch.setattr(probes, "cluster_is_healthy", lambda: True)
+    monkeypatch.setattr(standby, "drivers", lambda plan: found.drivers)
+    return found
+
+
+@pytest.fixture
+def runbook(tmp_path: Path) -> Runbook:
+    head = HEAD.replace("goal:", "random: true\ngoal:")
+    (tmp_path / "fault.md").write_text(text(head, inject=f"echo x >> {tmp_path}/faults"))
+    return load_runbook("fault", tmp_path)
+
+
+def test_every_run_is_measured_audited_and_kept(cluster, runbook, tmp_path):
+    report = runner.run(PLAN, runbook, 2, 500, QUIET)
+    assert report.verdict == "passed", report.all_failures
+    assert [set(run.gaps) for run in report.runs] == [{"produce", "process", "read"}] * 2
+    assert report.audit == NOTHING_LOST
+    assert report.standby_idle_seconds == pytest.approx(600, abs=60)
+    assert (tmp_path / "faults").read_text().split() == ["x", "x"]
+    (folder,) = (tmp_path / "state" / "drills").iterdir()
+    assert Report.model_validate_json((folder / "report.json").read_text()) == report
+    assert "| process |" in (folder / "report.md").read_text()
+    assert (folder / "gaps.svg").exists()
+
+
+def test_a_run_that_fails_is_the_last(cluster, runbook, tmp_path):
+    (tmp_path / "fault.md").write_text(text(verify="false"))
+    report = runner.run(PLAN, load_runbook("fault", tmp_path), 3, 500, QUIET)
+    assert report.verdict == "failed"
+    assert len(report.runs) == 1
+
+
+def test_a_standby_that_is_old_enough_is_not_waited_for(cluster, runbook):
+    assert runner.run(PLAN, runbook, 1, 500, QUIET, standby_idle_minutes=5).verdict == "passed"
+
+
+def test_nothing_is_broken_while_the_standby_is_too_young(cluster, runbook, tmp_path, monkeypatch):
+    monkeypatch.setattr(standby, "wait_until", lambda ask, *_: ask())  # one look, no patience
+    with pytest.raises(OperatorError, match="no standby driver has stood by for 60 min"):
+        runner.run(PLAN, runbook, 1, 500, QUIET, standby_idle_minutes=60)
+    assert not (tmp_path / "faults").exists()
+
+
+def test_without_a_standby_none_is_told(cluster, runbook):
+    cluster.drivers.clear()
+    assert runner.run(PLAN, runbook, 1, 500, QUIET).standby_idle_seconds is None
+
+
+def test_an_unhealthy_cluster_is_left_alone(cluster, runbook, tmp_path):
+    cluster.problems.append("Redis: down")
+    with pytest.raises(OperatorError, match="Redis: down"):
+        runner.run(PLAN, runbook, 1, 500, QUIET)
+    assert not (tmp_path / "faults").exists()
+
+
+def test_random_faults_have_the_same_report(cluster, runbook, tmp_path):
+    report = nemesis.run(PLAN, [runbook], 0.02, 1, 7, 500, QUIET)
+    injected = len((tmp_path / "faults").read_text().split())
+    assert report.verdict == "passed", report.all_failures
+    assert report.title == f"{injected} random faults in 0.02 minutes (seed 7)"
+    assert report.standby_idle_seconds == pytest.approx(600, abs=60)
+    assert len(report.runs) == 1
+
+
+def test_the_control_run_measures_and_breaks_nothing(cluster, tmp_path):
+    control = load_runbook("no-fault")
+    assert experiment.build_experiment(control, tmp_path)["tags"] == ["none"]
+    assert [block.script for block in control.tagged("inject")] == [":\n"]
