@@ -1,20 +1,20 @@
 """The HTTP interface. Every route checks its parameters, asks the store, and shapes the answer."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
-from starlette.datastructures import State
 from starlette.types import Lifespan
 
 from millrace_api import models, problems, stream
+from millrace_api.hub import Hub
 from millrace_api.live import Feed, RedisFeed
 from millrace_api.planes import planes
 from millrace_api.progress import read_watermark
@@ -41,7 +41,9 @@ To = Annotated[
 WindowSize = Annotated[Window, Query(description="Size of the windows.")]
 
 
-class EventStream(StreamingResponse):
+class EventStream(Response):
+    """Names the media type in the documentation."""
+
     media_type = "text/event-stream"
 
 
@@ -53,12 +55,17 @@ def feed_of(request: Request) -> Feed:
     return request.app.state.feed
 
 
+def hub_of(request: Request) -> Hub:
+    return request.app.state.hub
+
+
 def settings_of(request: Request) -> Settings:
     return request.app.state.settings
 
 
 StoreDep = Annotated[Store, Depends(store_of)]
 FeedDep = Annotated[Feed, Depends(feed_of)]
+HubDep = Annotated[Hub, Depends(hub_of)]
 SettingsDep = Annotated[Settings, Depends(settings_of)]
 
 
@@ -172,27 +179,20 @@ async def status(store: StoreDep, feed: FeedDep, settings: SettingsDep) -> model
 
 @router.get("/v1/stream", tags=["traffic"], response_class=EventStream)
 async def live_stream(
-    request: Request,
+    hub: HubDep,
+    settings: SettingsDep,
     last_event_id: Annotated[
         str | None, Header(description="Id of the last event seen, to go on from there.")
     ] = None,
-) -> StreamingResponse:
+) -> Response:
     """Server-sent events: `window` with a changed one-minute or one-hour window, `source` when the
-    feed changes between Redis and polling the store. Whole values: a repeated event is harmless.
+    feed changes between Redis and polling the store, `resync` when events are missing because you
+    read too slowly or were away for long: ask for your range again. Windows are whole values: one
+    that comes twice is harmless.
     """
-    state = request.app.state
-    if state.streams >= state.settings.max_streams:
-        raise problems.Busy(f"{state.streams} clients follow the stream already; try again later.")
-    return EventStream(_stream(state, last_event_id), headers={"Cache-Control": "no-store"})
-
-
-async def _stream(state: State, last_event_id: str | None) -> AsyncIterator[str]:
-    state.streams += 1
-    try:
-        async for frame in stream.frames(state.feed, state.store, last_event_id):
-            yield frame
-    finally:
-        state.streams -= 1
+    if hub.viewers >= settings.max_streams:
+        raise problems.Busy(f"{hub.viewers} clients follow the stream already; try again later.")
+    return stream.LiveStream(hub, last_event_id)
 
 
 @router.get("/healthz", tags=["state"])
@@ -214,9 +214,19 @@ async def page() -> FileResponse:
 
 
 def create_app(
-    settings: Settings, store: Store, feed: Feed, lifespan: Lifespan[FastAPI] | None = None
+    settings: Settings, store: Store, feed: Feed, connections: Lifespan[FastAPI] | None = None
 ) -> FastAPI:
-    """The application over any store and feed."""
+    """The application over any store and feed; ``connections`` are open for as long as it runs."""
+    hub = Hub(feed, store)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            if connections:
+                await stack.enter_async_context(connections(app))
+            await stack.enter_async_context(in_background(hub.run()))
+            yield
+
     app = FastAPIOffline(  # the documentation's scripts come from here: no Internet is needed
         lifespan=lifespan,
         title="Millrace insights",
@@ -230,7 +240,7 @@ def create_app(
     app.state.settings = settings
     app.state.store = store
     app.state.feed = feed
-    app.state.streams = 0
+    app.state.hub = hub
     problems.install(app)
     app.include_router(router)
     app.mount("/page", StaticFiles(directory=PAGE))
@@ -244,12 +254,21 @@ def serve() -> FastAPI:
 
     @asynccontextmanager
     async def connected(_: FastAPI) -> AsyncIterator[None]:
-        connecting = asyncio.create_task(store.connect_forever())
-        yield
-        connecting.cancel()
-        with suppress(asyncio.CancelledError):
-            await connecting
+        async with in_background(store.connect_forever()):
+            yield
         store.close()
         await feed.close()
 
-    return create_app(settings, store, feed, lifespan=connected)
+    return create_app(settings, store, feed, connected)
+
+
+@asynccontextmanager
+async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Cancelled on leaving, if it hasn't ended by then."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

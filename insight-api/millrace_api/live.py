@@ -29,6 +29,9 @@ class Feed(Protocol):
     async def read(self, after: str) -> list[tuple[str, str]]:
         """Ids and JSON of the entries after that id; empty when none come for two seconds."""
 
+    async def since(self, after: str) -> list[tuple[str, str]]:
+        """As ``read``, but without waiting for any: the next ``BATCH`` at most."""
+
     async def replicas(self) -> int:
         """How many replicas the master has."""
 
@@ -65,9 +68,16 @@ class RedisFeed:
             answer = await self._master.xread(
                 {self._stream: after}, count=BATCH, block=round(WAIT_SECONDS * 1000)
             )
-        except (RedisError, OSError) as error:
+            return [(entry, fields["json"]) for _, entries in answer for entry, fields in entries]
+        except (RedisError, OSError, KeyError) as error:  # KeyError: somebody else's entry
             raise FeedUnavailable(str(error)) from error
-        return [(entry, fields["json"]) for _, entries in answer for entry, fields in entries]
+
+    async def since(self, after: str) -> list[tuple[str, str]]:
+        try:
+            entries = await self._master.xrange(self._stream, min=f"({after}", count=BATCH)
+            return [(entry, fields["json"]) for entry, fields in entries]
+        except (RedisError, OSError, KeyError) as error:
+            raise FeedUnavailable(str(error)) from error
 
     async def replicas(self) -> int:
         try:

@@ -1,86 +1,80 @@
-"""Server-sent events: every window that changes, as it changes.
+"""What one viewer of the live stream gets: every window that changes, as it changes.
 
-The Redis stream is the source; its ids let a client that reconnects resume where it stopped. While
-Redis is away the store is polled instead. Windows are whole values with a version, so a client that
-gets one twice loses nothing by it.
+The stream's ids let a viewer that reconnects go on where it stopped. Windows are whole values with
+a version, so one that comes twice does no harm; where some are missing, a ``resync`` says so.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from contextlib import suppress
 
-from millrace_api.live import Feed, FeedUnavailable
-from millrace_api.models import TrafficWindow
-from millrace_api.progress import traffic_watermark
-from millrace_api.ranges import MINUTE, Span, Window, floor
-from millrace_api.store import Store, StoreUnavailable
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.types import Receive, Scope, Send
 
-POLL_SECONDS = 2.0
-POLLED = timedelta(minutes=10)  # how far behind the newest event windows are looked at
-RECONNECT = "retry: 2000\n\n"
-HEARTBEAT = ": heartbeat\n\n"
-ENTRY_ID = re.compile(r"\d{1,20}-\d{1,20}")
+from millrace_api.hub import RESYNC, Hub, LiveEvent
+from millrace_api.live import BATCH, Feed, FeedUnavailable
+
+RECONNECT_MS = 2000
+HEARTBEAT_SECONDS = 10  # below the idle time-outs of what may stand between, 60 s mostly
+# A viewer that takes nothing for so long (a closed laptop) loses its place.
+SEND_SECONDS = 30
+MISSED_BATCHES = 5  # read again for a viewer that comes back
+ENTRY_ID = re.compile(r"(\d{1,20})-(\d{1,20})")
 
 
-async def frames(feed: Feed, store: Store, last_event_id: str | None) -> AsyncIterator[str]:
-    """Frames for one client, for as long as it stays."""
-    yield RECONNECT
-    position = last_event_id if last_event_id and ENTRY_ID.fullmatch(last_event_id) else None
-    poll = Poll(store)
-    source = ""
-    while True:
+class LiveStream(EventSourceResponse):
+    """Server-sent events of one viewer, with heartbeats."""
+
+    def __init__(self, hub: Hub, last_event_id: str | None) -> None:
+        super().__init__(
+            _frames(hub, last_event_id),
+            ping=HEARTBEAT_SECONDS,
+            ping_message_factory=lambda: ServerSentEvent(comment="heartbeat", sep="\n"),
+            send_timeout=SEND_SECONDS,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with suppress(SendTimeoutError):
+            await super().__call__(scope, receive, send)
+
+
+async def _frames(hub: Hub, last_event_id: str | None) -> AsyncIterator[ServerSentEvent]:
+    yield ServerSentEvent(retry=RECONNECT_MS, sep="\n")
+    async for event in events(hub, last_event_id):
+        yield ServerSentEvent(event.data, event=event.event, id=event.id, sep="\n")
+
+
+async def events(hub: Hub, last_event_id: str | None) -> AsyncIterator[LiveEvent]:
+    """Events for one viewer, for as long as it stays; after ``last_event_id`` if that is one."""
+    with hub.viewer() as viewer:  # from here on nothing is missed, so look back afterwards
+        position = _order(last_event_id)
+        if position:
+            async for event in _missed(hub.feed, position):
+                position = _order(event.id) or position
+                yield event
+        async for event in viewer.events():
+            came = _order(event.id)
+            if not (came and position and came <= position):
+                yield event
+
+
+async def _missed(feed: Feed, position: tuple[int, int]) -> AsyncIterator[LiveEvent]:
+    """What the stream has after that position; ``resync`` if it can't be told, or is too much."""
+    for _ in range(MISSED_BATCHES):
         try:
-            position = position or await feed.latest()
-            if source != "redis":
-                source = "redis"
-                yield frame("source", source)
-            entries = await feed.read(position)
-            for position, window in entries:
-                yield frame("window", window, position)
-            if not entries:
-                yield HEARTBEAT
+            entries = await feed.since("{}-{}".format(*position))
         except FeedUnavailable:
-            if source != "store":
-                source = "store"
-                yield frame("source", source)
-            for window in await poll.changed():
-                yield frame("window", window)
-            yield HEARTBEAT
-            await asyncio.sleep(POLL_SECONDS)
+            break
+        for entry, window in entries:
+            yield LiveEvent("window", window, entry)
+        if len(entries) < BATCH:
+            return
+        position = _order(entries[-1][0]) or position
+    yield RESYNC
 
 
-def frame(event: str, data: str, event_id: str | None = None) -> str:
-    identity = f"id: {event_id}\n" if event_id else ""
-    return f"{identity}event: {event}\ndata: {data}\n\n"
-
-
-class Poll:
-    """Finds what changed in the store since it was asked last."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._version: int | None = None
-
-    async def changed(self) -> list[str]:
-        """JSON of the minute windows near the newest event with a version not seen before.
-
-        The first call only notes where the store stands, as a new reader of the stream would.
-        """
-        try:
-            jobs = await self._store.progress()
-            newest = max((job.max_event_time for job in jobs if job.max_event_time), default=None)
-            if newest is None:
-                return []
-            end = floor(newest, MINUTE) + MINUTE
-            rows = await self._store.traffic(Window.MINUTE, Span(end - POLLED, end))
-        except StoreUnavailable:
-            return []
-        seen = self._version
-        self._version = max([seen or 0, *(row.version for row in rows)])
-        if seen is None:
-            return []
-        watermark = traffic_watermark(jobs)
-        return [
-            TrafficWindow.of(row, watermark).model_dump_json() for row in rows if row.version > seen
-        ]
+def _order(entry_id: str | None) -> tuple[int, int] | None:
+    """An id's place in the stream; None for what is no id."""
+    parts = ENTRY_ID.fullmatch(entry_id or "")
+    return (int(parts[1]), int(parts[2])) if parts else None

@@ -1,11 +1,12 @@
 """A store and a feed in memory, which a test can fill and switch off."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
-from millrace_api.live import FeedUnavailable
+from millrace_api.live import BATCH, FeedUnavailable
 from millrace_api.ranges import Span, Window
 from millrace_api.store import (
     DeadLetter,
@@ -77,6 +78,8 @@ class FakeStore:
 class FakeFeed:
     entries: list[tuple[str, str]] = field(default_factory=list)
     away: bool = False
+    readers: int = 0
+    most_readers: int = 0
 
     def _check(self) -> None:
         if self.away:
@@ -87,8 +90,20 @@ class FakeFeed:
         return self.entries[-1][0] if self.entries else "0-0"
 
     async def read(self, after: str) -> list[tuple[str, str]]:
+        self.readers += 1
+        self.most_readers = max(self.most_readers, self.readers)
+        try:
+            await asyncio.sleep(0.001)
+            return self._after(after)
+        finally:
+            self.readers -= 1
+
+    async def since(self, after: str) -> list[tuple[str, str]]:
+        return self._after(after)
+
+    def _after(self, after: str) -> list[tuple[str, str]]:
         self._check()
-        return [entry for entry in self.entries if _order(entry[0]) > _order(after)]
+        return [entry for entry in self.entries if _order(entry[0]) > _order(after)][:BATCH]
 
     async def replicas(self) -> int:
         self._check()

@@ -220,7 +220,7 @@ def test_every_route_is_described(client: TestClient) -> None:
 
 
 def test_one_client_too_many_is_told_to_come_back(client: TestClient) -> None:
-    client.app.state.streams = 1  # as many as the settings allow
-    answer = client.get("/v1/stream")
+    with client.app.state.hub.viewer():  # as many as the settings allow
+        answer = client.get("/v1/stream")
     assert answer.status_code == 503
     assert "retry-after" in answer.headers

@@ -1,14 +1,22 @@
-"""The live stream: from Redis with resume, from the store while Redis is away."""
+"""The live stream: one reader for all viewers, with resume, and the store while Redis is away."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
+import httpx
 import pytest
-from millrace_api import stream
+import uvicorn
+from millrace_api import hub as hub_module
+from millrace_api.app import create_app
+from millrace_api.hub import LONGEST_QUEUE, RESYNC, Hub, LiveEvent, Viewer
+from millrace_api.live import BATCH
 from millrace_api.ranges import Window
+from millrace_api.settings import Settings
 from millrace_api.store import JobProgress, TrafficRow
+from millrace_api.stream import MISSED_BATCHES, events
 
 from tests.api.fakes import FakeFeed, FakeStore
 
@@ -18,38 +26,72 @@ MakeProgress = Callable[..., JobProgress]
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "POLL_SECONDS", 0)
+    monkeypatch.setattr(hub_module, "POLL_SECONDS", 0.01)
 
 
-async def until(frames: AsyncIterator[str], beginning: str) -> str:
+@asynccontextmanager
+async def running(feed: FakeFeed, store: FakeStore) -> AsyncIterator[Hub]:
+    hub = Hub(feed, store)
+    reader = asyncio.create_task(hub.run())
+    try:
+        yield hub
+    finally:
+        reader.cancel()
+        with suppress(asyncio.CancelledError):
+            await reader
+
+
+async def until(stream: AsyncIterator[LiveEvent], event: str, data: str = "") -> LiveEvent:
     async with asyncio.timeout(5):
-        async for frame in frames:
-            if frame.startswith(beginning):
-                return frame
-    raise AssertionError(f"the stream ended without {beginning!r}")
+        async for found in stream:
+            if found.event == event and data in found.data:
+                return found
+    raise AssertionError(f"the stream ended without {event!r}")
 
 
-def run(scenario: Callable[[], object]) -> None:
-    asyncio.run(scenario())  # type: ignore[arg-type]
+async def soon(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def run(scenario: Callable[[], Coroutine[None, None, None]]) -> None:
+    asyncio.run(scenario())
 
 
 def test_a_new_client_gets_what_comes_after_it(store: FakeStore, feed: FakeFeed) -> None:
     async def scenario() -> None:
         feed.entries = [("5-0", '{"old": 1}')]
-        frames = stream.frames(feed, store, None)
-        assert await until(frames, "event: source") == "event: source\ndata: redis\n\n"
-        await until(frames, ": heartbeat")
-        feed.entries.append(("6-0", '{"new": 1}'))
-        assert await until(frames, "id:") == 'id: 6-0\nevent: window\ndata: {"new": 1}\n\n'
+        async with running(feed, store) as hub:
+            stream = events(hub, None)
+            await until(stream, "source", "redis")
+            feed.entries.append(("6-0", '{"new": 1}'))
+            assert await until(stream, "window") == LiveEvent("window", '{"new": 1}', "6-0")
 
     run(scenario)
 
 
-def test_a_client_that_reconnects_misses_nothing(store: FakeStore, feed: FakeFeed) -> None:
+def test_a_client_that_reconnects_misses_nothing_and_gets_nothing_twice(
+    store: FakeStore, feed: FakeFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_back = feed.since
+
+    async def busy(after: str) -> list[tuple[str, str]]:
+        feed.entries.append(("5-0", "while the past is read"))
+        await asyncio.sleep(0.05)  # the hub has it, too
+        return await look_back(after)
+
     async def scenario() -> None:
         feed.entries = [(f"{n}-0", str(n)) for n in range(1, 5)]
-        frames = stream.frames(feed, store, "2-0")
-        assert [(await until(frames, "id:"))[4:7] for _ in range(2)] == ["3-0", "4-0"]
+        async with running(feed, store) as hub:
+            await soon(lambda: feed.most_readers)
+            monkeypatch.setattr(feed, "since", busy)
+            stream = events(hub, "2-0")
+            first = (await until(stream, "window")).id
+            monkeypatch.setattr(feed, "since", look_back)
+            feed.entries.append(("6-0", "later"))
+            seen = [first, *[(await until(stream, "window")).id for _ in range(3)]]
+            assert seen == ["3-0", "4-0", "5-0", "6-0"]
 
     run(scenario)
 
@@ -57,11 +99,68 @@ def test_a_client_that_reconnects_misses_nothing(store: FakeStore, feed: FakeFee
 def test_a_made_up_id_starts_at_the_end(store: FakeStore, feed: FakeFeed) -> None:
     async def scenario() -> None:
         feed.entries = [("5-0", "old")]
-        frames = stream.frames(feed, store, "0-0\r\nXREAD")
-        await until(frames, "event: source")
-        assert await anext(frames) == stream.HEARTBEAT
+        async with running(feed, store) as hub:
+            stream = events(hub, "0-0\r\nXREAD")
+            await until(stream, "source")
+            feed.entries.append(("6-0", "new"))
+            assert (await until(stream, "window")).data == "new"
 
     run(scenario)
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_who_comes_back_to_more_than_can_be_told_is_asked_to_resync(
+    store: FakeStore, feed: FakeFeed, away: bool
+) -> None:
+    async def scenario() -> None:
+        feed.entries = [(f"{n}-0", str(n)) for n in range(1, MISSED_BATCHES * BATCH + 2)]
+        feed.away = away
+        async with running(feed, store) as hub:
+            assert await until(events(hub, "1-0"), "resync") == RESYNC
+
+    run(scenario)
+
+
+def test_one_reader_serves_everybody(store: FakeStore, feed: FakeFeed) -> None:
+    async def scenario() -> None:
+        async with running(feed, store) as hub:
+            await soon(lambda: feed.most_readers)
+            viewers = [events(hub, None) for _ in range(60)]
+            await asyncio.gather(*(until(viewer, "source") for viewer in viewers))
+            feed.entries.append(("1-0", "for all"))
+            seen = await asyncio.gather(*(until(viewer, "window") for viewer in viewers))
+            assert {event.data for event in seen} == {"for all"}
+            assert (hub.viewers, feed.most_readers) == (60, 1)
+            for viewer in viewers:
+                await viewer.aclose()
+            assert hub.viewers == 0
+
+    run(scenario)
+
+
+def test_who_reads_too_slowly_gets_a_resync_and_delays_nobody(
+    store: FakeStore, feed: FakeFeed
+) -> None:
+    async def scenario() -> None:
+        async with running(feed, store) as hub:
+            slow, fast = events(hub, None), events(hub, None)
+            await asyncio.gather(until(slow, "source"), until(fast, "source"))
+            for n in range(1, LONGEST_QUEUE + 2):
+                feed.entries.append((f"{n}-0", str(n)))
+                assert (await until(fast, "window")).data == str(n)
+            assert [(await anext(slow)).data for _ in range(2)] == [
+                RESYNC.data,
+                str(LONGEST_QUEUE + 1),
+            ]
+
+    run(scenario)
+
+
+def test_what_waits_for_a_viewer_is_bounded() -> None:
+    viewer = Viewer()
+    for n in range(10 * LONGEST_QUEUE):
+        viewer.put(LiveEvent("window", str(n)))
+    assert viewer._waiting.qsize() <= LONGEST_QUEUE
 
 
 def test_without_redis_changes_come_from_the_store_and_then_redis_goes_on(
@@ -71,30 +170,69 @@ def test_without_redis_changes_come_from_the_store_and_then_redis_goes_on(
         feed.entries = [("1-0", "seen")]
         store.rows = [row(Window.MINUTE, "10:00")]
         store.jobs = [progress("2015-05-17T10:05:00Z", datetime.now(UTC))]
-        frames = stream.frames(feed, store, "1-0")
-        await until(frames, ": heartbeat")
-        feed.away = True
-        assert await until(frames, "event: source") == "event: source\ndata: store\n\n"
-        await until(frames, ": heartbeat")
-        store.rows.append(row(Window.MINUTE, "10:05", requests=7))
-        window = await until(frames, "event: window")
-        assert json.loads(window.split("data: ")[1])["requests"] == 7
-        feed.entries.append(("2-0", "missed"))
-        feed.away = False
-        assert "redis" in await until(frames, "event: source")
-        assert "missed" in await until(frames, "id: 2-0")
+        async with running(feed, store) as hub:
+            stream = events(hub, "1-0")
+            await until(stream, "source", "redis")
+            feed.away = True
+            await until(stream, "source", "store")
+            await asyncio.sleep(0.05)
+            store.rows.append(row(Window.MINUTE, "10:05", requests=7))
+            assert json.loads((await until(stream, "window")).data)["requests"] == 7
+            feed.entries.append(("2-0", "missed"))
+            feed.away = False
+            await until(stream, "source", "redis")
+            assert (await until(stream, "window")).data == "missed"
 
     run(scenario)
 
 
-def test_the_stream_goes_on_while_redis_and_the_store_are_away(
-    store: FakeStore, feed: FakeFeed
-) -> None:
+def test_the_reader_outlives_redis_and_the_store(store: FakeStore, feed: FakeFeed) -> None:
     async def scenario() -> None:
         store.away = feed.away = True
-        frames = stream.frames(feed, store, None)
-        await until(frames, "event: source")
-        for _ in range(3):
-            assert await anext(frames) == stream.HEARTBEAT
+        async with running(feed, store) as hub:
+            stream = events(hub, None)
+            await until(stream, "source", "store")
+            await asyncio.sleep(0.05)
+            store.away = feed.away = False
+            await until(stream, "source", "redis")
+            feed.entries.append(("1-0", "back"))
+            assert (await until(stream, "window")).data == "back"
 
     run(scenario)
+
+
+def test_over_http_events_are_server_sent_events(
+    settings: Settings, store: FakeStore, feed: FakeFeed
+) -> None:
+    async def follow(client: httpx.AsyncClient) -> None:
+        async with client.stream("GET", "/v1/stream") as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            assert answer.headers["cache-control"] == "no-store"
+            lines = answer.aiter_lines()
+            assert await anext(lines) == "retry: 2000"
+            feed.entries.append(("6-0", '{"new": 1}'))
+            seen = []
+            async for line in lines:
+                seen.append(line)
+                if line.startswith("data: {"):
+                    break
+            assert seen[-3:] == ["id: 6-0", "event: window", 'data: {"new": 1}']
+
+    run(lambda: served(create_app(settings, store, feed), follow))
+
+
+async def served(app: object, ask: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
+    """What a client asks, at a server on a free port of this machine."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on"))
+    serving = asyncio.create_task(server.serve())
+    try:
+        await soon(lambda: server.started)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        async with (
+            asyncio.timeout(10),
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+        ):
+            await ask(client)
+    finally:
+        server.should_exit = True
+        await serving

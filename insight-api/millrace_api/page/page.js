@@ -222,6 +222,7 @@ function listen() {
     source = event.data;
     if (source === "redis") say("up", "live"); else say("degraded", "live, from the store");
   });
+  stream.addEventListener("resync", refreshSoon);
   stream.addEventListener("window", () => {
     say(source === "redis" ? "up beat" : "degraded beat", `live · ${iso(Date.now()).slice(11, 19)}`);
     refreshSoon();
