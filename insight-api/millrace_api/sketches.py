@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from datasketches import hll_sketch, hll_union
 
-LG_K = 12  # as the job's: the merge of coarser sketches would lose precision
 STANDARD_DEVIATIONS = 2  # about 95 % confidence
 
 
@@ -20,10 +19,13 @@ class Estimate:
 
 def merge(sketches: Iterable[bytes | None]) -> Estimate:
     """The distinct visitors that all sketches saw together; a window without one adds none."""
-    union = hll_union(LG_K)
-    for sketch in sketches:
-        if sketch:
-            union.update(hll_sketch.deserialize(sketch))
+    union: hll_union | None = None
+    for stored in filter(None, sketches):
+        sketch = hll_sketch.deserialize(stored)
+        union = union or hll_union(sketch.lg_config_k)  # as precise as what the job stored
+        union.update(sketch)
+    if union is None:
+        return Estimate(0, 0, 0)
     merged = union.get_result()
     return Estimate(
         count=round(merged.get_estimate()),

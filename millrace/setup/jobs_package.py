@@ -19,6 +19,7 @@ from millrace.common.paths import CACHE, REPO
 SOURCE = REPO / "spark-jobs"
 PACKAGE = "millrace_jobs"
 GATEWAY = f"{PACKAGE}/gateway"
+SHARED = [f"{PACKAGE}/__init__.py", f"{PACKAGE}/strict.py"]
 # The oldest date that a zip can hold.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -39,7 +40,7 @@ def build(source: Path = SOURCE, target: Path = CACHE / "jobs") -> dict[str, Pac
     jobs = [name for name in files if name not in gateway]
     return {
         "jobs": _package(source, jobs, target, "jobs"),
-        "gateway": _package(source, [f"{PACKAGE}/__init__.py", *gateway], target, "gateway"),
+        "gateway": _package(source, [*SHARED, *gateway], target, "gateway"),
     }
 
 

@@ -10,14 +10,59 @@ from pathlib import Path
 from typing import Any
 
 from millrace_jobs.stream import Stream
+from millrace_jobs.strict import read
 
-# What everything of Millrace calls the same.
-KEYSPACE = "millrace"
-DATACENTER = "millrace"
-REDIS_MASTER = "millrace"
-LIVE_STREAM = "millrace:traffic"
-RESULTS_TOPIC = "results"
-DEAD_LETTER_TOPIC = "dead-letter"
+
+@dataclass(frozen=True)
+class CassandraNames:
+    datacenter: str
+    keyspace: str
+
+
+@dataclass(frozen=True)
+class RedisNames:
+    master: str
+    live_stream: str
+
+
+@dataclass(frozen=True)
+class TopicNames:
+    events: str
+    dead_letters: str
+    results: str
+    replay_progress: str
+
+
+@dataclass(frozen=True)
+class KafkaNames:
+    topics: TopicNames
+    group_prefix: str
+
+
+@dataclass(frozen=True)
+class ZookeeperNames:
+    """Paths of znodes."""
+
+    gateway_lock: str
+    applications: str
+    jobs: str
+
+
+@dataclass(frozen=True)
+class HdfsNames:
+    nameservice: str
+    user: str
+
+
+@dataclass(frozen=True)
+class Names:
+    """configs/names.yaml: what other programs call the same."""
+
+    cassandra: CassandraNames
+    redis: RedisNames
+    kafka: KafkaNames
+    zookeeper: ZookeeperNames
+    hdfs: HdfsNames
 
 
 @dataclass(frozen=True)
@@ -27,6 +72,7 @@ class Config:
     application: str
     version: str
     jobs: list[str]
+    names: Names
     zookeeper: str
     kafka: str
     cassandra: list[str]
@@ -51,6 +97,7 @@ def parse(content: dict[str, Any]) -> Config:
         application=content["application"],
         version=content["version"],
         jobs=content["jobs"],
+        names=read(Names, content["names"]),
         zookeeper=endpoints["zookeeper"],
         kafka=endpoints["kafka"],
         cassandra=endpoints["cassandra"],

@@ -1,10 +1,12 @@
 """What a driver does in ZooKeeper: stand in line, lead, take its fencing epochs, obey orders.
 
-/millrace/jobs/JOB/epoch                      the highest epoch that was given out
-                  /contract                   what the job's checkpoint can't change
-/millrace/applications/APPLICATION/leader     the lock whose holder leads
-                                  /drivers    each living driver and what it does, for operators
-                                  /desired    the gateway's order
+JOBS/JOB/epoch                      the highest epoch that was given out
+        /contract                   what the job's checkpoint can't change
+APPLICATIONS/APPLICATION/leader     the lock whose holder leads
+                        /drivers    each living driver and what it does, for operators
+                        /desired    the gateway's order
+
+Where JOBS and APPLICATIONS are, names.yaml says.
 """
 
 import json
@@ -19,6 +21,7 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from millrace_jobs.config import ZookeeperNames
 from millrace_jobs.guard import Guard
 from millrace_jobs.identity import Identity
 from millrace_jobs.lease import Lease
@@ -26,8 +29,6 @@ from millrace_jobs.prompt import PromptHandler
 
 log = logging.getLogger(__name__)
 
-JOBS = "/millrace/jobs"
-APPLICATIONS = "/millrace/applications"
 CONNECT_SECONDS = 120
 RECONNECT_SECONDS = 0.25  # at most between two attempts: the lease runs meanwhile
 ATTEMPTS_PER_SESSION = 5  # one server lost, another tried in vain: a third of the lease is left
@@ -40,9 +41,15 @@ class Coordination:
     """One driver's part. ``lease`` says whether it may write."""
 
     def __init__(
-        self, hosts: str, application: str, identity: Identity, lease_seconds: float
+        self,
+        hosts: str,
+        znodes: ZookeeperNames,
+        application: str,
+        identity: Identity,
+        lease_seconds: float,
     ) -> None:
-        self._path = f"{APPLICATIONS}/{application}"
+        self._path = f"{znodes.applications}/{application}"
+        self._jobs = znodes.jobs
         self._identity = identity
         self._state: State = "warming"
         self._since = time.time()
@@ -109,7 +116,7 @@ class Coordination:
         ``above`` the epoch that wrote last, and at least the clock's minutes since 1970. With a
         lower epoch, Cassandra would silently drop everything that the job writes.
         """
-        path = f"{JOBS}/{job}/epoch"
+        path = f"{self._jobs}/{job}/epoch"
         self._client.retry(self._client.ensure_path, path)
         while True:
             value, stat = self._client.retry(self._client.get, path)
@@ -119,7 +126,7 @@ class Coordination:
 
     def put_contract(self, job: str, contract: dict[str, Any]) -> None:
         """What later versions must keep to, for the gateway to check before it deploys one."""
-        path = f"{JOBS}/{job}/contract"
+        path = f"{self._jobs}/{job}/contract"
         self._client.retry(self._client.ensure_path, path)
         self._client.retry(self._client.set, path, json.dumps(contract).encode())
 

@@ -30,7 +30,11 @@ def run(config: Config) -> None:
         logging.getLogger(chatty).setLevel(logging.ERROR)
     identity = identify(config.version)
     coordination = Coordination(
-        config.zookeeper, config.application, identity, config.lease_seconds
+        config.zookeeper,
+        config.names.zookeeper,
+        config.application,
+        identity,
+        config.lease_seconds,
     )
     try:
         coordination.end_with_parent()

@@ -7,7 +7,6 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQuery
 
-from millrace_jobs.config import KEYSPACE
 from millrace_jobs.context import JobContext
 from millrace_jobs.late import LateEvents
 from millrace_jobs.sinks.cassandra import Tables
@@ -33,7 +32,7 @@ SHORTEST_WINDOW_SECONDS = min(seconds for _, seconds in WINDOWS.values())
 
 def last_epoch(tables: Tables, job: str) -> int:
     """The highest epoch that may have written the job's rows; 0 when none has."""
-    row = tables.select_one(f"SELECT epoch FROM {KEYSPACE}.job_progress WHERE job = ?", [job])
+    row = tables.select_one("SELECT epoch FROM {keyspace}.job_progress WHERE job = ?", [job])
     return row.epoch if row else 0
 
 
@@ -61,7 +60,7 @@ class Progress:
         self._reported = -HEARTBEAT_SECONDS
         self._heartbeats = 0
         row = context.tables.select_one(
-            f'SELECT checkpoint, "batch", watermark, max_event_time FROM {KEYSPACE}.job_progress'
+            'SELECT checkpoint, "batch", watermark, max_event_time FROM {keyspace}.job_progress'
             " WHERE job = ?",
             [context.job],
         )

@@ -4,8 +4,8 @@ from datasketches import hll_sketch, tgt_hll_type
 from millrace_api.sketches import merge
 
 
-def sketch(visitors: range) -> bytes:
-    made = hll_sketch(12, tgt_hll_type.HLL_8)
+def sketch(visitors: range, lg_k: int = 12) -> bytes:
+    made = hll_sketch(lg_k, tgt_hll_type.HLL_8)
     for visitor in visitors:
         made.update(f"visitor-{visitor}")
     return made.serialize_updatable()
@@ -17,6 +17,14 @@ def test_visitors_of_several_windows_count_once() -> None:
     assert abs(estimate.count - 10_000) <= 200
     assert estimate.lower <= 10_000 <= estimate.upper
     assert estimate.upper - estimate.lower < 1000
+
+
+def test_a_merge_is_as_precise_as_the_sketches() -> None:
+    def width(lg_k: int) -> int:
+        estimate = merge([sketch(range(0, 6000), lg_k), sketch(range(3000, 9000), lg_k)])
+        return estimate.upper - estimate.lower
+
+    assert width(14) < width(12) < width(10)
 
 
 def test_few_visitors_are_counted_exactly() -> None:

@@ -11,20 +11,24 @@ import millrace_jobs
 import pytest
 from kazoo.client import KazooClient
 
+from millrace.config import load_names
 from millrace.plan import Plan
 from tests.e2e.support import wait_until
 
 SESSION_SECONDS = 30.0
-NODE = "/millrace/applications/guarded/drivers/application_1_1-1"
+ZNODES = load_names().zookeeper
+NODE = f"{ZNODES.applications}/guarded/drivers/application_1_1-1"
 DRIVER = f"""
 import subprocess, sys, time
+from millrace_jobs.config import ZookeeperNames
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.guard import Guard
 from millrace_jobs.identity import Identity
 
 jvm = subprocess.Popen(["sleep", "60"])
 identity = Identity("application_1_1", 1, "nowhere", "0", jvm.pid, 1)
-driver = Coordination(sys.argv[1], "guarded", identity, {SESSION_SECONDS})
+znodes = ZookeeperNames(*sys.argv[2:])
+driver = Coordination(sys.argv[1], znodes, "guarded", identity, {SESSION_SECONDS})
 driver.end_with_process(Guard(sys.argv[1], {SESSION_SECONDS}, jvm.pid))
 driver.announce("standby")
 print("ready", flush=True)
@@ -42,13 +46,13 @@ def zookeeper(servers: str) -> Iterator[KazooClient]:
     client = KazooClient(servers)
     client.start()
     yield client
-    client.delete("/millrace/applications/guarded", recursive=True)
+    client.delete(f"{ZNODES.applications}/guarded", recursive=True)
     client.stop()
 
 
 def test_a_killed_drivers_session_ends_at_once(servers: str, zookeeper: KazooClient) -> None:
     driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, servers],
+        [sys.executable, "-c", DRIVER, servers, *ZNODES.model_dump().values()],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(Path(millrace_jobs.__file__).parents[1])},

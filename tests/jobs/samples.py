@@ -4,11 +4,15 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from millrace_jobs.config import Names
 from millrace_jobs.stream import Stream
+from millrace_jobs.strict import read
 
+from millrace.config import load_names
 from millrace.streams import load_streams, plan_stream
 
-# As the jobs get it from configs/streams/events.yaml.
+# As the jobs get them from the plan.
+NAMES = read(Names, load_names().model_dump())
 STREAM = Stream.of("events", plan_stream(load_streams()["events"], "events", "small").model_dump())
 RECEIVED = datetime(2026, 1, 1)
 

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import zipfile
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from millrace_jobs.gateway.decide import (
     decide,
 )
 from millrace_jobs.gateway.registry import Deposed
-from millrace_jobs.gateway.settings import Settings
+from millrace_jobs.gateway.settings import Cassandra, Settings, Znodes
 from millrace_jobs.gateway.submit import Child, Deployment, NotDeployed, command
 from millrace_jobs.gateway.yarn import Unreachable, Yarn
 
@@ -553,6 +553,8 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
     return Settings(
         name="edge-1",
         zookeeper="",
+        znodes=Znodes("/gateway/lock", "/applications", "/jobs"),
+        cassandra=Cassandra([], 9042, "dc", "keyspace"),
         resourcemanagers=[],
         user="millrace",
         spark_submit=spark_submit(tmp_path, "exit 0"),
@@ -808,8 +810,7 @@ def test_kill(resourcemanagers):
 # --- settings -----------------------------------------------------------------------------------
 
 
-def test_settings_are_those_that_the_role_renders(tmp_path, settings):
-    paths = {key: str(getattr(settings, key)) for key in ("spark_submit", "deployments", "logs")}
+def test_settings_are_read_as_they_were_written(tmp_path, settings):
     file = tmp_path / "gateway.json"
-    file.write_text(json.dumps(vars(settings) | paths))
+    file.write_text(json.dumps(asdict(settings), default=str))
     assert configuration.load(file) == settings

@@ -29,6 +29,7 @@ from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace.plan import load_plan
+from tests.jobs.samples import NAMES
 
 NOW = 1_800_000_000
 MINUTES = NOW // 60
@@ -115,7 +116,7 @@ def zookeeper(monkeypatch: pytest.MonkeyPatch) -> FakeZooKeeper:
 
 @pytest.fixture
 def driver(zookeeper: FakeZooKeeper) -> Coordination:
-    return Coordination("zookeeper", "insights", IDENTITY, 2.5)
+    return Coordination("zookeeper", NAMES.zookeeper, "insights", IDENTITY, 2.5)
 
 
 def test_each_epoch_is_higher_than_the_one_before(driver: Coordination) -> None:
@@ -174,7 +175,9 @@ def test_who_no_longer_leads_takes_no_epoch(zookeeper: FakeZooKeeper, driver: Co
 def test_drivers_know_of_each_other(zookeeper: FakeZooKeeper, driver: Coordination) -> None:
     driver.announce("standby")
     driver.announce("leading")
-    another = Coordination("zookeeper", "insights", replace(IDENTITY, attempt=2), 2.5)
+    another = Coordination(
+        "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
+    )
     [leader] = another.others()
     assert leader["standing_by_since"] is None
     assert (leader["run"], leader["host"], leader["jvm"]) == (IDENTITY.run, "worker-1", 7)
@@ -189,7 +192,9 @@ def test_an_announcement_is_made_again_after_its_session_ended(
     zookeeper.nodes.clear()
     monkeypatch.setattr(coordination.time, "time", lambda: NOW + 600)
     driver._announce_again()
-    another = Coordination("zookeeper", "insights", replace(IDENTITY, attempt=2), 2.5)
+    another = Coordination(
+        "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
+    )
     assert [other["standing_by_since"] for other in another.others()] == [NOW]
     [node] = driver._client.get_children("/millrace/applications/insights/drivers")
     assert node == IDENTITY.name

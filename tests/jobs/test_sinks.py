@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.support import wait_until
-from tests.jobs.samples import STREAM, at, event
+from tests.jobs.samples import NAMES, STREAM, at, event
 
 Records = Callable[[list[bytes | None]], DataFrame]
 
@@ -82,7 +82,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
 
 
 def test_upserts_carry_the_version_as_write_timestamp(session: FakeSession) -> None:
-    Tables(SimpleNamespace()).upsert("pages", ("bucket", "url"), [(1, "/a")], version(7, 3))
+    Tables(CONFIG).upsert("pages", ("bucket", "url"), [(1, "/a")], version(7, 3))
     [(query, row)] = session.writes
     assert query == "INSERT INTO millrace.pages (bucket, url) VALUES (?, ?) USING TIMESTAMP ?"
     assert row == (1, "/a", version(7, 3))
@@ -93,7 +93,7 @@ def test_only_rows_that_failed_are_written_again(
 ) -> None:
     monkeypatch.setattr("millrace_jobs.retries.FIRST_PAUSE_SECONDS", 0.001)
     session.failures = 2
-    Tables(SimpleNamespace()).upsert("pages", ("url",), [("/a",), ("/b",), ("/c",)], 1)
+    Tables(CONFIG).upsert("pages", ("url",), [("/a",), ("/b",), ("/c",)], 1)
     assert [row[0] for _, row in session.writes] == ["/c", "/a", "/b"]
 
 
@@ -103,12 +103,12 @@ def test_a_store_that_stays_away_fails_the_batch(
     monkeypatch.setattr(cassandra, "GIVE_UP_SECONDS", 0.0)
     session.failures = 10**6
     with pytest.raises(WriteFailed, match="1 rows of pages: no quorum"):
-        Tables(SimpleNamespace()).upsert("pages", ("url",), [("/a",)], 1)
+        Tables(CONFIG).upsert("pages", ("url",), [("/a",)], 1)
 
 
 def test_rows_of_a_partition_are_one_mutation(session: FakeSession) -> None:
     rows = [("1m", 1, 10), ("1h", 1, 20), ("1m", 2, 30), ("1m", 1, 40)]
-    Tables(SimpleNamespace()).upsert("traffic", ("w", "b", "s"), rows, 7, partition_columns=2)
+    Tables(CONFIG).upsert("traffic", ("w", "b", "s"), rows, 7, partition_columns=2)
     assert session.portions == [
         [("1h", 1, 20, 7)],
         [("1m", 1, 10, 7), ("1m", 1, 40, 7)],
@@ -189,20 +189,21 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     return fake
 
 
+CONFIG: Any = SimpleNamespace(names=NAMES)
 READ = {"events": {"0": 40, "1": 50}}
 SETTINGS = {"kafka_connect_ms": 2000, "kafka_answer_ms": 4000}
 
 
 def led(verify: Callable[[], None] = lambda: None) -> Results:
     """Of a driver that has begun to lead."""
-    fresh = Results("brokers", "traffic", SETTINGS, verify)
+    fresh = Results("brokers", NAMES.kafka, "traffic", SETTINGS, verify)
     fresh.take_over()
     return fresh
 
 
 def test_nothing_is_published_before_the_predecessor_is_fenced(kafka: FakeKafka) -> None:
     with pytest.raises(RuntimeError, match="before they were taken over"):
-        Results("brokers", "traffic", SETTINGS, lambda: None).publish(
+        Results("brokers", NAMES.kafka, "traffic", SETTINGS, lambda: None).publish(
             "query", 4, READ, [{"key": "a"}]
         )
     assert kafka.committed == []

@@ -11,6 +11,7 @@ from millrace.setup import jobs_package
 def source(tmp_path: Path) -> Path:
     files = {
         "__init__.py": "",
+        "strict.py": "",
         "main.py": "main = 1\n",
         "jobs/traffic.py": "traffic = 1\n",
         "jobs/__pycache__/traffic.cpython-311.pyc": "compiled",
@@ -33,9 +34,11 @@ def test_jobs_and_gateway_are_packed_apart_and_without_compiled_files(source, tm
         "millrace_jobs/__init__.py",
         "millrace_jobs/jobs/traffic.py",
         "millrace_jobs/main.py",
+        "millrace_jobs/strict.py",
     ]
     assert names(packages["gateway"]) == [
         "millrace_jobs/__init__.py",
+        "millrace_jobs/strict.py",
         "millrace_jobs/gateway/decide.py",
     ]
 

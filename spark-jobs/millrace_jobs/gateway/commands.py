@@ -14,7 +14,7 @@ from millrace_jobs.gateway import compatibility
 from millrace_jobs.gateway import settings as configuration
 from millrace_jobs.gateway.decide import Intent, State
 from millrace_jobs.gateway.progress import UNANSWERED, Progress
-from millrace_jobs.gateway.registry import LOCK, Registry
+from millrace_jobs.gateway.registry import Registry
 from millrace_jobs.gateway.settings import Settings
 from millrace_jobs.gateway.submit import NotDeployed, deployment
 
@@ -78,14 +78,14 @@ def _parser() -> argparse.ArgumentParser:
 def _registry(settings: Settings) -> Iterator[Registry]:
     client = settings.connect()
     try:
-        yield Registry(client)
+        yield Registry(client, settings.znodes)
     finally:
         client.stop()
         client.close()
 
 
-def _status(registry: Registry, _: Settings, __: argparse.Namespace) -> None:
-    contenders = registry.client.Lock(LOCK).contenders()
+def _status(registry: Registry, settings: Settings, _: argparse.Namespace) -> None:
+    contenders = registry.client.Lock(settings.znodes.gateway_lock).contenders()
     applications = {name: registry.status(name) for name in registry.applications()}
     answer = {
         "acting": contenders[0] if contenders else None,
@@ -153,7 +153,8 @@ def _wait(registry: Registry, settings: Settings, arguments: argparse.Namespace)
     deployed.check()
     limit = _limit(settings, arguments)
     deadline = time.monotonic() + limit
-    with Progress(json.loads(deployed.config.read_text())) as progress:
+    jobs = json.loads(deployed.config.read_text())["jobs"]
+    with Progress(settings.cassandra, jobs, version) as progress:
         while missing := _missing(registry.status(application), version, progress):
             if time.monotonic() > deadline:
                 late = f"{application} {version} after {limit:.0f} s: {missing}"

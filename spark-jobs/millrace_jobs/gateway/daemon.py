@@ -28,7 +28,7 @@ from millrace_jobs.gateway.decide import (
     Wait,
     decide,
 )
-from millrace_jobs.gateway.registry import LOCK, Deposed, LeaderRegistry
+from millrace_jobs.gateway.registry import Deposed, LeaderRegistry
 from millrace_jobs.gateway.settings import Settings
 from millrace_jobs.gateway.submit import Child, NotDeployed, deployment
 from millrace_jobs.gateway.yarn import Unreachable, Yarn
@@ -59,7 +59,7 @@ class Gateway:
     def turn(self) -> None:
         """One look at every application, and the next step for each."""
         if not self._registry.holds_lock():
-            raise Deposed(LOCK)
+            raise Deposed(self._settings.znodes.gateway_lock)
         for application in self._registry.applications():
             self._reap(application)
             if intent := self._registry.intent(application):
@@ -171,13 +171,13 @@ def _leader(drivers: list[dict[str, Any]]) -> dict[str, Any]:
 def run(settings: Settings) -> None:
     """Acts for as long as it holds the lock, which it waits for; returns only by an exception."""
     client = settings.connect()
-    lock = client.Lock(LOCK, settings.name)
+    lock = client.Lock(settings.znodes.gateway_lock, settings.name)
     try:
         log.info("%s stands by", settings.name)
         lock.acquire()
         log.info("%s acts", settings.name)
         yarn = Yarn(settings.resourcemanagers, settings.user, settings.request_timeout_seconds)
-        gateway = Gateway(settings, LeaderRegistry(client, lock), yarn)
+        gateway = Gateway(settings, LeaderRegistry(client, settings.znodes, lock), yarn)
         try:
             gateway.take_over()
             while True:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from cassandra import DriverException
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import DCAwareRoundRobinPolicy
+
+from millrace_jobs.gateway.settings import Cassandra
 
 UNANSWERED = (DriverException, NoHostAvailable)
 # A job's heartbeat comes several times in this span.
@@ -14,19 +15,16 @@ FRESH = timedelta(seconds=60)
 
 
 class Progress:
-    """The jobs of one application, as its configuration file names them."""
+    """The jobs of one version of an application."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        self._jobs = list(config["jobs"])
-        self._version = config["version"]
-        endpoints = config["endpoints"]
-        profile = ExecutionProfile(DCAwareRoundRobinPolicy(local_dc="millrace"))
+    def __init__(self, store: Cassandra, jobs: list[str], version: str) -> None:
+        self._jobs = jobs
+        self._version = version
+        profile = ExecutionProfile(DCAwareRoundRobinPolicy(local_dc=store.datacenter))
         self._cluster = Cluster(
-            endpoints["cassandra"],
-            port=endpoints["cassandra_port"],
-            execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+            store.hosts, port=store.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile}
         )
-        self._session = self._cluster.connect("millrace")
+        self._session = self._cluster.connect(store.keyspace)
 
     def __enter__(self) -> "Progress":
         return self

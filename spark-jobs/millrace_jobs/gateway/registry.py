@@ -1,12 +1,14 @@
 """What has to outlive a gateway, in ZooKeeper:
 
-/millrace/gateway/lock                       its holder acts, the others stand by
-/millrace/applications/APPLICATION/intent      what was deployed
-                                  /desired     what the drivers were told; they poll it
-                                  /submission  the last spark-submit
-                                  /status      what the gateway makes of it, for operators
-                                  /drivers     what each living driver says of itself
-/millrace/jobs/JOB/contract                    what the job's checkpoint can't change
+GATEWAY_LOCK                         its holder acts, the others stand by
+APPLICATIONS/APPLICATION/intent      what was deployed
+                        /desired     what the drivers were told; they poll it
+                        /submission  the last spark-submit
+                        /status      what the gateway makes of it, for operators
+                        /drivers     what each living driver says of itself
+JOBS/JOB/contract                    what the job's checkpoint can't change
+
+Where these three are, names.yaml says.
 """
 
 import json
@@ -18,10 +20,7 @@ from kazoo.exceptions import NoNodeError
 from kazoo.recipe.lock import Lock
 
 from millrace_jobs.gateway.decide import Intent, Order, Submission
-
-LOCK = "/millrace/gateway/lock"
-APPLICATIONS = "/millrace/applications"
-JOBS = "/millrace/jobs"
+from millrace_jobs.gateway.settings import Znodes
 
 RecordT = TypeVar("RecordT", Intent, Order, Submission)
 
@@ -33,12 +32,13 @@ class Deposed(Exception):
 class Registry:
     """Reads for everyone."""
 
-    def __init__(self, client: KazooClient) -> None:
+    def __init__(self, client: KazooClient, znodes: Znodes) -> None:
         self.client = client
+        self._znodes = znodes
 
     def applications(self) -> list[str]:
         try:
-            return sorted(self.client.retry(self.client.get_children, APPLICATIONS))
+            return sorted(self.client.retry(self.client.get_children, self._znodes.applications))
         except NoNodeError:
             return []
 
@@ -56,7 +56,7 @@ class Registry:
 
     def drivers(self, application: str) -> list[dict[str, Any]]:
         """See millrace_jobs.coordination, which writes them."""
-        path = _path(application, "drivers")
+        path = self._path(application, "drivers")
         try:
             names = self.client.retry(self.client.get_children, path)
         except NoNodeError:
@@ -67,16 +67,19 @@ class Registry:
     def contract(self, job: str) -> dict[str, Any] | None:
         """What the job's checkpoint can't change, as the last driver that led it wrote."""
         try:
-            content, _ = self.client.retry(self.client.get, f"{JOBS}/{job}/contract")
+            content, _ = self.client.retry(self.client.get, f"{self._znodes.jobs}/{job}/contract")
         except NoNodeError:
             return None
         return json.loads(content) if content else None
 
     def intend(self, application: str, intent: Intent) -> None:
         """The one thing that is written from outside: the gateways act on it."""
-        path = _path(application, "intent")
+        path = self._path(application, "intent")
         self.client.retry(self.client.ensure_path, path)
         self.client.retry(self.client.set, path, _bytes(asdict(intent)))
+
+    def _path(self, application: str, name: str) -> str:
+        return f"{self._znodes.applications}/{application}/{name}"
 
     def _record(self, application: str, name: str, kind: type[RecordT]) -> RecordT | None:
         content = self._read(application, name)
@@ -84,7 +87,7 @@ class Registry:
 
     def _read(self, application: str, name: str) -> dict[str, Any] | None:
         try:
-            content, _ = self.client.retry(self.client.get, _path(application, name))
+            content, _ = self.client.retry(self.client.get, self._path(application, name))
         except NoNodeError:
             return None
         return json.loads(content) if content else None
@@ -98,8 +101,8 @@ class LeaderRegistry(Registry):
     ZooKeeper, it writes down first.
     """
 
-    def __init__(self, client: KazooClient, lock: Lock) -> None:
-        super().__init__(client)
+    def __init__(self, client: KazooClient, znodes: Znodes, lock: Lock) -> None:
+        super().__init__(client, znodes)
         self._lock = lock
 
     def holds_lock(self) -> bool:
@@ -115,7 +118,7 @@ class LeaderRegistry(Registry):
         self._write(application, "status", status)
 
     def _write(self, application: str, name: str, content: dict[str, Any]) -> None:
-        path = _path(application, name)
+        path = self._path(application, name)
         self.client.retry(self.client.ensure_path, path)
         self.client.retry(self._commit, path, _bytes(content))
 
@@ -130,10 +133,6 @@ class LeaderRegistry(Registry):
     @property
     def _lock_node(self) -> str:
         return f"{self._lock.path}/{self._lock.node}"
-
-
-def _path(application: str, name: str) -> str:
-    return f"{APPLICATIONS}/{application}/{name}"
 
 
 def _bytes(content: dict[str, Any]) -> bytes:

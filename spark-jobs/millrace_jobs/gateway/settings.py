@@ -1,21 +1,42 @@
 """The gateway's own configuration, as role job_gateway renders it."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from kazoo.client import KazooClient
 from kazoo.retry import KazooRetry
 
+from millrace_jobs import strict
 from millrace_jobs.gateway.decide import Limits
 
 PATH = Path("/etc/millrace/job-gateway/gateway.json")
 
 
 @dataclass(frozen=True)
+class Znodes:
+    """Paths; the registry says what is below them."""
+
+    gateway_lock: str
+    applications: str
+    jobs: str
+
+
+@dataclass(frozen=True)
+class Cassandra:
+    """Where the jobs write their progress."""
+
+    hosts: list[str]
+    port: int
+    datacenter: str
+    keyspace: str
+
+
+@dataclass(frozen=True)
 class Settings:
     name: str  # of this gateway: its host
     zookeeper: str
+    znodes: Znodes
+    cassandra: Cassandra
     resourcemanagers: list[str]
     user: str
     spark_submit: Path
@@ -55,6 +76,5 @@ class Settings:
 
 
 def load(path: Path = PATH) -> Settings:
-    content = json.loads(path.read_text())
-    paths = {key: Path(content[key]) for key in ("spark_submit", "deployments", "logs")}
-    return Settings(**content | paths)
+    """Raises Misconfigured."""
+    return strict.load(Settings, path)

@@ -18,7 +18,12 @@ class Archive:
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
-        self._dead_letters = DeadLetters(context.config.kafka, context.tables, context.settings)
+        self._dead_letters = DeadLetters(
+            context.config.kafka,
+            context.config.names.kafka.topics.dead_letters,
+            context.tables,
+            context.settings,
+        )
         self._is_first_batch = True  # since it leads, or was started again
 
     def frame(self, max_offsets: int) -> DataFrame:

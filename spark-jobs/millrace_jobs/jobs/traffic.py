@@ -26,7 +26,11 @@ class Traffic:
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._results = Results(
-            context.config.kafka, context.job, context.settings, context.lease.verify
+            context.config.kafka,
+            context.config.names.kafka,
+            context.job,
+            context.settings,
+            context.lease.verify,
         )
         self._live = LiveStream(context.config)
         self.late_events = LateEvents(context)

@@ -15,7 +15,7 @@ from cassandra.policies import (
 )
 from cassandra.query import BatchStatement, BatchType
 
-from millrace_jobs.config import DATACENTER, KEYSPACE, Config
+from millrace_jobs.config import Config
 from millrace_jobs.retries import retry
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,8 @@ class WriteFailed(Exception):
 
 
 def connect(config: Config) -> Cluster:
-    balancing = TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=DATACENTER))
+    datacenter = config.names.cassandra.datacenter
+    balancing = TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=datacenter))
     profile = ExecutionProfile(
         load_balancing_policy=balancing,
         consistency_level=ConsistencyLevel.LOCAL_QUORUM,
@@ -60,6 +61,7 @@ class Tables:
     def __init__(self, config: Config) -> None:
         cluster = connect(config)
         self._session = retry(cluster.connect, NoHostAvailable, GIVE_UP_SECONDS, "connecting")
+        self._keyspace = config.names.cassandra.keyspace
         self._prepared: dict[str, Any] = {}
 
     def upsert(
@@ -94,8 +96,11 @@ class Tables:
         self._statement(table, columns)
 
     def select_one(self, query: str, parameters: Sequence[Any]) -> Any:
-        """The row of a query for one key, None if there is none."""
-        statement = self._prepare(query)
+        """The row of a query for one key, None if there is none.
+
+        ``{keyspace}`` in it stands for the one that everything here writes to.
+        """
+        statement = self._prepare(query.format(keyspace=self._keyspace))
         return retry(
             lambda: self._session.execute(statement, parameters).one(),
             Exception,
@@ -122,7 +127,7 @@ class Tables:
     def _statement(self, table: str, columns: Sequence[str]) -> Any:
         names, marks = ", ".join(columns), ", ".join("?" for _ in columns)
         return self._prepare(
-            f"INSERT INTO {KEYSPACE}.{table} ({names}) VALUES ({marks}) USING TIMESTAMP ?"
+            f"INSERT INTO {self._keyspace}.{table} ({names}) VALUES ({marks}) USING TIMESTAMP ?"
         )
 
     def _prepare(self, query: str) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from millrace_jobs.config import DEAD_LETTER_TOPIC
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.sources import connecting
 
@@ -21,13 +20,13 @@ COLUMNS = ("bucket", "id", "reason", "size", "preview", "kafka_timestamp")
 class DeadLetters:
     """``dead_letter_request_bytes`` bounds one; what fitted into the events topic must fit."""
 
-    def __init__(self, brokers: str, tables: Tables, settings: dict[str, Any]) -> None:
+    def __init__(self, brokers: str, topic: str, tables: Tables, settings: dict[str, Any]) -> None:
         request_bytes = settings["dead_letter_request_bytes"]
         self._tables = tables
         self._sink = {
             "kafka.bootstrap.servers": brokers,
             **connecting(settings),
-            "topic": DEAD_LETTER_TOPIC,
+            "topic": topic,
             "kafka.acks": "all",
             "kafka.max.request.size": str(request_bytes),
             "kafka.buffer.memory": str(2 * request_bytes),

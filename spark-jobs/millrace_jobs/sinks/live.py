@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from millrace_jobs.config import LIVE_STREAM, REDIS_MASTER, Config
+from millrace_jobs.config import Config
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,9 @@ class LiveStream:
         at_once = Retry(NoBackoff(), 0)
         timeouts = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
         sentinel = Sentinel(config.sentinels, sentinel_kwargs={**timeouts, "retry": at_once})
-        self._master = sentinel.master_for(REDIS_MASTER, **timeouts, retry=at_once)
+        names = config.names.redis
+        self._stream = names.live_stream
+        self._master = sentinel.master_for(names.master, **timeouts, retry=at_once)
         self._waiting: queue.Queue[Sequence[dict[str, Any]]] = queue.Queue(BATCHES_WAITING)
         threading.Thread(target=self._run, name="live-stream", daemon=True).start()
 
@@ -52,5 +54,5 @@ class LiveStream:
             # A batch may touch more windows than the stream keeps: send its newest ones only.
             for entry in entries[-ENTRIES_KEPT:]:
                 fields = {"json": json.dumps(entry)}
-                pipeline.xadd(LIVE_STREAM, fields, maxlen=ENTRIES_KEPT, approximate=True)
+                pipeline.xadd(self._stream, fields, maxlen=ENTRIES_KEPT, approximate=True)
             pipeline.execute()

@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from millrace_jobs.checkpoint import Offsets
-from millrace_jobs.config import RESULTS_TOPIC
+from millrace_jobs.config import KafkaNames
 from millrace_jobs.retries import retry
 
 log = logging.getLogger(__name__)
@@ -31,9 +31,15 @@ class Results:
     """
 
     def __init__(
-        self, brokers: str, job: str, settings: dict[str, Any], verify: Callable[[], None]
+        self,
+        brokers: str,
+        names: KafkaNames,
+        job: str,
+        settings: dict[str, Any],
+        verify: Callable[[], None],
     ) -> None:
-        name = f"millrace-{job}"
+        name = f"{names.group_prefix}{job}"
+        self._topic = names.topics.results
         common = {
             "bootstrap.servers": brokers,
             "socket.connection.setup.timeout.ms": settings["kafka_connect_ms"],
@@ -53,8 +59,8 @@ class Results:
 
     def connect(self) -> None:
         """Reach the brokers ahead of time; fences nobody."""
-        self._producer.list_topics(RESULTS_TOPIC, CALL_SECONDS)
-        self._group.list_topics(RESULTS_TOPIC, CALL_SECONDS)
+        self._producer.list_topics(self._topic, CALL_SECONDS)
+        self._group.list_topics(self._topic, CALL_SECONDS)
 
     def take_over(self) -> None:
         """Fence the producer before this one, beside what else there is to do."""
@@ -156,7 +162,7 @@ class Results:
     def _produce(self, key: str, value: str) -> None:
         while True:
             try:
-                return self._producer.produce(RESULTS_TOPIC, value, key)
+                return self._producer.produce(self._topic, value, key)
             except BufferError:  # the local queue is full: let it drain
                 self._producer.poll(0.1)
 

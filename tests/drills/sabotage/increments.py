@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from millrace_jobs import sources
-from millrace_jobs.config import KEYSPACE
 from millrace_jobs.jobs.traffic import COUNTS, Traffic
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
@@ -17,7 +16,7 @@ from pyspark.sql import DataFrame, Row
 
 DYING_TIME = 4.0  # s, between a batch's first writes and its end
 STORED = (
-    f"SELECT {', '.join(COUNTS)} FROM {KEYSPACE}.traffic"
+    f"SELECT {', '.join(COUNTS)} FROM {{keyspace}}.traffic"
     " WHERE window = ? AND bucket = ? AND window_start = ?"
 )
 

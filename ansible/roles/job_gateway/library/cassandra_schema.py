@@ -17,7 +17,7 @@ description:
 options:
   statements:
     description: CREATE KEYSPACE and CREATE TABLE statements, each name with its keyspace;
-      C(:replication) stands for the replication factor.
+      C(:name) stands for a value.
     type: str
     required: true
   hosts:
@@ -29,9 +29,9 @@ options:
     description: Their port for clients.
     type: int
     required: true
-  replication:
-    description: The replication factor.
-    type: int
+  values:
+    description: What stands for each C(:name) of the statements.
+    type: dict
     required: true
 attributes:
   check_mode: {support: full, description: Reports what it would create}
@@ -41,9 +41,10 @@ author: Millrace
 CREATE = re.compile(r"CREATE (?:KEYSPACE|TABLE) IF NOT EXISTS ([\w.]+)", re.IGNORECASE)
 
 
-def statements(text, replication):
-    """Name → statement, in the order of the file."""
-    text = re.sub(r"--.*", "", text).replace(":replication", str(replication))
+def statements(text, values):
+    """Name → statement, in the order of the file. KeyError for a value that wasn't given."""
+    text = re.sub(r"--.*", "", text)
+    text = re.sub(r":([a-z]+)", lambda found: str(values[found[1]]), text)
     found = [part.strip() for part in text.split(";") if part.strip()]
     return {CREATE.match(statement)[1].lower(): statement for statement in found}
 
@@ -60,11 +61,11 @@ def main():
             "statements": {"type": "str", "required": True},
             "hosts": {"type": "list", "elements": "str", "required": True},
             "port": {"type": "int", "required": True},
-            "replication": {"type": "int", "required": True},
+            "values": {"type": "dict", "required": True},
         },
         supports_check_mode=True,
     )
-    wanted = statements(module.params["statements"], module.params["replication"])
+    wanted = statements(module.params["statements"], module.params["values"])
     try:
         with Cluster(module.params["hosts"], port=module.params["port"]) as cluster:
             session = cluster.connect()
