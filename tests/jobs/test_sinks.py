@@ -327,7 +327,8 @@ def test_delta_takes_a_batch_once(spark: SparkSession, records: Records, tmp_pat
     events = parse.valid(
         records(
             [event(), event(event_time="2015-05-17T23:59:59.999Z"), event(status="bad")]
-        ).transform(parse.classify, STREAM)
+        ).transform(parse.classify, STREAM),
+        STREAM,
     )
     for batch, checkpoint in [(0, "a"), (0, "a"), (1, "a"), (0, "a"), (0, "b")]:
         archive.append(events, table, f"archive {checkpoint}", batch)

@@ -1,0 +1,94 @@
+"""The roles' templates, rendered by Ansible from the plan, are what the programs read."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from millrace_api.settings import Settings as ApiSettings
+from millrace_jobs import config, contract
+from millrace_jobs.gateway import settings as gateway
+
+from millrace.common.paths import ANSIBLE
+from millrace.inventory import build_inventory
+from millrace.plan import Plan, load_plan
+from tests.playbooks import written
+
+HOST = "edge-1"
+MANIFEST = {"spark": {"version": "1", "file": "spark.tar.gz", "sha256": "0"}}
+ROLES = ("hadoop_config", "spark", "insight_api", "job_gateway")
+APPLICATION = {
+    "job_gateway_application": "insights",
+    "job_gateway_jobs": ["archive", "traffic"],
+    "__job_gateway_packages": {"stdout": '{"jobs": {"digest": "0"}}'},
+    "job_gateway_release": "",
+}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return load_plan("local")
+
+
+@pytest.fixture(scope="module")
+def rendered(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rendered")
+    application = "{{ job_gateway_content | combine({'version': job_gateway_version}) | to_json }}"
+    tasks: list[dict[str, Any]] = [
+        _template("job_gateway", "gateway.json", folder),
+        _template("insight_api", "config.json", folder),
+        {"ansible.builtin.copy": {"content": application, "dest": f"{folder}/insights.json"}},
+    ]
+    play = {
+        "hosts": HOST,
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [f"{ANSIBLE}/roles/{role}/vars/main.yml" for role in ROLES],
+        "vars": APPLICATION | {"ansible_python_interpreter": sys.executable},
+        "tasks": tasks,
+    }
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    inventory = written(build_inventory(plan, MANIFEST, artifacts="http://nowhere"), folder)
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, folder / "play.yml"],
+        env=os.environ | {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_BECOME": "false"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def _template(role: str, name: str, folder: Path) -> dict[str, Any]:
+    source = f"{ANSIBLE}/roles/{role}/templates/{name}.j2"
+    return {"ansible.builtin.template": {"src": source, "dest": f"{folder}/{name}"}}
+
+
+def test_the_jobs_read_what_is_rendered(plan: Plan, rendered: Path) -> None:
+    read = config.load(rendered / "insights.json")
+    assert (read.application, read.jobs) == ("insights", ["archive", "traffic"])
+    assert read.names.cassandra.keyspace == plan.names.cassandra.keyspace
+    assert read.names.zookeeper.applications == plan.names.zookeeper.applications
+
+
+def test_a_contract_is_read_off_what_is_rendered(rendered: Path) -> None:
+    content = json.loads((rendered / "insights.json").read_text())
+    assert contract.of(content).keys() == {"archive", "traffic"}
+
+
+def test_the_gateway_reads_what_is_rendered(plan: Plan, rendered: Path) -> None:
+    read = gateway.load(rendered / "gateway.json")
+    assert read.name == HOST
+    assert read.user == plan.names.hdfs.user
+    assert read.znodes.gateway_lock == plan.names.zookeeper.gateway_lock
+    assert read.cassandra.keyspace == plan.names.cassandra.keyspace
+
+
+def test_the_api_reads_what_is_rendered(plan: Plan, rendered: Path) -> None:
+    read = ApiSettings.model_validate_json((rendered / "config.json").read_bytes())
+    assert read.stream == plan.names.redis.live_stream
+    assert read.keyspace == plan.names.cassandra.keyspace
