@@ -17,6 +17,15 @@ class Batch:
     start: Offsets
     end: Offsets
 
+    @classmethod
+    def between(cls, start: Offsets, end: Offsets) -> "Batch":
+        """A partition that ``start`` doesn't know is new, and read from its beginning."""
+        complete = {
+            topic: {partition: start.get(topic, {}).get(partition, EARLIEST) for partition in ends}
+            for topic, ends in end.items()
+        }
+        return cls(complete, end)
+
 
 class Checkpoint:
     """Reads the offsets log, which Spark writes before a batch, and the commits log, after it."""
@@ -41,13 +50,8 @@ class Checkpoint:
         return known if known == 0 else known + 1
 
     def batch(self, number: int) -> Batch:
-        end = self._entry(number).offsets
         start = self._entry(number - 1).offsets if number else {}
-        complete = {
-            topic: {partition: start.get(topic, {}).get(partition, EARLIEST) for partition in ends}
-            for topic, ends in end.items()
-        }
-        return Batch(complete, end)
+        return Batch.between(start, self._entry(number).offsets)
 
     def watermark_ms(self, number: int) -> int:
         """What the late events of a batch are judged by: the watermark of the batch before.

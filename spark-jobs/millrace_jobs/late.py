@@ -5,10 +5,14 @@ older than its watermark, the batch's records are read again and its late events
 kept by batch: counting one twice changes nothing.
 """
 
-from pyspark.sql import DataFrame
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millrace_jobs import sources
+from millrace_jobs.checkpoint import Batch, Checkpoint
 from millrace_jobs.context import JobContext
 from millrace_jobs.transforms import parse
 from millrace_jobs.transforms.traffic import WINDOWS, window_end
@@ -16,30 +20,74 @@ from millrace_jobs.transforms.traffic import WINDOWS, window_end
 COLUMNS = ("bucket", "window", "job", "checkpoint", '"batch"', "events")
 
 
+@dataclass(frozen=True)
+class JudgedBatch:
+    """A batch, and the watermark that Spark judged its late events by."""
+
+    number: int
+    records: Batch
+    watermark_ms: int
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, number: int) -> "JudgedBatch":
+        return cls(number, checkpoint.batch(number), checkpoint.watermark_ms(number))
+
+
 class LateEvents:
     def __init__(self, context: JobContext) -> None:
         self._context = context
 
-    def count(self, checkpoint_id: str, number: int) -> None:
-        """Record what batch ``number`` dropped."""
+    def count(self, checkpoint_id: str, batches: Sequence[JudgedBatch]) -> None:
+        """Record what these batches dropped, which follow each other, by one reading of them."""
         context = self._context
-        batch = context.checkpoint.batch(number)
         records = sources.records(
-            context.spark, context.config.kafka, context.stream.topic, context.settings, batch
+            context.spark,
+            context.config.kafka,
+            context.stream.topic,
+            context.settings,
+            Batch(batches[0].records.start, batches[-1].records.end),
         )
         events = parse.valid(records.transform(parse.classify, context.stream), context.stream)
-        rows = [
-            (row.bucket, window, context.job, checkpoint_id, number, row[window])
-            for row in late_events(events, context.checkpoint.watermark_ms(number)).collect()
-            for window in WINDOWS
-            if row[window]
-        ]
-        context.tables.upsert("late_events", COLUMNS, rows, context.version(number))
+        found = late_events(events, batches).collect()
+        for batch in batches:
+            rows = [
+                (row.bucket, window, context.job, checkpoint_id, batch.number, row[window])
+                for row in found
+                for window in WINDOWS
+                if row.number == batch.number and row[window]
+            ]
+            version = context.version(batch.number)
+            context.tables.upsert("late_events", COLUMNS, rows, version)
 
 
-def late_events(events: DataFrame, watermark_ms: int) -> DataFrame:
-    """For each day of event time: how many events were late for the windows of each size."""
-    watermark = F.timestamp_millis(F.lit(watermark_ms))
-    return events.groupBy(F.to_date("event_time").alias("bucket")).agg(
-        *(F.count_if(window_end(window) <= watermark).alias(window) for window in WINDOWS)
+def late_events(events: DataFrame, batches: Sequence[JudgedBatch]) -> DataFrame:
+    """For each batch and day of event time: how many events were late for windows of each size."""
+    index = _index(batches)
+    watermarks = F.array(*(F.timestamp_millis(F.lit(batch.watermark_ms)) for batch in batches))
+    numbers = F.array(*(F.lit(batch.number) for batch in batches))
+    placed = events.withColumns({"watermark": watermarks[index], "number": numbers[index]})
+    return placed.groupBy("number", F.to_date("event_time").alias("bucket")).agg(
+        *(F.count_if(window_end(window) <= F.col("watermark")).alias(window) for window in WINDOWS)
     )
+
+
+def _index(batches: Sequence[JudgedBatch]) -> Column:
+    """Which of the batches, from 0, a record belongs to: as many as ended before it."""
+    [ends, *_] = batches[-1].records.end.values()
+    ends_by_partition = F.create_map(
+        *(
+            column
+            for partition in ends
+            for column in (F.lit(int(partition)), F.array(*_ends(batches, partition)))
+        )
+    )
+    ended = F.filter(
+        F.element_at(ends_by_partition, F.col("partition")), lambda end: end <= F.col("offset")
+    )
+    return F.size(ended)
+
+
+def _ends(batches: Sequence[JudgedBatch], partition: str) -> list[Column]:
+    """Those of one partition of the one topic; 0 before it came into being."""
+    topics = (next(iter(batch.records.end.values())) for batch in batches)
+    return [F.lit(partitions.get(partition, 0)).cast("bigint") for partitions in topics]

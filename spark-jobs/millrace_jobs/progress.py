@@ -1,14 +1,19 @@
-"""Keeps the row of a job in ``job_progress``, and has late events counted batch by batch."""
+"""Keeps the row of a job in ``job_progress``, and has late events counted."""
 
+import json
 import logging
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql.streaming import StreamingQuery
 
+from millrace_jobs.checkpoint import Batch
 from millrace_jobs.context import JobContext
-from millrace_jobs.late import LateEvents
+from millrace_jobs.late import JudgedBatch, LateEvents
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.transforms.traffic import WINDOWS
 
@@ -25,8 +30,12 @@ COLUMNS = (
     "updated",
     "version",
 )
+UNCOUNTED_COLUMNS = ("job", "checkpoint", "first_batch", "last_batch", "reason")
 HEARTBEAT_SECONDS = 2.0
 CATCH_UP_SECONDS = 5.0
+# Between two readings of what came late: a client whose clock is slow has it in each batch, and a
+# Spark job for each would cost more than the reading. Short enough for whoever waits for counts.
+LATE_SECONDS = 5.0
 SHORTEST_WINDOW_SECONDS = min(seconds for _, seconds in WINDOWS.values())
 
 
@@ -43,7 +52,11 @@ def claim(context: JobContext) -> None:
 
 
 class Progress:
-    """Follows one query. ``batch`` in the row is the newest one whose late events are counted."""
+    """Follows one query, and never fails it.
+
+    ``batch`` in the row is the newest one whose late events are counted. Batches for which that was
+    impossible stand in ``late_uncounted``: with any, ``late_events`` is a lower bound.
+    """
 
     def __init__(
         self,
@@ -68,6 +81,8 @@ class Progress:
         self._batch = row.batch if known else -1
         self._watermark = _aware(row.watermark) if known else None
         self._max_event_time = _aware(row.max_event_time) if known else None
+        self._uncounted: list[JudgedBatch] = []  # that may hold late events
+        self._counted_at = float("-inf")
         self._rate = 0.0
         self._committed: int | None = committed
         self._trigger_ms = 1000 * context.settings["trigger_seconds"]
@@ -77,31 +92,45 @@ class Progress:
         if self._committed is None:
             return
         checkpoint = self._context.checkpoint
-        for number in range(max(self._batch + 1, checkpoint.oldest()), self._committed + 1):
-            self._count_late(number)
-            self._batch = number
+        first, last = max(self._batch + 1, checkpoint.oldest()), self._committed
+        if first <= last and self._late_events:
+            if first > self._batch + 1:
+                forgotten = "the checkpoint knows them no longer"
+                self._give_up(self._batch + 1, first - 1, forgotten)
+            try:
+                batches = [JudgedBatch.of(checkpoint, n) for n in range(first, last + 1)]
+            except Py4JError as error:  # removed since
+                self._give_up(first, last, error)
+            else:
+                self._count_late(batches)
+        if first <= last:
+            self._batch = last
             # What the late events of the next batch are judged by is the watermark of this one.
-            self._advance(checkpoint.watermark_ms(number + 1))
+            self._advance(checkpoint.watermark_ms(last + 1))
         self._committed = None
 
     def follow(self) -> None:
         """Take in the batches that ended since the last call, and write the row when it is time."""
         news = [p for p in self._query.recentProgress if p.batchId > self._batch and _has_run(p)]
-        since_began = time.monotonic() - self._began
+        now = time.monotonic()
+        since_began = now - self._began
         if news or since_began > CATCH_UP_SECONDS:  # results come first, the past later
             self._catch_up()
         for progress in news:
             self._take_in(progress)
+        if self._uncounted and now - self._counted_at >= LATE_SECONDS:
+            for consecutive in _runs(self._uncounted):
+                self._count_late(consecutive)
+            self._uncounted, self._counted_at = [], now
         if news or since_began - self._reported >= HEARTBEAT_SECONDS:
             self._write()
             self._reported = since_began
 
     def _take_in(self, progress: Any) -> None:
+        if self._late_events:
+            self._look_for_late(progress)
         times = progress.eventTime
-        watermark = _time(times.get("watermark"))
-        oldest, newest = _time(times.get("min")), _time(times.get("max"))
-        if oldest and watermark and _may_be_late(oldest, watermark):
-            self._count_late(progress.batchId)
+        watermark, newest = _time(times.get("watermark")), _time(times.get("max"))
         if watermark:
             self._advance(int(watermark.timestamp() * 1000))
         self._max_event_time = _latest(self._max_event_time, newest)
@@ -110,6 +139,33 @@ class Progress:
             log.info("%s: batch %d was slow: %s ms", self._context.job, progress.batchId, took)
         self._batch = progress.batchId
         self._rate = progress.inputRowsPerSecond
+
+    def _look_for_late(self, progress: Any) -> None:
+        """Have the batch counted if it may hold late events."""
+        times = progress.eventTime
+        oldest, watermark = _time(times.get("min")), _time(times.get("watermark"))
+        if oldest and watermark and _may_be_late(oldest, watermark):
+            [source, *_] = progress.sources
+            start = json.loads(source.startOffset or "{}")
+            batch = Batch.between(start, json.loads(source.endOffset))
+            judged_by_ms = int(self._watermark.timestamp() * 1000) if self._watermark else 0
+            self._uncounted.append(JudgedBatch(progress.batchId, batch, judged_by_ms))
+
+    def _count_late(self, batches: list[JudgedBatch]) -> None:
+        try:
+            self._late_events.count(str(self._query.id), batches)
+        except Exception as error:  # of Kafka, Cassandra, Spark: none is worth a driver
+            self._give_up(batches[0].number, batches[-1].number, error)
+
+    def _give_up(self, first: int, last: int, why: Exception | str) -> None:
+        job, reason = self._context.job, str(why).partition("\n")[0]
+        log.warning("%s: late events of batches %d to %d uncounted: %s", job, first, last, reason)
+        row = (job, str(self._query.id), first, last, reason)
+        try:
+            version = self._context.version(last)
+            self._context.tables.upsert("late_uncounted", UNCOUNTED_COLUMNS, [row], version)
+        except Exception as error:
+            log.warning("%s: nor can that be noted: %s", job, error)
 
     def _advance(self, watermark_ms: int) -> None:
         """To a batch's watermark, which trails the newest event by a fixed time."""
@@ -120,17 +176,13 @@ class Progress:
             )
             self._max_event_time = _latest(self._max_event_time, newest)
 
-    def _count_late(self, batch: int) -> None:
-        if self._late_events:
-            self._late_events.count(str(self._query.id), batch)
-
     def _write(self) -> None:
         context = self._context
         row = (
             context.job,
             str(self._query.id),
             context.epoch,
-            self._batch,
+            self._uncounted[0].number - 1 if self._uncounted else self._batch,
             self._watermark,
             self._max_event_time,
             self._rate,
@@ -146,6 +198,12 @@ class Progress:
 def _has_run(progress: Any) -> bool:
     """An idle query reports progress, too, with the number of the batch that is to come."""
     return "addBatch" in progress.durationMs
+
+
+def _runs(batches: list[JudgedBatch]) -> Iterator[list[JudgedBatch]]:
+    """Those that follow each other, together."""
+    numbered = groupby(enumerate(batches), lambda placed: placed[1].number - placed[0])
+    return ([batch for _, batch in run] for _, run in numbered)
 
 
 def _may_be_late(oldest: datetime, watermark: datetime) -> bool:

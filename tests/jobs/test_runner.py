@@ -20,16 +20,19 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 from millrace_jobs import coordination, progress, runner
+from millrace_jobs.checkpoint import Batch
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.driver import CHOOSY_ATTEMPTS, SharesHost, keep_apart, let_catch_up
 from millrace_jobs.identity import Identity, identify
+from millrace_jobs.late import JudgedBatch
 from millrace_jobs.lease import LeaseLost
 from millrace_jobs.progress import Progress
+from millrace_jobs.sinks.cassandra import WriteFailed
 from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace.plan import load_plan
-from tests.jobs.samples import NAMES
+from tests.jobs.samples import NAMES, millis
 
 NOW = 1_800_000_000
 MINUTES = NOW // 60
@@ -440,9 +443,16 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
 class FakeLateEvents:
     def __init__(self) -> None:
         self.counted: list[int] = []
+        self.watermarks_ms: list[int] = []
+        self.readings = 0
+        self.error: Exception | None = None
 
-    def count(self, _: str, batch: int) -> None:
-        self.counted.append(batch)
+    def count(self, _: str, batches: list[JudgedBatch]) -> None:
+        if self.error:
+            raise self.error
+        self.readings += 1
+        self.counted += [batch.number for batch in batches]
+        self.watermarks_ms += [batch.watermark_ms for batch in batches]
 
 
 def batch(number: int, oldest: str = "", watermark: str = "1970-01-01T00:00:00.000Z") -> Any:
@@ -453,7 +463,19 @@ def batch(number: int, oldest: str = "", watermark: str = "1970-01-01T00:00:00.0
         eventTime={"watermark": watermark, **times},
         inputRowsPerSecond=7.0,
         durationMs={"addBatch": 400, "triggerExecution": 500},
+        sources=[SimpleNamespace(startOffset=offsets(number), endOffset=offsets(number + 1))],
     )
+
+
+def offsets(batches: int) -> str | None:
+    """After so many batches of ten records, as Spark's progress has them."""
+    return json.dumps({"events": {"0": 10 * batches}}) if batches else None
+
+
+def known(**changes: Any) -> SimpleNamespace:
+    """The job's row, as the driver before left it."""
+    row = {"checkpoint": "query", "watermark": None, "max_event_time": None}
+    return SimpleNamespace(**row | changes)
 
 
 def follow(
@@ -467,7 +489,11 @@ def follow(
         settings={"trigger_seconds": 2, "watermark_seconds": 3600},
         tables=tables,
         config=SimpleNamespace(version="v1"),
-        checkpoint=SimpleNamespace(oldest=lambda: 3, watermark_ms=lambda number: 1000 * number),
+        checkpoint=SimpleNamespace(
+            oldest=lambda: 3,
+            batch=lambda number: Batch({}, {}),
+            watermark_ms=lambda number: 1000 * number,
+        ),
     )
     query = SimpleNamespace(id="query", recentProgress=batches)
     return Progress(context, query, late, committed), tables, late  # type: ignore[arg-type]
@@ -497,6 +523,41 @@ def test_a_batch_is_taken_in_once() -> None:
     assert late.counted == [1]
 
 
+LATE = "2015-05-17T10:00:00Z", "2015-05-17T11:00:00Z"
+
+
+def test_a_slow_clock_has_its_batches_read_again_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    following, tables, late = follow([])
+    for number in range(12):
+        now = float(number)
+        following._query.recentProgress.append(batch(number, *LATE))  # type: ignore[attr-defined]
+        following.follow()
+    assert late.counted == list(range(11))
+    assert late.readings == 3  # after 0, 5 and 10 s
+    assert tables.rows[-1]['"batch"'] == 10  # the newest that is counted
+    assert late.watermarks_ms[:2] == [0, millis("2015-05-17 11:00:00")]  # of the batch before
+
+
+@pytest.mark.parametrize("error", [RuntimeError("offsets are gone"), WriteFailed("no quorum")])
+def test_what_cant_be_counted_ends_nothing_and_is_told(error: Exception) -> None:
+    following, tables, late = follow([batch(0, *LATE), batch(1, *LATE)])
+    late.error = error
+    following.follow()
+    told, row = tables.rows
+    assert (told["first_batch"], told["last_batch"], told["reason"]) == (0, 1, str(error))
+    assert row['"batch"'] == 1
+
+
+def test_what_the_checkpoint_has_forgotten_is_told() -> None:
+    following, tables, late = follow([batch(9)], known(batch=0), committed=8)
+    following.follow()
+    assert late.counted == [3, 4, 5, 6, 7, 8]
+    assert (tables.rows[0]["first_batch"], tables.rows[0]["last_batch"]) == (1, 2)
+    assert tables.rows[-1]['"batch"'] == 9
+
+
 def test_the_batch_to_come_of_an_idle_query_is_not_taken_for_one_that_ran() -> None:
     to_come = batch(1)
     to_come.durationMs = {"latestOffset": 3, "triggerExecution": 4}
@@ -511,7 +572,7 @@ def test_the_batch_to_come_of_an_idle_query_is_not_taken_for_one_that_ran() -> N
 
 
 def test_what_the_driver_before_left_uncounted_is_counted() -> None:
-    row = SimpleNamespace(checkpoint="query", batch=4, watermark=None, max_event_time=None)
+    row = known(batch=4)
     following, tables, late = follow([], row, committed=6)
     following.follow()
     assert late.counted == []  # results come first
@@ -524,16 +585,14 @@ def test_what_the_driver_before_left_uncounted_is_counted() -> None:
 
 
 def test_progress_goes_on_from_what_the_driver_before_wrote() -> None:
-    known = SimpleNamespace(
-        checkpoint="query", batch=4, watermark=None, max_event_time=datetime(2015, 5, 18)
-    )
-    following, tables, _ = follow([batch(5, "2015-05-17T10:00:00Z")], known)
+    row = known(batch=4, max_event_time=datetime(2015, 5, 18))
+    following, tables, _ = follow([batch(5, "2015-05-17T10:00:00Z")], row)
     following.follow()
     assert tables.rows[-1]["max_event_time"].isoformat() == "2015-05-18T00:00:00+00:00"
 
 
 def test_batches_of_another_checkpoint_dont_count_as_known() -> None:
-    row = SimpleNamespace(checkpoint="older", batch=400, watermark=None, max_event_time=None)
+    row = known(batch=400, checkpoint="older")
     following, _, late = follow([batch(5)], row, committed=4)
     following.follow()
     following.follow()

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from millrace_jobs.checkpoint import Checkpoint
+from millrace_jobs.checkpoint import Batch, Checkpoint
 from millrace_jobs.contract import TRAFFIC_KEY, TRAFFIC_VALUE
-from millrace_jobs.late import late_events
+from millrace_jobs.late import JudgedBatch, late_events
 from millrace_jobs.transforms import parse
 from millrace_jobs.transforms.traffic import PageViewRule, is_page_view, traffic
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -202,13 +202,16 @@ def test_late_events_are_counted_exactly(spark: SparkSession, stream: Stream) ->
     stream.send(*batches)
     checkpoint = Checkpoint(spark, str(stream.checkpoint))
     late = {"1m": 0, "1h": 0}
-    numbers = _data_batches(stream)
-    for number, times in zip(numbers, batches, strict=True):
-        events = spark.createDataFrame([(time,) for time in times], "text string").select(
-            F.to_timestamp("text").alias("event_time")
-        )
-        for row in late_events(events, checkpoint.watermark_ms(number)).collect():
-            late = {window: late[window] + row[window] for window in late}
+    judged, records = [], []
+    for number, times in zip(_data_batches(stream), batches, strict=True):
+        end = {"events": {"0": len(records) + len(times)}}
+        watermark_ms = checkpoint.watermark_ms(number)
+        judged.append(JudgedBatch(number, Batch({}, end), watermark_ms))
+        records += [(time, 0, len(records) + place) for place, time in enumerate(times)]
+    events = spark.createDataFrame(records, "text string, partition int, offset bigint")
+    events = events.withColumn("event_time", F.to_timestamp("text"))
+    for row in late_events(events, judged).collect():
+        late = {window: late[window] + row[window] for window in late}
     counted = {
         window: sum(n for (w, _), n in stream.written.items() if w == window) for window in late
     }
@@ -221,12 +224,24 @@ def _data_batches(stream: Stream) -> list[int]:
     return [p.batchId for p in stream.query.recentProgress if p.numInputRows]
 
 
-def test_lateness_is_by_window_and_day(spark: SparkSession) -> None:
+def test_lateness_is_by_batch_window_and_day(spark: SparkSession) -> None:
     times = ["2015-05-16 23:59:59", "2015-05-17 10:05:59", "2015-05-17 10:06:00"]
-    events = spark.createDataFrame([(at(time),) for time in times], "event_time timestamp")
-    rows = late_events(events, millis("2015-05-17 10:06:00")).collect()
-    found = {str(row.bucket): (row["1m"], row["1h"]) for row in rows}
-    assert found == {"2015-05-16": (1, 1), "2015-05-17": (1, 0)}
+    # Each event twice: at the offsets 0 to 2 of a partition, and at 0 to 2 of another, a new one.
+    rows = [(at(time), partition, n) for partition in (0, 1) for n, time in enumerate(times)]
+    events = spark.createDataFrame(rows, "event_time timestamp, partition int, offset bigint")
+    batches = [
+        JudgedBatch(7, Batch({}, {"events": {"0": 1}}), millis("2015-05-17 00:00:00")),
+        JudgedBatch(8, Batch({}, {"events": {"0": 3, "1": 3}}), millis("2015-05-17 10:06:00")),
+    ]
+    found = {
+        (row.number, str(row.bucket)): (row["1m"], row["1h"])
+        for row in late_events(events, batches).collect()
+    }
+    assert found == {
+        (7, "2015-05-16"): (1, 1),
+        (8, "2015-05-16"): (1, 1),
+        (8, "2015-05-17"): (2, 0),
+    }
 
 
 def test_the_contract_is_what_spark_writes_into_a_checkpoint(
