@@ -43,12 +43,11 @@ def audit_command(
 
 def _audit(runs: list[str] | None, wait: float) -> "Report":
     from millrace.audit.run import audit, audit_topic
-    from millrace.cluster import kafka
     from millrace.ledger.book import Ledger, newest
     from millrace.ledger.session import ledgers
 
     plan = load_plan(stack_name())
     paths = [ledgers() / run for run in runs] if runs else [newest(ledgers())]
-    if len(paths) == 1 and Ledger.open(paths[0]).spec.topic != kafka.TOPIC:
+    if len(paths) == 1 and Ledger.open(paths[0]).spec.topic != plan.names.kafka.topics.events:
         return audit_topic(plan, paths[0])
     return audit(plan, paths, wait)

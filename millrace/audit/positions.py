@@ -20,6 +20,7 @@ POLL_SECONDS = 1.0
 class Positions:
     def __init__(self, plan: Plan, hdfs: Hdfs) -> None:
         self._plan = plan
+        self._events = plan.names.kafka.topics.events
         self._hdfs = hdfs
         self._api = Api(plan)
         self._admin = kafka.connect(plan)
@@ -29,7 +30,7 @@ class Positions:
         return np.array(kafka.require_ends(self._admin, topic, partitions))
 
     def event_ends(self) -> np.ndarray:
-        return self.ends(kafka.TOPIC, self._plan.topics[kafka.TOPIC].partitions)
+        return self.ends(self._events, self._plan.topics[self._events].partitions)
 
     def wait_for_traffic(self, ends: np.ndarray, deadline: float) -> None:
         """Until all before ``ends`` is in the results, and its late events are counted."""
@@ -41,7 +42,7 @@ class Positions:
     def _traffic_is_at(self, ends: np.ndarray) -> bool:
         """The job commits its position with its results, and notes there which batch that was."""
         try:
-            committed = kafka.positions(self._admin)
+            committed = kafka.positions(self._admin, self._plan)
         except KafkaException:
             return False
         read = {position.partition: position for position in committed}
@@ -62,7 +63,7 @@ class Positions:
         if not finished:
             return np.zeros(partitions, np.int64)
         entry = self._hdfs.read(f"{path}/offsets/{max(finished)}").decode()
-        ends = json.loads(entry.splitlines()[2])[kafka.TOPIC]
+        ends = json.loads(entry.splitlines()[2])[self._events]
         return np.array([ends.get(str(partition), 0) for partition in range(partitions)])
 
 

@@ -32,14 +32,12 @@ from millrace.audit.truth import (
     requests_by_day,
     truth_of,
 )
-from millrace.cluster import kafka
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import Api
 from millrace.common.errors import OperatorError
 from millrace.ledger.book import Ledger
 from millrace.plan import Plan
 
-RESULTS = "results"
 HOUR = SIZES["1h"]
 
 
@@ -123,7 +121,7 @@ def _opened(path: Path | str, plan: Plan) -> Ledger:
     ledger = Ledger.open(path)
     if ledger.spec.cluster != plan.cluster:
         raise OperatorError(f"run {ledger.spec.run} was on cluster {ledger.spec.cluster}")
-    if ledger.spec.topic != kafka.TOPIC:
+    if ledger.spec.topic != plan.names.kafka.topics.events:
         raise OperatorError(f"run {ledger.spec.run} went to topic {ledger.spec.topic}")
     if not len(ledger.acked):
         raise OperatorError(f"run {ledger.spec.run} has no events: there is nothing to audit")
@@ -213,8 +211,9 @@ def _read_results(
 ) -> list[dict[str, Any]]:
     """What the results topic got since the first of the runs began."""
     starts = np.min([ledger.spec.results_offsets for ledger in ledgers], axis=0)
-    ends = positions.ends(RESULTS, len(starts))
-    return [json.loads(record.value()) for record in topics.read(plan, RESULTS, starts, ends)]
+    topic = plan.names.kafka.topics.results
+    ends = positions.ends(topic, len(starts))
+    return [json.loads(record.value()) for record in topics.read(plan, topic, starts, ends)]
 
 
 def _as_table(records: Iterable[Message]) -> pa.Table:

@@ -15,7 +15,6 @@ from millrace.audit.truth import COUNTS, SIZES, Figures, Page, Window
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
-KEYSPACE = "millrace"
 TIMEOUT = 20  # s
 CONCURRENCY = 16
 TRAFFIC_JOB = "traffic"
@@ -25,13 +24,14 @@ COLUMNS = ("requests", "page_views", "bytes", *(f"status_{name}" for name in COU
 class Tables:
     """Days and hours are given by their start, in seconds since 1970."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, keyspace: str) -> None:
         self._session = session
+        self._keyspace = keyspace
 
     def windows(self, days: Iterable[int]) -> dict[Window, Figures]:
         """All windows of these days, of each size."""
         rows = self._each(
-            f"SELECT window, window_start, {', '.join(COLUMNS)} FROM {KEYSPACE}.traffic"
+            f"SELECT window, window_start, {', '.join(COLUMNS)} FROM {self._keyspace}.traffic"
             " WHERE window = ? AND bucket = ?",
             [(size, _date(day)) for size in SIZES for day in days],
         )
@@ -44,7 +44,7 @@ class Tables:
 
     def pages(self, hours: Iterable[int]) -> dict[Page, int]:
         rows = self._each(
-            f"SELECT bucket, url, page_views FROM {KEYSPACE}.pages WHERE bucket = ?",
+            f"SELECT bucket, url, page_views FROM {self._keyspace}.pages WHERE bucket = ?",
             [(datetime.fromtimestamp(hour, UTC),) for hour in hours],
         )
         return {(_seconds(row.bucket), row.url): row.page_views for row in rows}
@@ -55,10 +55,10 @@ class Tables:
         A job that began anew counts everything anew, under another checkpoint.
         """
         [progress] = self._each(
-            f"SELECT checkpoint FROM {KEYSPACE}.job_progress WHERE job = ?", [(TRAFFIC_JOB,)]
+            f"SELECT checkpoint FROM {self._keyspace}.job_progress WHERE job = ?", [(TRAFFIC_JOB,)]
         )
         rows = self._each(
-            f"SELECT bucket, window, job, checkpoint, events FROM {KEYSPACE}.late_events"
+            f"SELECT bucket, window, job, checkpoint, events FROM {self._keyspace}.late_events"
             " WHERE bucket = ?",
             [(_date(day),) for day in days],
         )
@@ -91,7 +91,7 @@ def connect(plan: Plan) -> Iterator[Tables]:
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
     )
     try:
-        yield Tables(cluster.connect())
+        yield Tables(cluster.connect(), plan.names.cassandra.keyspace)
     except (NoHostAvailable, DriverException, RequestExecutionException) as failure:
         raise OperatorError(
             f"can't read Cassandra: {failure}", "`millrace status` shows what is down"

@@ -16,9 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
-TOPIC = "events"
-# The job commits its position with its results, in one transaction; see its results sink.
-GROUP = "millrace-traffic"
+JOB = "traffic"
 TIMEOUT = 10  # s
 # A partition's leader changed after the client had learned of it: the client's state, not Kafka's.
 MOVED = {
@@ -54,15 +52,20 @@ def connect_quietly(plan: Plan) -> AdminClient:
 
 def traffic_lag(admin: AdminClient, plan: Plan) -> int:
     """Committed records that no committed batch has read; raises KafkaException without brokers."""
-    ends = topic_ends(admin, TOPIC, plan.topics[TOPIC].partitions)
-    read = {position.partition: position.offset for position in positions(admin)}
+    events = plan.names.kafka.topics.events
+    ends = topic_ends(admin, events, plan.topics[events].partitions)
+    read = {position.partition: position.offset for position in positions(admin, plan)}
     return sum(end - max(0, read.get(partition, 0)) for partition, end in enumerate(ends))
 
 
-def positions(admin: AdminClient) -> list[TopicPartition]:
-    """What the job committed with its results, its note included; raises KafkaException."""
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])
-    return list(_answer(asked[GROUP]).topic_partitions)
+def positions(admin: AdminClient, plan: Plan) -> list[TopicPartition]:
+    """What the job committed with its results, its note included; raises KafkaException.
+
+    It commits both in one transaction; see its results sink.
+    """
+    group = plan.names.consumer_group(JOB)
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    return list(_answer(asked[group]).topic_partitions)
 
 
 def topic_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:

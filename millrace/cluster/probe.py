@@ -1,6 +1,6 @@
 """Runs on a host, fed to its ``python3 -`` over SSH: standard library only.
 
-Reads one JSON object from argv[1]: service → {unit, ports, address}; prints one JSON object with
+Reads one JSON object from argv[1]: service → {unit, ports, address, …}; prints one JSON object with
 what this host's services say of themselves. A question that fails answers {"error": …}: the state
 of a broken service is the very thing that is wanted.
 """
@@ -66,9 +66,8 @@ def redis(service):
 
 
 def redis_sentinel(service):
-    answer = run(
-        "redis-cli", "-p", str(service["ports"]["client"]), "sentinel", "ckquorum", "millrace"
-    )
+    port, master = str(service["ports"]["client"]), service["master"]
+    answer = run("redis-cli", "-p", port, "sentinel", "ckquorum", master)
     return {"quorum": answer.startswith("OK")}
 
 

@@ -13,7 +13,6 @@ from kazoo.handlers.threading import KazooTimeoutError
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
-APPLICATIONS = "/millrace/applications"
 TIMEOUT = 4  # s; a frozen server accepts the call and never answers
 
 
@@ -27,7 +26,7 @@ def drivers(plan: Plan) -> list[dict[str, Any]]:
     client = KazooClient(",".join(plan.addresses("zookeeper", "client")), timeout=TIMEOUT)
     try:
         client.start(TIMEOUT)
-        return [driver for name in plan.applications for driver in _registered(client, name)]
+        return [driver for name in plan.applications for driver in _registered(client, plan, name)]
     except (KazooException, KazooTimeoutError) as error:
         raise OperatorError(
             f"ZooKeeper doesn't say who drives: {error}", "`millrace status` shows what is down"
@@ -37,8 +36,8 @@ def drivers(plan: Plan) -> list[dict[str, Any]]:
         client.close()
 
 
-def _registered(client: KazooClient, application: str) -> Iterator[dict[str, Any]]:
-    folder = f"{APPLICATIONS}/{application}/drivers"
+def _registered(client: KazooClient, plan: Plan, application: str) -> Iterator[dict[str, Any]]:
+    folder = f"{plan.names.zookeeper.applications}/{application}/drivers"
     with suppress(NoNodeError):  # never started; or it has gone since it was listed
         for name in client.get_children(folder):
             with suppress(NoNodeError):

@@ -35,7 +35,6 @@ from redis.sentinel import Sentinel
 from millrace.cluster import kafka
 from millrace.drill.gaps import Times, growths
 from millrace.drill.runbook import Plane
-from millrace.hosts.roles import REDIS_MASTER
 from millrace.plan import Plan
 
 PERIOD_SECONDS = 0.1
@@ -45,7 +44,6 @@ TIMEOUT = 1.0  # s
 # The name of everything that probes write: a topic, a znode, a folder, a key, a keyspace.
 NAME = "millrace-drill"
 KEYSPACE = "millrace_drill"
-DATACENTER = "millrace"  # what role cassandra calls it
 # The job's own settings for Cassandra: the plane is what the job meets.
 CASSANDRA_REQUEST = 5.0  # s
 SPECULATE_AFTER = 0.5  # s
@@ -214,7 +212,7 @@ def redis_probe(plan: Plan) -> Probe:
 
     def probe() -> None:
         try:
-            master = sentinel.discover_master(REDIS_MASTER)
+            master = sentinel.discover_master(plan.names.redis.master)
             if master not in clients:
                 clients[master] = redis.Redis(*master, **once)
             clients[master].set(NAME, "")
@@ -228,8 +226,9 @@ def redis_probe(plan: Plan) -> Probe:
 
 def cassandra_probe(plan: Plan, stack: ExitStack) -> Probe:
     """A row is written and read again, each time by a quorum."""
+    datacenter = plan.names.cassandra.datacenter
     profile = ExecutionProfile(
-        load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(DATACENTER)),
+        load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(datacenter)),
         consistency_level=ConsistencyLevel.LOCAL_QUORUM,
         request_timeout=CASSANDRA_REQUEST,
         speculative_execution_policy=ConstantSpeculativeExecutionPolicy(SPECULATE_AFTER, 1),
@@ -245,7 +244,7 @@ def cassandra_probe(plan: Plan, stack: ExitStack) -> Probe:
     session = cluster.connect()
     session.execute(
         f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = "
-        f"{{'class': 'NetworkTopologyStrategy', '{DATACENTER}': {plan.replication.cassandra}}}"
+        f"{{'class': 'NetworkTopologyStrategy', '{datacenter}': {plan.replication.cassandra}}}"
     )
     session.execute(
         f"CREATE TABLE IF NOT EXISTS {KEYSPACE}.probe (key int PRIMARY KEY, count bigint)"

@@ -14,7 +14,6 @@ from millrace.cluster.zookeeper import drivers
 from millrace.common.errors import NobodyError, OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
 
-REDIS_MASTER = "millrace"  # the name that the Sentinels watch their master by
 TIMEOUT = 4  # s; a frozen service accepts the call and never answers
 DRIVER_CONTAINER = "_000001"  # YARN numbers an attempt's containers; its master is the first
 
@@ -56,11 +55,12 @@ def _role(name: str) -> Role:
 
 
 def _kafka_leader(plan: Plan) -> Holder | None:
+    events = plan.names.kafka.topics.events
     try:
-        metadata = kafka.connect_quietly(plan).list_topics(kafka.TOPIC, timeout=TIMEOUT)
+        metadata = kafka.connect_quietly(plan).list_topics(events, timeout=TIMEOUT)
     except KafkaException:
         return None
-    leader = metadata.brokers.get(metadata.topics[kafka.TOPIC].partitions[0].leader)
+    leader = metadata.brokers.get(metadata.topics[events].partitions[0].leader)
     return _at(plan, "kafka_broker", leader.host) if leader and leader.host else None
 
 
@@ -116,7 +116,8 @@ def _redis_master(plan: Plan) -> Holder | None:
 
     sentinels = [tuple(a.split(":")) for a in plan.addresses("redis_sentinel", "client")]
     try:
-        address, _ = Sentinel(sentinels, socket_timeout=TIMEOUT).discover_master(REDIS_MASTER)
+        asked = Sentinel(sentinels, socket_timeout=TIMEOUT)
+        address, _ = asked.discover_master(plan.names.redis.master)
     except RedisError:
         return None
     return _at(plan, "redis", address)

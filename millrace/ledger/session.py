@@ -17,7 +17,6 @@ from millrace.ledger.load import Load, connect, require_topic
 from millrace.ledger.spec import Spec
 from millrace.plan import Plan
 
-RESULTS = "results"
 # How much later than the watermark a late event is: late for its hour, too, whatever the clocks.
 LATE_MARGIN_SECONDS = 2 * 3600
 
@@ -39,7 +38,8 @@ class Wish:
 def run_load(plan: Plan, wish: Wish) -> None:
     """Sends until it is done or a signal ends it; prints the ledger's path last."""
     console = Console(soft_wrap=True, highlight=False)
-    topic = wish.topic or kafka.TOPIC
+    names = plan.names.kafka.topics
+    topic = wish.topic or names.events
     client = kafka.client(plan)
     producer = connect(client, wish.acks)
     require_topic(producer, client["bootstrap.servers"], topic)
@@ -57,7 +57,7 @@ def run_load(plan: Plan, wish: Wish) -> None:
         lateness=_watermark(plan) + LATE_MARGIN_SECONDS,
         seed=secrets.randbits(32),
         results_offsets=kafka.require_ends(
-            kafka.connect(plan), RESULTS, plan.topics[RESULTS].partitions
+            kafka.connect(plan), names.results, plan.topics[names.results].partitions
         ),
         started_ms=int(1000 * time.time()),
     )

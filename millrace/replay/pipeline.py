@@ -6,6 +6,7 @@ from datetime import datetime
 import httpx
 
 from millrace.common.errors import OperatorError
+from millrace.config import TopicNames
 from millrace.plan import Plan
 from millrace.replay.events import Limits
 
@@ -17,6 +18,7 @@ class Pipeline:
     """Endpoints are addresses: the operator's machine doesn't resolve the cluster's host names."""
 
     brokers: str
+    topics: TopicNames
     apis: list[str]
     watermark: int  # seconds that an event may be late
     limits: Limits
@@ -26,6 +28,7 @@ class Pipeline:
         stream = plan.streams[STREAM]
         return cls(
             brokers=",".join(plan.addresses("kafka_broker", "client")),
+            topics=plan.names.kafka.topics,
             apis=[f"http://{address}" for address in plan.addresses("insight_api", "http")],
             watermark=plan.shared["spark"]["settings"]["traffic"]["watermark_seconds"],
             limits=Limits(

@@ -45,7 +45,7 @@ def replay(asked: Asked, pipeline: Pipeline, stop: threading.Event, console: Con
     source_id = source.identity(asked.run)
     try:
         log = _open_log(pipeline, source_id, stop, console)
-        recorded = last_progress(pipeline.brokers, source_id)
+        recorded = last_progress(pipeline.brokers, pipeline.topics.replay_progress, source_id)
         begin, lines = _begin(asked, source, recorded, pipeline)
         if begin.done:
             console.print(
@@ -69,8 +69,8 @@ def _open_log(
     pipeline: Pipeline, source_id: str, stop: threading.Event, console: Console
 ) -> EventLog:
     producer = connect(pipeline.brokers, source_id)
-    require_topics(producer, pipeline.brokers)
-    log = EventLog(producer, source_id, stop.is_set, notice=console.print)
+    require_topics(producer, pipeline.brokers, pipeline.topics)
+    log = EventLog(producer, pipeline.topics, source_id, stop.is_set, notice=console.print)
     log.open()
     return log
 

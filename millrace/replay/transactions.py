@@ -17,11 +17,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from millrace.common.errors import OperatorError
+from millrace.config import TopicNames
 from millrace.replay.events import Message
 from millrace.replay.progress import Progress
-
-EVENTS = "events"
-PROGRESS = "replay-progress"
 
 CALL_SECONDS = 5.0  # of one call to Kafka: Ctrl-C is noticed between calls
 PATIENCE_SECONDS = 300.0  # without a single committed batch, after which the operator is asked
@@ -44,16 +42,18 @@ class TransactionalProducer(Protocol):
 
 
 class EventLog:
-    """The ``events`` topic as one source sees it: append a batch, or don't; nothing in between."""
+    """The topic of events as one source sees it: append a batch, or don't; nothing in between."""
 
     def __init__(
         self,
         producer: TransactionalProducer,
+        topics: TopicNames,
         source_id: str,
         stopping: Callable[[], bool],
         notice: Callable[[str], None],
     ) -> None:
         self._producer = producer
+        self._topics = topics
         self._key = source_id.encode()
         self._stopping = stopping
         self._notice = notice
@@ -81,8 +81,8 @@ class EventLog:
     def _transaction(self, messages: Sequence[Message], progress: Progress) -> None:
         self._producer.begin_transaction()
         for message in messages:
-            self._produce(EVENTS, message.value, message.key, message.headers)
-        self._produce(PROGRESS, progress.to_json(), self._key, [])
+            self._produce(self._topics.events, message.value, message.key, message.headers)
+        self._produce(self._topics.replay_progress, progress.to_json(), self._key, [])
         self._insist(self._producer.commit_transaction)
 
     def _produce(
@@ -158,7 +158,7 @@ def connect(brokers: str, source_id: str) -> Producer:
     )
 
 
-def require_topics(producer: Producer, brokers: str) -> None:
+def require_topics(producer: Producer, brokers: str, topics: TopicNames) -> None:
     """A clear word now instead of a delivery time-out later."""
     try:
         known = producer.list_topics(timeout=2 * CALL_SECONDS).topics
@@ -167,20 +167,20 @@ def require_topics(producer: Producer, brokers: str) -> None:
             f"no Kafka broker answers at {brokers}: {_reason(failure)}",
             "is the cluster up? `millrace status` shows it; `make up` brings it up",
         ) from None
-    if missing := {EVENTS, PROGRESS} - known.keys():
+    if missing := {topics.events, topics.replay_progress} - known.keys():
         raise OperatorError(
             f"Kafka has no topic {' and '.join(sorted(missing))}", "`make deploy` creates them"
         )
 
 
-def last_progress(brokers: str, source_id: str) -> Progress | None:
-    """The newest committed position of a source.
+def last_progress(brokers: str, topic: str, source_id: str) -> Progress | None:
+    """The newest committed position of a source; ``topic`` is where replays keep theirs.
 
     To be called after `EventLog.open`: from then on no transaction of this source is undecided.
     One of another source may be, and hides what comes after it until it ends: so this reads up
     to the high watermark, past every such transaction, and not just to the last stable offset.
     """
-    partition = TopicPartition(PROGRESS, 0, OFFSET_BEGINNING)
+    partition = TopicPartition(topic, 0, OFFSET_BEGINNING)
     consumer = Consumer(
         {
             "bootstrap.servers": brokers,
@@ -210,8 +210,7 @@ def last_progress(brokers: str, source_id: str) -> Progress | None:
     finally:
         consumer.close()
     raise OperatorError(
-        f"could not read the replay's position from topic {PROGRESS} in "
-        f"{2 * TRANSACTION_SECONDS} s",
+        f"could not read the replay's position from topic {topic} in {2 * TRANSACTION_SECONDS} s",
         "`millrace status` shows whether all of its replicas are there; then try again",
     )
 

@@ -50,6 +50,7 @@ def _question(plan: Plan, host: Host, name: str) -> dict[str, Any]:
         "ports": service.ports,
         "address": host.address,
         "data": f"{DATA_ROOT}/{service.unit}",
+        "master": plan.names.redis.master,
         "node_id": CONTROLLER_ID_BASE + host.index,
     }
 

@@ -60,7 +60,7 @@ def admin(plan: Plan) -> AdminClient:
 @pytest.fixture
 def topic(plan: Plan, admin: AdminClient) -> Iterator[str]:
     """One partition, so that one leader has it all."""
-    factor = plan.topics[kafka.TOPIC].replication
+    factor = plan.topics[plan.names.kafka.topics.events].replication
     new = NewTopic(TOPIC, num_partitions=1, replication_factor=factor, config=UNPROTECTED)
     admin.create_topics([new])[TOPIC].result(PATIENCE_SECONDS)
     yield TOPIC

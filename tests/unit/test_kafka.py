@@ -25,7 +25,7 @@ def test_no_answer_is_an_error_of_kafka(monkeypatch):
     with pytest.raises(KafkaException, match="no answer"):
         kafka.traffic_lag(Silent(), load_plan("local"))
     with pytest.raises(KafkaException, match="no answer"):
-        kafka.positions(Silent())
+        kafka.positions(Silent(), load_plan("local"))
 
 
 class Moved:

@@ -15,14 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.common.errors import OperatorError
+from millrace.config import load_names
 from millrace.replay import start
 from millrace.replay.events import ORIGINAL_SIZE, Encoder, Limits, Message
 from millrace.replay.pace import Pace, parse_speed
 from millrace.replay.progress import Progress
 from millrace.replay.session import Replay
 from millrace.replay.source import GZIP_MAGIC, Line, Source
-from millrace.replay.transactions import EVENTS, PROGRESS, EventLog, Stopped
+from millrace.replay.transactions import EventLog, Stopped
 
+TOPICS = load_names().kafka.topics
 DAY = 86400
 LIMITS = Limits(earliest=946684800, ahead=3600, line_bytes=1000)
 UNLIMITED = 10**12  # seconds of watermark: nothing is held back
@@ -50,7 +52,7 @@ class Broker:
         return [value for name, _, value in self.committed if name == topic]
 
     def last_progress(self) -> Progress | None:
-        records = self.values(PROGRESS)
+        records = self.values(TOPICS.replay_progress)
         return Progress.from_json(records[-1]) if records else None
 
 
@@ -131,7 +133,9 @@ def replay(path: str, broker: Broker, script: dict[int, str], watermark: float =
     """One life of a replay: from the position that the broker knows to the end, or to its death."""
     source = Source(path)
     source_id = source.identity("")
-    log = EventLog(FakeProducer(broker, script), source_id, lambda: False, lambda text: None)
+    log = EventLog(
+        FakeProducer(broker, script), TOPICS, source_id, lambda: False, lambda text: None
+    )
     log.open()
     begin = broker.last_progress() or Progress(source.name, "")
     lines = source.lines(begin.lines, begin.offset, LIMITS.line_bytes)
@@ -172,7 +176,7 @@ def test_every_line_arrives_once_wherever_the_replay_dies(
                 replay(path, broker, script)
             except Killed:
                 continue
-    urls = [json.loads(value)["url"] for value in broker.values(EVENTS)]
+    urls = [json.loads(value)["url"] for value in broker.values(TOPICS.events)]
     assert urls == [f"/{n}" for n in range(count)]
     progress = broker.last_progress()
     assert progress
@@ -181,20 +185,24 @@ def test_every_line_arrives_once_wherever_the_replay_dies(
 
 def test_an_error_the_operator_must_see_is_not_retried(tmp_path: Path) -> None:
     broker = Broker()
-    older = EventLog(FakeProducer(broker, {}), "id", lambda: False, lambda text: None)
+    older = EventLog(FakeProducer(broker, {}), TOPICS, "id", lambda: False, lambda text: None)
     older.open()
-    newer = EventLog(FakeProducer(broker, {}), "id", lambda: False, lambda text: None)
+    newer = EventLog(FakeProducer(broker, {}), TOPICS, "id", lambda: False, lambda text: None)
     newer.open()
     with pytest.raises(OperatorError, match="another replay of the same source"):
         older.append([], Progress("log", ""))
     newer.append([], Progress("log", ""))
-    assert len(broker.values(PROGRESS)) == 1
+    assert len(broker.values(TOPICS.replay_progress)) == 1
 
 
 def test_stopping_while_kafka_is_away_leaves_nothing_half_done() -> None:
     broker = Broker()
     log = EventLog(
-        FakeProducer(broker, dict.fromkeys(range(3, 100), "retry")), "id", lambda: True, print
+        FakeProducer(broker, dict.fromkeys(range(3, 100), "retry")),
+        TOPICS,
+        "id",
+        lambda: True,
+        print,
     )
     log.open()
     with pytest.raises(Stopped):
@@ -209,8 +217,8 @@ def test_a_finished_log_that_has_grown_continues_with_what_is_new(tmp_path: Path
     replay(path, broker, {})
     write(tmp_path, first + log_line(2) + b"\n")
     replay(path, broker, {})
-    assert len(broker.values(EVENTS)) == 3
-    assert json.loads(broker.values(EVENTS)[-1])["url"] == "/2"
+    assert len(broker.values(TOPICS.events)) == 3
+    assert json.loads(broker.values(TOPICS.events)[-1])["url"] == "/2"
 
 
 def test_a_transaction_spans_a_bounded_part_of_event_time(tmp_path: Path) -> None:
@@ -223,10 +231,10 @@ def test_a_transaction_spans_a_bounded_part_of_event_time(tmp_path: Path) -> Non
         replay(path, broker, {}, watermark=50 * 3600)
     spans, size = [], 0
     for topic, _, _ in broker.committed:
-        size = size + 1 if topic == EVENTS else 0
+        size = size + 1 if topic == TOPICS.events else 0
         spans.append(size)
     assert max(spans) == 6
-    assert len(broker.values(EVENTS)) == 24
+    assert len(broker.values(TOPICS.events)) == 24
 
 
 # --- sources --------------------------------------------------------------------------------------
