@@ -31,6 +31,7 @@ from millrace.config import (
     load_events,
     load_names,
 )
+from millrace.jobs import load_job_settings, with_jobs
 from millrace.streams import Stream, StreamPlan, load_streams, plan_stream
 from millrace.streams import problems as stream_refusals
 
@@ -176,6 +177,7 @@ def load_plan(name: str) -> Plan:
     services = {s for group in environment.groups.values() for s in group.services}
     known = component_names()
     components = {c: load_component(c) for c in sorted(services & known) + list(SHARED_COMPONENTS)}
+    components["spark"] = with_jobs(components["spark"], load_job_settings())
     return make_plan(name, environment, components, load_events(), load_names(), load_streams())
 
 

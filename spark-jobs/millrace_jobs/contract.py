@@ -24,8 +24,11 @@ def contract(job: str, settings: dict[str, Any], topic: str) -> dict[str, Any]:
     ``topic`` is that of the job's stream, whose offsets the checkpoint holds.
     """
     common = {"checkpoint": settings["checkpoint"], "topic": topic}
-    if job != "traffic":
+    if job == "archive":
         return common
+    if job != "traffic":
+        frozen = ("shuffle_partitions", "window_seconds", "buckets")
+        return common | {name: settings[name] for name in frozen}
     return common | {
         "shuffle_partitions": settings["shuffle_partitions"],
         "hll_lg_k": settings["hll_lg_k"],  # sketches of two sizes don't merge

@@ -15,7 +15,6 @@ from millrace_jobs import sources
 from millrace_jobs.checkpoint import Batch, Checkpoint
 from millrace_jobs.context import JobContext
 from millrace_jobs.transforms import parse
-from millrace_jobs.transforms.traffic import WINDOWS, window_end
 
 COLUMNS = ("bucket", "window", "job", "checkpoint", '"batch"', "events")
 
@@ -34,8 +33,11 @@ class JudgedBatch:
 
 
 class LateEvents:
-    def __init__(self, context: JobContext) -> None:
+    """``windows``: name of a window's size → its length in seconds."""
+
+    def __init__(self, context: JobContext, windows: dict[str, int]) -> None:
         self._context = context
+        self.windows = windows
 
     def count(self, checkpoint_id: str, batches: Sequence[JudgedBatch]) -> None:
         """Record what these batches dropped, which follow each other, by one reading of them."""
@@ -48,27 +50,39 @@ class LateEvents:
             Batch(batches[0].records.start, batches[-1].records.end),
         )
         events = parse.valid(records.transform(parse.classify, context.stream), context.stream)
-        found = late_events(events, batches).collect()
+        found = late_events(events, context.stream.event_time, self.windows, batches).collect()
         for batch in batches:
             rows = [
                 (row.bucket, window, context.job, checkpoint_id, batch.number, row[window])
                 for row in found
-                for window in WINDOWS
+                for window in self.windows
                 if row.number == batch.number and row[window]
             ]
             version = context.version(batch.number)
             context.tables.upsert("late_events", COLUMNS, rows, version)
 
 
-def late_events(events: DataFrame, batches: Sequence[JudgedBatch]) -> DataFrame:
+def late_events(
+    events: DataFrame, event_time: str, windows: dict[str, int], batches: Sequence[JudgedBatch]
+) -> DataFrame:
     """For each batch and day of event time: how many events were late for windows of each size."""
     index = _index(batches)
-    watermarks = F.array(*(F.timestamp_millis(F.lit(batch.watermark_ms)) for batch in batches))
+    watermarks = F.array(*(F.lit(1000 * batch.watermark_ms) for batch in batches))
     numbers = F.array(*(F.lit(batch.number) for batch in batches))
-    placed = events.withColumns({"watermark": watermarks[index], "number": numbers[index]})
-    return placed.groupBy("number", F.to_date("event_time").alias("bucket")).agg(
-        *(F.count_if(window_end(window) <= F.col("watermark")).alias(window) for window in WINDOWS)
+    placed = events.withColumns({"watermark_us": watermarks[index], "number": numbers[index]})
+    time_us = F.unix_micros(event_time)
+    return placed.groupBy("number", F.to_date(event_time).alias("bucket")).agg(
+        *(
+            F.count_if(_window_end_us(time_us, size) <= F.col("watermark_us")).alias(window)
+            for window, size in windows.items()
+        )
     )
+
+
+def _window_end_us(time_us: Column, seconds: int) -> Column:
+    """Of the window that an event is in; windows are counted from 1970."""
+    size = F.lit(1_000_000 * seconds)
+    return time_us - F.pmod(time_us, size) + size
 
 
 def _index(batches: Sequence[JudgedBatch]) -> Column:

@@ -15,7 +15,6 @@ from millrace_jobs.checkpoint import Batch
 from millrace_jobs.context import JobContext
 from millrace_jobs.late import JudgedBatch, LateEvents
 from millrace_jobs.sinks.cassandra import Tables
-from millrace_jobs.transforms.traffic import WINDOWS
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +35,6 @@ CATCH_UP_SECONDS = 5.0
 # Between two readings of what came late: a client whose clock is slow has it in each batch, and a
 # Spark job for each would cost more than the reading. Short enough for whoever waits for counts.
 LATE_SECONDS = 5.0
-SHORTEST_WINDOW_SECONDS = min(seconds for _, seconds in WINDOWS.values())
 
 
 def last_epoch(tables: Tables, job: str) -> int:
@@ -128,7 +126,7 @@ class Progress:
 
     def _take_in(self, progress: Any) -> None:
         if self._late_events:
-            self._look_for_late(progress)
+            self._look_for_late(progress, min(self._late_events.windows.values()))
         times = progress.eventTime
         watermark, newest = _time(times.get("watermark")), _time(times.get("max"))
         if watermark:
@@ -140,11 +138,11 @@ class Progress:
         self._batch = progress.batchId
         self._rate = progress.inputRowsPerSecond
 
-    def _look_for_late(self, progress: Any) -> None:
-        """Have the batch counted if it may hold late events."""
+    def _look_for_late(self, progress: Any, shortest: int) -> None:
+        """Have the batch counted if it may hold late events, of windows of ``shortest`` seconds."""
         times = progress.eventTime
         oldest, watermark = _time(times.get("min")), _time(times.get("watermark"))
-        if oldest and watermark and _may_be_late(oldest, watermark):
+        if oldest and watermark and _may_be_late(oldest, watermark, shortest):
             [source, *_] = progress.sources
             start = json.loads(source.startOffset or "{}")
             batch = Batch.between(start, json.loads(source.endOffset))
@@ -206,10 +204,10 @@ def _runs(batches: list[JudgedBatch]) -> Iterator[list[JudgedBatch]]:
     return ([batch for _, batch in run] for _, run in numbered)
 
 
-def _may_be_late(oldest: datetime, watermark: datetime) -> bool:
-    """The window that closes first, of the oldest event, is closed."""
-    start = oldest.timestamp() // SHORTEST_WINDOW_SECONDS * SHORTEST_WINDOW_SECONDS
-    return start + SHORTEST_WINDOW_SECONDS <= watermark.timestamp()
+def _may_be_late(oldest: datetime, watermark: datetime, shortest: int) -> bool:
+    """The window that closes first, one of ``shortest`` seconds, of the oldest event, is closed."""
+    start = oldest.timestamp() // shortest * shortest
+    return start + shortest <= watermark.timestamp()
 
 
 def _latest(*times: datetime | None) -> datetime | None:

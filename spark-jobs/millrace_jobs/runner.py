@@ -15,6 +15,7 @@ from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
 from millrace_jobs.contract import contract
 from millrace_jobs.coordination import Coordination
+from millrace_jobs.declared import Declared
 from millrace_jobs.jobs.archive import Archive
 from millrace_jobs.jobs.traffic import Traffic
 from millrace_jobs.lease import Lease, LeaseLost
@@ -24,7 +25,10 @@ from millrace_jobs.warmup import Rehearsal
 
 log = logging.getLogger(__name__)
 
-JOBS: dict[str, type[Archive | Traffic]] = {"archive": Archive, "traffic": Traffic}
+Job = Archive | Traffic | Declared
+
+# The jobs that are programs of their own; every other one is declared in one file.
+PROGRAMS: dict[str, type[Archive] | type[Traffic]] = {"archive": Archive, "traffic": Traffic}
 POLL_SECONDS = 0.5
 FIRST_BATCH_SECONDS = 20.0
 DRAIN_SECONDS = 60.0
@@ -40,7 +44,7 @@ class ReadyJob:
     """A job that could start at any moment. Its ``frame`` is built: that takes half a second."""
 
     context: JobContext
-    job: Archive | Traffic
+    job: Job
     frame: DataFrame
 
 
@@ -105,7 +109,7 @@ def prepare(
     session.conf.set("spark.sql.shuffle.partitions", settings["shuffle_partitions"])
     checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings['checkpoint']}")
     context = JobContext(name, config, session, tables, checkpoint, lease)
-    job = JOBS[name](context)
+    job = PROGRAMS.get(name, Declared)(context)
     return ReadyJob(context, job, job.frame(settings["max_offsets_per_trigger"]))
 
 

@@ -28,6 +28,7 @@ from millrace_jobs.late import JudgedBatch
 from millrace_jobs.lease import LeaseLost
 from millrace_jobs.progress import Progress
 from millrace_jobs.sinks.cassandra import WriteFailed
+from millrace_jobs.transforms.traffic import WINDOW_SECONDS
 from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 
@@ -441,6 +442,8 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
 
 
 class FakeLateEvents:
+    windows = WINDOW_SECONDS
+
     def __init__(self) -> None:
         self.counted: list[int] = []
         self.watermarks_ms: list[int] = []

@@ -11,7 +11,7 @@ from millrace_jobs.checkpoint import Batch, Checkpoint
 from millrace_jobs.contract import TRAFFIC_KEY, TRAFFIC_VALUE
 from millrace_jobs.late import JudgedBatch, late_events
 from millrace_jobs.transforms import parse
-from millrace_jobs.transforms.traffic import PageViewRule, is_page_view, traffic
+from millrace_jobs.transforms.traffic import WINDOW_SECONDS, PageViewRule, is_page_view, traffic
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -210,7 +210,7 @@ def test_late_events_are_counted_exactly(spark: SparkSession, stream: Stream) ->
         records += [(time, 0, len(records) + place) for place, time in enumerate(times)]
     events = spark.createDataFrame(records, "text string, partition int, offset bigint")
     events = events.withColumn("event_time", F.to_timestamp("text"))
-    for row in late_events(events, judged).collect():
+    for row in late_events(events, "event_time", WINDOW_SECONDS, judged).collect():
         late = {window: late[window] + row[window] for window in late}
     counted = {
         window: sum(n for (w, _), n in stream.written.items() if w == window) for window in late
@@ -235,7 +235,7 @@ def test_lateness_is_by_batch_window_and_day(spark: SparkSession) -> None:
     ]
     found = {
         (row.number, str(row.bucket)): (row["1m"], row["1h"])
-        for row in late_events(events, batches).collect()
+        for row in late_events(events, "event_time", WINDOW_SECONDS, batches).collect()
     }
     assert found == {
         (7, "2015-05-16"): (1, 1),

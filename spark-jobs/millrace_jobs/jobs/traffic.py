@@ -11,7 +11,7 @@ from millrace_jobs.late import LateEvents
 from millrace_jobs.sinks.live import LiveStream
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
-from millrace_jobs.transforms.traffic import STATUS_CLASSES, PageViewRule, traffic
+from millrace_jobs.transforms.traffic import STATUS_CLASSES, WINDOW_SECONDS, PageViewRule, traffic
 
 COUNTS = ("requests", "page_views", "bytes", *(f"status_{name}" for name in STATUS_CLASSES))
 TRAFFIC_COLUMNS = ("window", "bucket", "window_start", *COUNTS, "visitors", "version")
@@ -33,7 +33,7 @@ class Traffic:
             context.lease.verify,
         )
         self._live = LiveStream(context.config)
-        self.late_events = LateEvents(context)
+        self.late_events = LateEvents(context, WINDOW_SECONDS)
 
     def frame(self, max_offsets: int) -> DataFrame:
         context, settings = self._context, self._context.settings

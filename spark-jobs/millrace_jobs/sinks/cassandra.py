@@ -1,7 +1,7 @@
 """Cassandra: whole-value upserts, each with the write timestamp of its version."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from cassandra import ConsistencyLevel
@@ -21,6 +21,7 @@ from millrace_jobs.retries import retry
 log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 5.0
+SCHEMA_SECONDS = 30.0  # all nodes have to agree
 # A replica that is silent this long is not waited for: the same write goes to another coordinator.
 SPECULATE_AFTER_SECONDS = 0.5
 RECONNECT_SECONDS = 2.0
@@ -90,6 +91,15 @@ class Tables:
                 raise WriteFailed(f"{rows_left} rows of {table}: {error}")
 
         retry(write, WriteFailed, GIVE_UP_SECONDS, f"writing {table}")
+
+    def create(self, statement: Callable[[str], str]) -> None:
+        """Make a table where it is missing, of the statement for the keyspace's name."""
+        retry(
+            lambda: self._session.execute(statement(self._keyspace), timeout=SCHEMA_SECONDS),
+            Exception,
+            GIVE_UP_SECONDS,
+            "creating a table",
+        )
 
     def prepare(self, table: str, columns: Sequence[str]) -> None:
         """Have an upsert's statement ready before it is needed."""

@@ -16,7 +16,12 @@ from pyspark.sql import functions as F
 from millrace_jobs.stream import Field, Stream
 
 # Where a record stands in Kafka; ``timestamp`` is the brokers' clock.
-COORDINATES = ("topic", "partition", "offset", "timestamp")
+COORDINATES = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+}
 
 _STRICT = {
     "allowSingleQuotes": "false",

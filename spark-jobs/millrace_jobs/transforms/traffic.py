@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 # Window → the unit its start is truncated to, and its length in seconds.
 WINDOWS = {"1m": ("minute", 60), "1h": ("hour", 3600)}
+WINDOW_SECONDS = {window: seconds for window, (_, seconds) in WINDOWS.items()}
 PAGE_WINDOW = "1h"
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
 

@@ -1,0 +1,132 @@
+"""Runs a job that is one file: its rows into Cassandra and the results topic, exactly once.
+
+Everything that the traffic job has: the events of its stream, a watermark, late events counted,
+upserts that carry the fencing version, one transaction with the position for each batch.
+"""
+
+import json
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from millrace_jobs import analysis, sources
+from millrace_jobs.context import JobContext
+from millrace_jobs.declaration import Refused, Rows, load
+from millrace_jobs.late import LateEvents
+from millrace_jobs.outputs import Output
+from millrace_jobs.sinks.results import Results
+from millrace_jobs.transforms import parse
+
+DESCRIPTIONS = "job_outputs"
+DESCRIPTION_COLUMNS = ("job", "description")
+
+
+class Declared:
+    """``write`` is the query's sink: each of its writes is idempotent or knows what it did."""
+
+    output_mode = "update"
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._rows, self._summary = load(context.job)
+        self.output = self._describe()
+        self._keep_state()
+        seconds = self.output.window_seconds
+        self.late_events = LateEvents(context, {window_name(seconds): seconds})
+        self._results = Results(
+            context.config.kafka,
+            context.config.names.kafka,
+            context.job,
+            context.settings,
+            context.lease.verify,
+        )
+
+    def frame(self, max_offsets: int) -> DataFrame:
+        context = self._context
+        records = sources.stream(
+            context.spark, context.config.kafka, context.stream.topic, context.settings, max_offsets
+        )
+        return self.transform(records)
+
+    def transform(self, records: DataFrame) -> DataFrame:
+        """Kafka's records → the rows that are stored. In batch, too, for whoever counts again."""
+        stream, settings = self._context.stream, self._context.settings
+        events = parse.valid(records.transform(parse.classify, stream), stream)
+        return analysis.stored(rows_of(self._rows, events, stream.event_time, settings))
+
+    def rehearse(self, frame: DataFrame) -> None:
+        """Everything that ``write`` does, short of writing."""
+        frame.collect()
+        self._results.connect()
+
+    def lead(self) -> None:
+        """Only who leads makes the table: two at once could make it twice."""
+        tables, output = self._context.tables, self.output
+        tables.create(output.create_table)
+        self._context.lease.confirm()
+        description = (output.job, output.to_json())
+        tables.upsert(DESCRIPTIONS, DESCRIPTION_COLUMNS, [description], self._context.version(0))
+        self._results.take_over()
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        """Collects: a batch has at most one row for each window and key that it touched."""
+        context, output = self._context, self.output
+        rows = [row.asDict() for row in frame.collect()]
+        version = context.version(batch)
+        context.lease.confirm()
+        context.tables.upsert(
+            output.table,
+            output.columns,
+            [output.row(row, version) for row in rows],
+            version,
+            partition_columns=2,
+        )
+        context.lease.confirm()
+        self._results.publish(
+            context.checkpoint_id(),
+            batch,
+            context.checkpoint.batch(batch).end,
+            [output.record(row, version) for row in rows],
+        )
+
+    def _keep_state(self) -> None:
+        """Raises Refused when the checkpoint's state is that of another aggregation.
+
+        Before the driver stands by, so a version that can't go on never takes over.
+        """
+        row = self._context.tables.select_one(
+            f"SELECT description FROM {{keyspace}}.{DESCRIPTIONS} WHERE job = ?",
+            [self._context.job],
+        )
+        kept = json.loads(row.description) if row else {}
+        if kept.get("table") == self.output.table and kept["state"] != self.output.state:
+            raise Refused(
+                f"job {self._context.job}: its checkpoint holds {kept['state']}, this version"
+                f" aggregates {self.output.state}; give it another checkpoint: docs/new-state.md"
+            )
+
+    def _describe(self) -> Output:
+        context = self._context
+        events = no_events(context)
+        rows = rows_of(self._rows, events, context.stream.event_time, context.settings)
+        return analysis.describe(context.job, self._summary, rows, context.stream, context.settings)
+
+
+def rows_of(rows: Rows, events: DataFrame, event_time: str, settings: dict[str, Any]) -> DataFrame:
+    watermark = f"{settings['watermark_seconds']} seconds"
+    return rows(events.withWatermark(event_time, watermark), settings)
+
+
+def no_events(context: JobContext) -> DataFrame:
+    """An empty batch of the stream's events, to analyse rows with."""
+    columns = context.stream.columns | parse.COORDINATES
+    schema = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    return context.spark.createDataFrame([], schema)
+
+
+def window_name(seconds: int) -> str:
+    """``1m`` or ``1h``, as windows are called elsewhere."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

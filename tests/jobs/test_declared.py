@@ -1,0 +1,284 @@
+"""Jobs of one file: what is made of them, what is refused, and what they compute."""
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import date, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from millrace_jobs import analysis, declaration, declared
+from millrace_jobs.context import JobContext
+from millrace_jobs.declaration import Refused
+from millrace_jobs.outputs import Output, bucket
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millrace.plan import load_plan
+from tests.jobs.samples import STREAM, at, event
+
+Records = Callable[[list[bytes | None]], DataFrame]
+SETTINGS = load_plan("local").shared["spark"]["settings"]
+MINUTE = {
+    "checkpoint": "test",
+    "window_seconds": 60,
+    "watermark_seconds": 3600,
+    "buckets": 4,
+    "keep_days": 7,
+}
+
+
+def context(spark: SparkSession, job: str, settings: dict[str, Any]) -> JobContext:
+    return SimpleNamespace(job=job, spark=spark, stream=STREAM, settings=settings)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def describe(spark: SparkSession) -> Callable[..., Output]:
+    """What is made of a function or of a query."""
+
+    def of(rows: declaration.Rows | str, **settings: Any) -> Output:
+        if isinstance(rows, str):
+            rows = declaration.query("test", rows)
+        mine = MINUTE | settings
+        events = declared.no_events(context(spark, "test", mine))
+        found = declared.rows_of(rows, events, "event_time", mine)
+        return analysis.describe("test", "A test.", found, STREAM, mine)
+
+    return of
+
+
+def by_url(events: DataFrame, _: dict[str, Any]) -> DataFrame:
+    return events.groupBy(F.window("event_time", "1 minute"), "url").agg(F.count("*").alias("n"))
+
+
+def test_keys_and_values_are_read_off_the_plan(describe: Any) -> None:
+    output = describe(by_url)
+    assert output.key == {"url": "string"}
+    assert output.values == {"n": "bigint"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT window(event_time, '1 minute') AS window, url AS page, count(*) AS n FROM events"
+        " GROUP BY window(event_time, '1 minute'), url",
+        "SELECT window(event_time, '1 minute') AS window, url AS page, count(*) AS n FROM events"
+        " GROUP BY 1, 2",
+        "SELECT window, page, n FROM (SELECT window(event_time, '1 minute') AS window, url AS page,"
+        " count(*) AS n FROM events GROUP BY ALL)",
+    ],
+)
+def test_a_query_names_its_keys_as_it_likes(describe: Any, text: str) -> None:
+    output = describe(text)
+    assert output.key == {"page": "string"}
+    assert output.values == {"n": "bigint"}
+
+
+REFUSED = {
+    "no column window": "SELECT status, count(*) AS n FROM events GROUP BY status",
+    "0 aggregations": "SELECT window(event_time, '1 minute') AS window, url FROM events",
+    "among its columns": "SELECT window(event_time, '1 minute') AS window, count(*) AS n"
+    " FROM events GROUP BY window(event_time, '1 minute'), url",
+    "may be absent": "SELECT window(event_time, '1 minute') AS window, campaign, count(*) AS n"
+    " FROM events GROUP BY 1, 2",
+    "are the framework's": "SELECT window(event_time, '1 minute') AS window, url AS bucket,"
+    " count(*) AS n FROM events GROUP BY 1, 2",
+    "a column may be": "SELECT window(event_time, '1 minute') AS window, collect_set(url) AS urls"
+    " FROM events GROUP BY 1",
+    "when a batch runs again": "SELECT window(event_time, '1 minute') AS window,"
+    " max(current_timestamp()) AS seen FROM events GROUP BY 1",
+    "is no query": "DROP TABLE events",
+    "no such setting": "SELECT $nothing FROM events",
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_could_not_be_kept_is_refused(describe: Any, reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        describe(REFUSED[reason])
+
+
+def test_a_mistake_in_a_query_is_shown_with_its_place(describe: Any) -> None:
+    with pytest.raises(Exception, match=r"UNRESOLVED_COLUMN[\s\S]*line 1") as error:
+        describe(
+            "SELECT window(event_time, '1 minute') AS window, stauts FROM events GROUP BY 1, 2"
+        )
+    assert "status" in str(error.value)  # what was meant
+
+
+def test_a_name_that_is_no_job_is_refused() -> None:
+    with pytest.raises(Refused, match=r"neither nobody.py nor nobody.sql"):
+        declaration.load("nobody")
+
+
+def test_state_tells_another_aggregation(describe: Any) -> None:
+    def sums(events: DataFrame, _: dict[str, Any]) -> DataFrame:
+        grouped = events.groupBy(F.window("event_time", "1 minute"), "url")
+        return grouped.agg(F.sum("bytes").alias("n"))
+
+    assert describe(by_url).state == describe(by_url).state
+    assert describe(by_url).state != describe(sums).state
+
+
+OUTPUT = Output(
+    job="test",
+    table="job_test",
+    summary="A test.",
+    window_seconds=60,
+    key={"url": "string"},
+    values={"n": "bigint", "last": "timestamp"},
+    approximate={},
+    buckets=4,
+    keep_seconds=86400,
+    state=[],
+)
+ROW = {
+    "window_start": datetime(2026, 1, 1, 0, 5),
+    "url": "/a",
+    "n": 3,
+    "last": at("2026-01-01 00:05:07"),
+}
+
+
+def test_a_row_is_stored_by_day_and_bucket() -> None:
+    stored = OUTPUT.row(ROW, 7)
+    assert dict(zip(OUTPUT.columns, stored, strict=True)) == {
+        "day": date(2026, 1, 1),
+        "bucket": bucket(("/a",), 4),
+        "window_start": datetime(2026, 1, 1, 0, 5),
+        "url": "/a",
+        "n": 3,
+        "last": datetime(2026, 1, 1, 0, 5, 7),
+        "version": 7,
+    }
+
+
+def test_a_null_in_a_key_is_no_row() -> None:
+    with pytest.raises(ValueError, match="a null"):
+        OUTPUT.row(ROW | {"url": None}, 7)
+
+
+def test_a_record_is_json_under_its_key() -> None:
+    record = OUTPUT.record(ROW, 7)
+    assert record["key"] == "test|2026-01-01T00:05:00Z|/a"
+    assert json.loads(json.dumps(record))["last"] == "2026-01-01T00:05:07Z"
+
+
+def test_the_table_has_its_key() -> None:
+    statement = OUTPUT.create_table("millrace")
+    assert 'PRIMARY KEY (("day", "bucket"), "window_start", "url")' in statement
+    assert "default_time_to_live = 86400" in statement
+
+
+def test_buckets_are_the_same_for_ever() -> None:
+    assert [bucket((name, 5), 8) for name in ("a", "b", "c", "d")] == [6, 0, 5, 5]
+
+
+def rows_of(
+    records: Records, spark: SparkSession, job: str, *values: bytes
+) -> list[dict[str, Any]]:
+    """What a job that ships makes of these records."""
+    settings = SETTINGS["common"] | SETTINGS[job]
+    rows, _ = declaration.load(job)
+    one = declared.Declared.__new__(declared.Declared)
+    one._context, one._rows = context(spark, job, settings), rows
+    found = one.transform(records(list(values))).collect()
+    return [row.asDict() for row in found]
+
+
+def test_sessions(records: Records, spark: SparkSession) -> None:
+    found = rows_of(
+        records,
+        spark,
+        "sessions",
+        event(event_id="2", event_time="2015-05-17T10:06:00Z", url="/b"),
+        event(event_id="1", event_time="2015-05-17T10:05:00Z", url="/a"),
+        event(event_id="3", event_time="2015-05-17T10:06:00Z", url="/c", kind="click"),
+        event(event_id="4", event_time="2015-05-17T10:31:00Z", url="/d"),
+        event(event_id="5", visitor_id="b2"),
+    )
+    [first] = [
+        row
+        for row in found
+        if row["visitor_id"] == "a1" and row["window_start"] == at("2015-05-17 10:00:00")
+    ]
+    assert len(found) == 3
+    assert (first["events"], first["pages"]) == (3, 2)
+    assert (first["entry_page"], first["exit_page"]) == ("/a", "/c")  # the tie goes to the later id
+    assert first["last"] == at("2015-05-17 10:06:00")
+
+
+def test_status_by_minute(records: Records, spark: SparkSession) -> None:
+    found = rows_of(
+        records,
+        spark,
+        "status_by_minute",
+        event(status=200, bytes=1),
+        event(status=200, bytes=2),
+        event(status=404, bytes=4),
+    )
+    assert {(row["status"], row["requests"], row["bytes"]) for row in found} == {
+        (200, 2, 3),
+        (404, 1, 4),
+    }
+
+
+@pytest.mark.parametrize("job", ["sessions", "status_by_minute"])
+def test_jobs_that_ship_can_be_described(spark: SparkSession, job: str) -> None:
+    settings = SETTINGS["common"] | SETTINGS[job]
+    rows, summary = declaration.load(job)
+    events = declared.no_events(context(spark, job, settings))
+    found = declared.rows_of(rows, events, "event_time", settings)
+    output = analysis.describe(job, summary, found, STREAM, settings)
+    assert output.summary.endswith(".")
+    assert len(output.key) == 1
+
+
+def test_a_batch_is_stored_and_published_once_under_its_version(
+    records: Records, spark: SparkSession
+) -> None:
+    calls: list[tuple[str, Any]] = []
+    one = declared.Declared.__new__(declared.Declared)
+    one.output = OUTPUT
+    one._context = SimpleNamespace(  # type: ignore[assignment]
+        version=lambda batch: 1000 + batch,
+        lease=SimpleNamespace(confirm=lambda: calls.append(("confirm", None))),
+        checkpoint_id=lambda: "query",
+        checkpoint=SimpleNamespace(batch=lambda _: SimpleNamespace(end={"events": {"0": 9}})),
+        tables=SimpleNamespace(
+            upsert=lambda table, _, rows, version, partition_columns: calls.append(
+                (table, (rows, version, partition_columns))
+            )
+        ),
+    )
+    one._results = SimpleNamespace(  # type: ignore[assignment]
+        publish=lambda *what: calls.append(("results", what))
+    )
+    one.write(spark.createDataFrame([ROW]), 5)
+    (_, _), (table, stored), (_, _), (_, published) = calls
+    assert [name for name, _ in calls] == ["confirm", "job_test", "confirm", "results"]
+    assert (table, stored) == ("job_test", ([OUTPUT.row(ROW, 1005)], 1005, 2))
+    assert published == ("query", 5, {"events": {"0": 9}}, [OUTPUT.record(ROW, 1005)])
+
+
+@pytest.mark.parametrize(
+    ("table", "state", "goes_on"),
+    [
+        ("job_test", OUTPUT.state, True),
+        ("job_test", ["Aggregate [url], [sum(bytes)]"], False),
+        ("job_before", ["Aggregate [url], [sum(bytes)]"], True),  # of another checkpoint
+    ],
+)
+def test_a_checkpoint_of_another_aggregation_is_refused(
+    table: str, state: list[str], goes_on: bool
+) -> None:
+    kept = json.dumps({"table": table, "state": state})
+    one = declared.Declared.__new__(declared.Declared)
+    one.output = OUTPUT
+    one._context = SimpleNamespace(  # type: ignore[assignment]
+        job="test",
+        tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)),
+    )
+    with nullcontext() if goes_on else pytest.raises(Refused, match="another checkpoint"):
+        one._keep_state()
