@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 import typer
@@ -10,11 +12,14 @@ from chaoslib.experiment import ensure_experiment_is_valid
 from millrace.cli import app
 from millrace.common.paths import ANSIBLE
 from millrace.drill.experiment import build_experiment
-from millrace.drill.runbook import RUNBOOKS, load_operations, load_runbooks
+from millrace.drill.runbook import RUNBOOKS, load_operations, load_runbook, load_runbooks
 from millrace.hosts.power import Action
 from millrace.hosts.roles import ROLES
+from millrace.plan import load_plan
+from millrace.weblog import Malformed, parse_line
 
-ROWS = set(range(1, 27))  # of the fault matrix; 27 is the random nemesis, which has no page
+# Of the fault matrix. 27 is the random nemesis, which has no page.
+ROWS = set(range(1, 27)) | {28, 30}
 BOOKS = load_runbooks()
 
 each = pytest.mark.parametrize("runbook", BOOKS, ids=lambda runbook: runbook.name)
@@ -95,6 +100,46 @@ def test_the_experiment_runs_the_runbooks_blocks_in_order(runbook, tmp_path):
     steps = [step["name"] for step in experiment["method"]]
     assert steps == ["inject", "hold", "recover", "verify"]
     assert [step["name"] for step in experiment["rollbacks"]] == ["rollback"]
+
+
+# --- faults of input: what is sent is what the page says ------------------------------------------
+
+
+LARGEST_BYTES = load_plan("local").streams["events"].fields["bytes"].maximum
+
+
+def replayed(name: str, folder: Path) -> list[bytes]:
+    """The lines that the runbook's injection hands to `millrace replay`, which is a stand-in."""
+    sent = folder / "sent"
+    fake = folder / "millrace"
+    fake.write_text(
+        "#!/bin/sh\n"
+        f'case $1 in replay) cp "$2" {sent} ;; who) echo kafka-1 ;; '
+        "on) echo dead-letter:0:7; echo dead-letter:1:5 ;; esac\n"
+    )
+    fake.chmod(0o755)
+    (block,) = load_runbook(name).tagged("inject")
+    path = f"{folder}:/usr/bin:/bin"
+    script = f'{block.script}\nrm "$LOG"\n[ "${{BEFORE:-12}}" = 12 ]'
+    environment = {"PATH": path, "TMPDIR": str(folder)}
+    subprocess.run(["bash", "-euo", "pipefail", "-c", script], env=environment, check=True)
+    return sent.read_bytes().splitlines()
+
+
+def test_poison_values_are_requests_that_only_their_range_keeps_out(tmp_path):
+    requests = [parse_line(line) for line in replayed("poison-value", tmp_path)]
+    assert len(requests) == 15
+    assert sum(request.bytes or 0 for request in requests) > 2**63
+    assert all(request.bytes > LARGEST_BYTES for request in requests)
+    assert all(abs(request.time - time.time()) < 60 for request in requests)
+
+
+def test_a_flood_is_malformed_but_for_a_first_line_that_is_out_of_range(tmp_path):
+    first, *garbage = replayed("garbage-flood", tmp_path)
+    assert parse_line(first).bytes > LARGEST_BYTES
+    assert len(set(garbage)) == len(garbage) == 200_000
+    with pytest.raises(Malformed):
+        parse_line(garbage[-1])
 
 
 # --- operations: followed by hand, but what they call must exist ----------------------------------
