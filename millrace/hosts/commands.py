@@ -67,7 +67,7 @@ def host_command(
     action: Annotated[Action, typer.Argument(help="What to do to them.")],
     hosts: Annotated[list[str], typer.Argument(help="Names, as `millrace plan` lists them.")],
 ) -> None:
-    """Power (kill, start), pulse (freeze, thaw) and network (cut, join) of hosts."""
+    """Power (kill, start), pulse (freeze, thaw) and network (partition, rejoin) of hosts."""
     act(load_plan(stack_name()), action, hosts)
 
 

@@ -7,10 +7,10 @@ from docker.models.containers import Container
 from millrace.common.errors import OperatorError
 from millrace.plan import Host, Plan
 
-CHAIN = "millrace-cut"
+CHAIN = "millrace-partition"
 
-# One atomic step: a host that is cut already stays so while its rules are written anew.
-CUT = """
+# One atomic step: a host that is partitioned already stays so while its rules are written anew.
+PARTITION = """
 iptables-restore --wait --noflush <<'RULES'
 *filter
 :{chain} - [0:0]
@@ -21,7 +21,7 @@ for hook in INPUT OUTPUT; do
     iptables -w -C $hook -j {chain} 2>/dev/null || iptables -w -I $hook -j {chain}
 done
 """
-JOIN = """
+REJOIN = """
 iptables -w -n -L {chain} >/dev/null 2>&1 || exit 0
 for hook in INPUT OUTPUT; do
     while iptables -w -D $hook -j {chain} 2>/dev/null; do :; done
@@ -64,15 +64,15 @@ class DockerHosts:
         if container.status == "paused":
             container.unpause()
 
-    def cut(self, host: Host) -> None:
+    def partition(self, host: Host) -> None:
         """Drops all that goes to or comes from the cluster's other hosts; the operator gets in."""
-        _run(_require_running(self._container(host)), cut_script(self._plan, host))
+        _run(_require_running(self._container(host)), partition_script(self._plan, host))
 
-    def join(self, host: Host) -> None:
-        """Undoes a cut. A host that is off lost the rules with its power."""
+    def rejoin(self, host: Host) -> None:
+        """Undoes a partition. A host that is off lost the rules with its power."""
         container = self._container(host)
         if container.status == "running":
-            _run(container, JOIN.format(chain=CHAIN))
+            _run(container, REJOIN.format(chain=CHAIN))
 
     def _container(self, host: Host) -> Container:
         name = f"{self._plan.cluster}-{host.name}"
@@ -82,11 +82,11 @@ class DockerHosts:
             raise OperatorError(f"there is no container {name}", "`make up` makes it") from None
 
 
-def cut_script(plan: Plan, host: Host) -> str:
-    """The shell script that cuts a host off, run as root in its own network namespace."""
+def partition_script(plan: Plan, host: Host) -> str:
+    """Shell that partitions a host from all others, run as root in its own network namespace."""
     addresses = [other.address for other in plan.hosts if other != host]
     drops = [f"-A {CHAIN} {side} {a} -j DROP" for a in addresses for side in ("-s", "-d")]
-    return CUT.format(chain=CHAIN, drops="\n".join(drops))
+    return PARTITION.format(chain=CHAIN, drops="\n".join(drops))
 
 
 def _require_running(container: Container) -> Container:

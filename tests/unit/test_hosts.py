@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from millrace.cli import app
 from millrace.common.errors import OperatorError
 from millrace.hosts import commands, docker, power, roles
-from millrace.hosts.docker import cut_script
+from millrace.hosts.docker import partition_script
 from millrace.plan import load_plan
 from millrace.status import health
 
@@ -64,9 +64,9 @@ def test_nobody_and_nonsense_are_said_so(monkeypatch):
         roles.holder(PLAN, "king")
 
 
-def test_a_cut_drops_both_ways_to_all_other_hosts_and_spares_the_operator():
+def test_a_partition_drops_both_ways_to_all_other_hosts_and_spares_the_operator():
     host = PLAN.host("kafka-2")
-    script = cut_script(PLAN, host)
+    script = partition_script(PLAN, host)
     for other in PLAN.hosts:
         expected = other != host
         for side in ("-s", "-d"):
