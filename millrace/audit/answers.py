@@ -7,7 +7,7 @@ from typing import Any
 
 from millrace.audit.compare import Visitors
 from millrace.audit.truth import SIZES, Figures, Window
-from millrace.cluster.insight_api import Api
+from millrace.cluster.insight_api import InsightApi
 
 TOP_PAGES = 100  # the most that the API gives
 HOUR = SIZES["1h"]
@@ -25,7 +25,7 @@ class Answers:
     distinct: dict[int, int] = field(default_factory=dict)
 
 
-def ask(api: Api, hours: Iterable[int]) -> Answers:
+def ask(api: InsightApi, hours: Iterable[int]) -> Answers:
     """Hours are given by their start, in seconds since 1970."""
     answers = Answers()
     for hour in hours:

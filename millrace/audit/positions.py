@@ -6,31 +6,29 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import numpy as np
-from confluent_kafka import KafkaException
 
 from millrace.cluster import kafka
 from millrace.cluster.hdfs import Hdfs
-from millrace.cluster.insight_api import Api
+from millrace.cluster.insight_api import InsightApi
 from millrace.common.errors import OperatorError
+from millrace.common.waiting import wait_until
 from millrace.plan import Plan
-
-POLL_SECONDS = 1.0
 
 
 class Positions:
     def __init__(self, plan: Plan, hdfs: Hdfs) -> None:
         self._plan = plan
-        self._events = plan.names.kafka.topics.events
         self._hdfs = hdfs
-        self._api = Api(plan)
+        self._api = InsightApi(plan)
         self._admin = kafka.connect(plan)
+        self._topic = plan.names.kafka.topics.events
 
     def ends(self, topic: str, partitions: int) -> np.ndarray:
         """Up to where a ``read_committed`` reader can read each partition."""
         return np.array(kafka.require_ends(self._admin, topic, partitions))
 
     def event_ends(self) -> np.ndarray:
-        return self.ends(self._events, self._plan.topics[self._events].partitions)
+        return self.ends(self._topic, self._plan.topics[self._topic].partitions)
 
     def wait_for_traffic(self, ends: np.ndarray, deadline: float) -> None:
         """Until all before ``ends`` is in the results, and its late events are counted."""
@@ -43,7 +41,7 @@ class Positions:
         """The job commits its position with its results, and notes there which batch that was."""
         try:
             committed = kafka.positions(self._admin, self._plan)
-        except KafkaException:
+        except kafka.KafkaException:
             return False
         read = {position.partition: position for position in committed}
         if any(p not in read or read[p].offset < end for p, end in enumerate(ends) if end):
@@ -51,8 +49,7 @@ class Positions:
         batch = max(
             int(position.metadata.split()[1]) for position in committed if position.metadata
         )
-        jobs = {job["job"]: job for job in self._api.get("/v1/progress")["jobs"]}
-        return "traffic" in jobs and int(jobs["traffic"]["batch"]) >= batch
+        return int(self._api.progress(kafka.JOB).get("batch", -1)) >= batch
 
     def _archived(self, partitions: int) -> np.ndarray:
         """What the archive job's last finished batch ended with, by its checkpoint."""
@@ -63,15 +60,13 @@ class Positions:
         if not finished:
             return np.zeros(partitions, np.int64)
         entry = self._hdfs.read(f"{path}/offsets/{max(finished)}").decode()
-        ends = json.loads(entry.splitlines()[2])[self._events]
+        ends = json.loads(entry.splitlines()[2])[self._topic]
         return np.array([ends.get(str(partition), 0) for partition in range(partitions)])
 
 
 def _wait(check: Callable[[], bool], deadline: float, job: str) -> None:
-    while not check():
-        if time.monotonic() > deadline:
-            raise OperatorError(
-                f"job {job} has not taken in all events yet",
-                "--wait gives it longer; `millrace status` shows whether it runs",
-            )
-        time.sleep(POLL_SECONDS)
+    if not wait_until(check, deadline - time.monotonic()):
+        raise OperatorError(
+            f"job {job} has not taken in all events yet",
+            "--wait gives it longer; `millrace status` shows whether it runs",
+        )

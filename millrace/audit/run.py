@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Message
 
-from millrace.audit import compare, tables, topics
+from millrace.audit import compare, topics
 from millrace.audit.answers import TOP_PAGES, Answers, ask, figures
 from millrace.audit.archive import EMPTY, Archive
 from millrace.audit.page_views import PageViewRule
 from millrace.audit.positions import Positions
 from millrace.audit.records import foreign_records, of_run, own_records
 from millrace.audit.report import Plane, Report
+from millrace.audit.tables import Tables
 from millrace.audit.truth import (
     SIZES,
     Cut,
@@ -32,8 +32,10 @@ from millrace.audit.truth import (
     requests_by_day,
     truth_of,
 )
+from millrace.cluster import cassandra
 from millrace.cluster.hdfs import Hdfs
-from millrace.cluster.insight_api import Api
+from millrace.cluster.insight_api import InsightApi
+from millrace.cluster.kafka import Message
 from millrace.common.errors import OperatorError
 from millrace.ledger.book import Ledger
 from millrace.plan import Plan
@@ -69,9 +71,9 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     early = Archive(hdfs, plan).rows_by_hour()
     before = positions.event_ends()
     positions.wait_for_traffic(before, deadline)
-    with tables.connect(plan) as cassandra:
-        stored = Stored(cassandra.windows(days), cassandra.pages(hours), cassandra.late(days))
-    answers = ask(Api(plan), hours)
+    with cassandra.reading(plan) as session:
+        stored = _stored(Tables(plan, session), days, hours)
+    answers = ask(InsightApi(plan), hours)
     stream = _read_results(plan, ledgers, positions)
     after = positions.event_ends()
     positions.wait_for_archive(after, deadline)
@@ -115,6 +117,10 @@ def audit_topic(plan: Plan, path: Path | str) -> Report:
     compare.compare_records(plane, ledger, rows)
     doubtful = len(rows) - int(ledger.acked.sum()) + plane.lost - plane.duplicated
     return Report([spec.run], plane.checked, doubtful, 0, [plane])
+
+
+def _stored(tables: Tables, days: list[int], hours: list[int]) -> Stored:
+    return Stored(tables.windows(days), tables.pages(hours), tables.late(days))
 
 
 def _opened(path: Path | str, plan: Plan) -> Ledger:

@@ -1,22 +1,14 @@
 """What Cassandra has, read at a quorum of all replicas."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any
 
-from cassandra import ConsistencyLevel, DriverException, RequestExecutionException
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
-from cassandra.concurrent import execute_concurrent_with_args
-from cassandra.policies import RoundRobinPolicy
-
 from millrace.audit.truth import COUNTS, SIZES, Figures, Page, Window
-from millrace.common.errors import OperatorError
+from millrace.cluster.cassandra import read_each
 from millrace.plan import Plan
 
-TIMEOUT = 20  # s
-CONCURRENCY = 16
 TRAFFIC_JOB = "traffic"
 COLUMNS = ("requests", "page_views", "bytes", *(f"status_{name}" for name in COUNTS[3:]))
 
@@ -24,9 +16,9 @@ COLUMNS = ("requests", "page_views", "bytes", *(f"status_{name}" for name in COU
 class Tables:
     """Days and hours are given by their start, in seconds since 1970."""
 
-    def __init__(self, session: Any, keyspace: str) -> None:
+    def __init__(self, plan: Plan, session: Any) -> None:
         self._session = session
-        self._keyspace = keyspace
+        self._keyspace = plan.names.cassandra.keyspace
 
     def windows(self, days: Iterable[int]) -> dict[Window, Figures]:
         """All windows of these days, of each size."""
@@ -71,33 +63,7 @@ class Tables:
         return late
 
     def _each(self, query: str, bindings: list[tuple[Any, ...]]) -> list[Any]:
-        statement = self._session.prepare(query)
-        results = execute_concurrent_with_args(self._session, statement, bindings, CONCURRENCY)
-        return [row for _, rows in results for row in rows]
-
-
-@contextmanager
-def connect(plan: Plan) -> Iterator[Tables]:
-    """Raises OperatorError when no quorum answers, also while it is in use."""
-    service = plan.services["cassandra"]
-    profile = ExecutionProfile(
-        load_balancing_policy=RoundRobinPolicy(),
-        consistency_level=ConsistencyLevel.QUORUM,
-        request_timeout=TIMEOUT,
-    )
-    cluster = Cluster(
-        [host.address for host in plan.hosts_of("cassandra")],
-        port=service.ports["native"],
-        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
-    )
-    try:
-        yield Tables(cluster.connect(), plan.names.cassandra.keyspace)
-    except (NoHostAvailable, DriverException, RequestExecutionException) as failure:
-        raise OperatorError(
-            f"can't read Cassandra: {failure}", "`millrace status` shows what is down"
-        ) from None
-    finally:
-        cluster.shutdown()
+        return read_each(self._session, query, bindings)
 
 
 _MIDNIGHT = datetime.min.time()

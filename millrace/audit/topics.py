@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from millrace.cluster import kafka
+from millrace.cluster.kafka import KafkaError, Message, TopicPartition
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
@@ -20,16 +20,12 @@ def read(plan: Plan, topic: str, starts: np.ndarray, ends: np.ndarray) -> Iterat
 
     Raises OperatorError when the brokers fall silent.
     """
-    consumer = Consumer(
-        kafka.client(plan)
+    consumer = kafka.consumer(
+        kafka.quick(plan)
         | {
             "group.id": "millrace-audit",  # required; nothing is ever committed to it
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
             # Compaction and retention may have removed the first offsets.
             "auto.offset.reset": "earliest",
-            "log_level": 0,
         }
     )
     left = {p for p in range(len(ends)) if starts[p] < ends[p]}

@@ -193,9 +193,9 @@ app.command("await")(await_command)
 def insights() -> None:
     """Show the latest results as the API gives them."""
     from millrace.cli.insights import insights_view
-    from millrace.cluster.insight_api import Api
+    from millrace.cluster.insight_api import InsightApi
 
-    console.print(insights_view(Api(load_plan(stack_name()))))
+    console.print(insights_view(InsightApi(load_plan(stack_name()))))
 
 
 @app.command()

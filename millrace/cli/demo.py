@@ -9,7 +9,7 @@ from rich.console import Console
 from millrace.cli.insights import insights_view
 from millrace.cli.operations import make_hosts
 from millrace.cli.playbook import run_playbook
-from millrace.cluster.insight_api import Api
+from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.kafka import connect, traffic_lag
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_state
@@ -53,7 +53,7 @@ def run_demo(stack: str, log: str | None, console: Console) -> None:
         _replay(log, console)
     _wait_until_processed(plan, console)
     step("Insights")
-    api = Api(plan)
+    api = InsightApi(plan)
     console.print(insights_view(api))
     console.print(render(judge(plan, collect(plan)), plan.cluster))
     console.print(f"[bold]The live page: {api.urls[0]}/[/]   (or {api.urls[1]}/)")

@@ -6,14 +6,14 @@ from typing import Any
 from rich.console import Group
 from rich.table import Table
 
-from millrace.cluster.insight_api import Api
+from millrace.cluster.insight_api import InsightApi
 from millrace.common.errors import OperatorError
 
 SHOWN_WINDOWS = 12
 SHOWN_PAGES = 8
 
 
-def insights_view(api: Api) -> Group:
+def insights_view(api: InsightApi) -> Group:
     """The latest hours that have traffic, the total of the latest week, and its top pages."""
     hours = api.get("/v1/extent")["1h"]
     if hours is None:

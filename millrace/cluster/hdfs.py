@@ -7,17 +7,15 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from millrace.cluster.http import AnyHost, Unanswered, is_ok
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
-TIMEOUT = 20  # s
+TIMEOUT_SECONDS = 20
 ATTEMPTS = 5
 PAUSE_SECONDS = 2.0  # a failover takes some
+MISSING = "FileNotFoundException"
 T = TypeVar("T")
-
-
-class Unreachable(Exception):
-    """No NameNode or DataNode gave the answer; another attempt may get it."""
 
 
 class Hdfs:
@@ -25,7 +23,8 @@ class Hdfs:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._http = httpx.Client(timeout=TIMEOUT)
+        addresses = plan.addresses("namenode", "http")
+        self._namenodes = AnyHost(addresses, TIMEOUT_SECONDS, accept=_is_active)
 
     def names(self, folder: str) -> list[str]:
         """What a folder holds."""
@@ -37,11 +36,7 @@ class Hdfs:
 
     def _fetch(self, path: str) -> bytes:
         location = self._ask(path, "OPEN", noredirect="true")["Location"]
-        try:
-            answer = self._http.get(self._reachable(location)).raise_for_status()
-        except httpx.HTTPError as error:
-            raise Unreachable(f"{location}: {error}") from None
-        return answer.content
+        return self._namenodes.fetch(self._reachable(location))
 
     def _reachable(self, location: str) -> str:
         """The operator's machine doesn't know the cluster's host names: the plan does."""
@@ -49,32 +44,34 @@ class Hdfs:
         return location.replace(f"//{name}:", f"//{self._plan.host(name).address}:", 1)
 
     def _ask(self, path: str, operation: str, **parameters: str) -> dict[str, Any]:
-        """The active NameNode's answer; a standby refuses."""
-        reasons = []
-        for address in self._plan.addresses("namenode", "http"):
-            url = f"http://{address}/webhdfs/v1{path}"
-            try:
-                answer = self._http.get(url, params={"op": operation, **parameters})
-                content = answer.json()
-            except (httpx.HTTPError, ValueError) as error:
-                reasons.append(f"{url}: {error}")
-                continue
-            if answer.is_success:
-                return dict(content)
-            failure = content["RemoteException"]
-            if failure["exception"] == "FileNotFoundException":
-                raise OperatorError(f"HDFS has no {path}", "has the job run yet? `millrace status`")
-            reasons.append(f"{address}: {failure['exception']}")
-        raise Unreachable("; ".join(reasons))
+        answer = self._namenodes.get(f"/webhdfs/v1{path}", op=operation, **parameters)
+        if _exception(answer) == MISSING:
+            raise OperatorError(f"HDFS has no {path}", "has the job run yet? `millrace status`")
+        return dict(answer.json())
 
     def _patiently(self, call: Callable[[], T]) -> T:
         for attempt in range(ATTEMPTS):
             try:
                 return call()
-            except Unreachable as error:
+            except Unanswered as error:
                 failure = error
                 if attempt + 1 < ATTEMPTS:
                     time.sleep(PAUSE_SECONDS)
         raise OperatorError(
             f"HDFS doesn't answer: {failure}", "`millrace status` shows what is down"
         )
+
+
+def _is_active(answer: httpx.Response) -> bool:
+    """A standby refuses whatever it is asked; that a file is missing only the active one knows."""
+    return is_ok(answer) or _exception(answer) == MISSING
+
+
+def _exception(answer: httpx.Response) -> str:
+    """The name of the Java exception that HDFS answers with; empty when it is none."""
+    if is_ok(answer):
+        return ""
+    try:
+        return str(answer.json()["RemoteException"]["exception"])
+    except (ValueError, KeyError, TypeError):
+        return ""

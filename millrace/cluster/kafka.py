@@ -1,20 +1,40 @@
-"""How many records of `events` the traffic job still has before it."""
+"""Kafka: clients of the plan's brokers, and how far the traffic job is behind them.
+
+Brokers that are down or change their roles are everyday: what librdkafka logs of it is left out,
+and errors that matter are raised. Its own types are had from here.
+"""
 
 import logging
 from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Message,
+    Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
+
+__all__ = [
+    "OFFSET_BEGINNING",
+    "AdminClient",
+    "Consumer",
+    "KafkaError",
+    "KafkaException",
+    "Message",
+    "NewTopic",
+    "Producer",
+    "TopicPartition",
+]
 
 JOB = "traffic"
 TIMEOUT = 10  # s
@@ -27,33 +47,79 @@ MOVED = {
 }
 
 
-def client(plan: Plan) -> dict[str, Any]:
-    """The brokers, and when to turn from one that is silent. (A replay has more patience.)"""
+def brokers(plan: Plan) -> str:
+    return ",".join(plan.addresses("kafka_broker", "client"))
+
+
+def patient(plan: Plan) -> dict[str, Any]:
+    """A client's settings: librdkafka's own time-outs, which bear a broker that hesitates."""
+    return {"bootstrap.servers": brokers(plan)}
+
+
+def quick(plan: Plan) -> dict[str, Any]:
+    """A client's settings: it turns from a broker that is silent, as soon as the jobs do."""
     jobs = plan.shared["spark"]["settings"]["common"]
-    return {
-        "bootstrap.servers": ",".join(plan.addresses("kafka_broker", "client")),
+    return patient(plan) | {
         "socket.connection.setup.timeout.ms": jobs["kafka_connect_ms"],
         "socket.timeout.ms": jobs["kafka_answer_ms"],
     }
 
 
 def connect(plan: Plan) -> AdminClient:
-    """A client of the plan's brokers that says only what is wrong."""
-    return AdminClient(client(plan) | {"log_level": 4})
+    return admin(quick(plan))
 
 
-def connect_quietly(plan: Plan) -> AdminClient:
-    """For whoever asks what is down: connection errors are the answer, not noise."""
-    quiet = logging.getLogger("millrace.kafka")
-    quiet.addHandler(logging.NullHandler())
-    quiet.propagate = False
-    return AdminClient(client(plan), logger=quiet)
+def admin(settings: dict[str, Any]) -> AdminClient:
+    return AdminClient(settings, logger=_silent())
+
+
+def producer(settings: dict[str, Any]) -> Producer:
+    return Producer(settings, logger=_silent())
+
+
+def consumer(settings: dict[str, Any]) -> Consumer:
+    """Reads what was committed, commits nothing, and tells of a partition's end."""
+    fixed = {
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    return Consumer(settings | fixed, logger=_silent())
+
+
+def require_topics(client: Producer | AdminClient, topics: set[str]) -> dict[str, int]:
+    """Topic → its partitions: a clear word now instead of a delivery time-out later.
+
+    OperatorError when no broker answers or a topic is missing.
+    """
+    try:
+        known = client.list_topics(timeout=TIMEOUT).topics
+    except KafkaException as failure:
+        raise OperatorError(
+            f"no Kafka broker answers: {reason(failure)}",
+            "is the cluster up? `millrace status` shows it; `make up` brings it up",
+        ) from None
+    if missing := topics - known.keys():
+        raise OperatorError(
+            f"Kafka has no topic {' and '.join(sorted(missing))}", "`make deploy` creates them"
+        )
+    return {topic: len(known[topic].partitions) for topic in topics}
+
+
+def leader_address(plan: Plan, topic: str, seconds: float) -> str | None:
+    """Who leads a topic's first partition, by its address; None when nobody says so."""
+    try:
+        metadata = connect(plan).list_topics(topic, timeout=seconds)
+    except KafkaException:
+        return None
+    leader = metadata.brokers.get(metadata.topics[topic].partitions[0].leader)
+    return leader.host if leader and leader.host else None
 
 
 def traffic_lag(admin: AdminClient, plan: Plan) -> int:
     """Committed records that no committed batch has read; raises KafkaException without brokers."""
-    events = plan.names.kafka.topics.events
-    ends = topic_ends(admin, events, plan.topics[events].partitions)
+    topic = plan.names.kafka.topics.events
+    ends = topic_ends(admin, topic, plan.topics[topic].partitions)
     read = {position.partition: position.offset for position in positions(admin, plan)}
     return sum(end - max(0, read.get(partition, 0)) for partition, end in enumerate(ends))
 
@@ -61,7 +127,7 @@ def traffic_lag(admin: AdminClient, plan: Plan) -> int:
 def positions(admin: AdminClient, plan: Plan) -> list[TopicPartition]:
     """What the job committed with its results, its note included; raises KafkaException.
 
-    It commits both in one transaction; see its results sink.
+    It does so in one transaction; see its results sink.
     """
     group = plan.names.consumer_group(JOB)
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
@@ -77,6 +143,17 @@ def topic_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
             raise
     admin.list_topics(topic, timeout=TIMEOUT)  # who leads now
     return _ends(admin, topic, partitions)
+
+
+def high_watermark(admin: AdminClient, partition: TopicPartition) -> int:
+    """Up to where a partition is written, whatever of it is committed; raises KafkaException."""
+    asked = TopicPartition(partition.topic, partition.partition)
+    answers = admin.list_offsets(
+        {asked: OffsetSpec.latest()},
+        isolation_level=IsolationLevel.READ_UNCOMMITTED,
+        request_timeout=3 * TIMEOUT,
+    )
+    return int(answers[asked].result().offset)
 
 
 def _ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
@@ -95,7 +172,7 @@ def require_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
         return topic_ends(admin, topic, partitions)
     except KafkaException as failure:
         raise OperatorError(
-            f"can't read the ends of topic {topic}: {failure.args[0].str()}",
+            f"can't read the ends of topic {topic}: {reason(failure)}",
             "`millrace status` shows what is down",
         ) from None
 
@@ -108,3 +185,14 @@ def _answer(future: Future[Any]) -> Any:
         raise KafkaException(
             KafkaError(KafkaError._TIMED_OUT, f"no answer in {TIMEOUT} s")
         ) from None
+
+
+def reason(failure: KafkaException) -> str:
+    return str(failure.args[0].str())
+
+
+def _silent() -> logging.Logger:
+    logger = logging.getLogger("millrace.librdkafka")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger

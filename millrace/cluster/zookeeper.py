@@ -1,9 +1,9 @@
-"""The Spark drivers as they register themselves in ZooKeeper; see millrace_jobs.coordination."""
+"""ZooKeeper: the Spark drivers as they register themselves, and a client for probes."""
 
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -13,7 +13,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
-TIMEOUT = 4  # s; a frozen server accepts the call and never answers
+TIMEOUT_SECONDS = 4  # a frozen server accepts the call and never answers
+FIRST_CONNECTION_SECONDS = 10
 
 
 def drivers(plan: Plan) -> list[dict[str, Any]]:
@@ -22,11 +23,12 @@ def drivers(plan: Plan) -> list[dict[str, Any]]:
 
     OperatorError when ZooKeeper doesn't answer.
     """
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what is down is the answer
-    client = KazooClient(",".join(plan.addresses("zookeeper", "client")), timeout=TIMEOUT)
+    quiet()
+    client = _client(plan)
+    root = plan.names.zookeeper.applications
     try:
-        client.start(TIMEOUT)
-        return [driver for name in plan.applications for driver in _registered(client, plan, name)]
+        client.start(TIMEOUT_SECONDS)
+        return [driver for name in plan.applications for driver in _registered(client, root, name)]
     except (KazooException, KazooTimeoutError) as error:
         raise OperatorError(
             f"ZooKeeper doesn't say who drives: {error}", "`millrace status` shows what is down"
@@ -36,8 +38,30 @@ def drivers(plan: Plan) -> list[dict[str, Any]]:
         client.close()
 
 
-def _registered(client: KazooClient, plan: Plan, application: str) -> Iterator[dict[str, Any]]:
-    folder = f"{plan.names.zookeeper.applications}/{application}/drivers"
+@contextmanager
+def insisting(plan: Plan) -> Iterator[KazooClient]:
+    """A client that goes from server to server for as long as it takes."""
+    client = _client(plan, {"max_tries": -1, "delay": 0.1, "max_delay": 0.5})
+    try:
+        client.start(FIRST_CONNECTION_SECONDS)
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def quiet() -> None:
+    """For whoever asks what is down: lost connections are the answer, not noise."""
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+
+
+def _client(plan: Plan, retry: dict[str, float] | None = None) -> KazooClient:
+    servers = ",".join(plan.addresses("zookeeper", "client"))
+    return KazooClient(servers, timeout=TIMEOUT_SECONDS, connection_retry=retry)
+
+
+def _registered(client: KazooClient, root: str, application: str) -> Iterator[dict[str, Any]]:
+    folder = f"{root}/{application}/drivers"
     with suppress(NoNodeError):  # never started; or it has gone since it was listed
         for name in client.get_children(folder):
             with suppress(NoNodeError):

@@ -7,7 +7,6 @@ machine that is measured.
 """
 
 import itertools
-import logging
 import threading
 import time
 from array import array
@@ -15,24 +14,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 
-import httpx
 import numpy as np
-import redis
-from cassandra import ConsistencyLevel
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
-from cassandra.policies import (
-    ConstantReconnectionPolicy,
-    ConstantSpeculativeExecutionPolicy,
-    DCAwareRoundRobinPolicy,
-    TokenAwarePolicy,
-)
-from confluent_kafka.admin import AdminClient, NewTopic
-from kazoo.client import KazooClient
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-from redis.sentinel import Sentinel
 
-from millrace.cluster import kafka
+from millrace.cluster import cassandra, kafka, redis, zookeeper
+from millrace.cluster.http import AnyHost, any_host
 from millrace.drill.gaps import Times, growths
 from millrace.drill.runbook import Plane
 from millrace.plan import Plan
@@ -44,9 +29,6 @@ TIMEOUT = 1.0  # s
 # The name of everything that probes write: a topic, a znode, a folder, a key, a keyspace.
 NAME = "millrace-drill"
 KEYSPACE = "millrace_drill"
-# The job's own settings for Cassandra: the plane is what the job meets.
-CASSANDRA_REQUEST = 5.0  # s
-SPECULATE_AFTER = 0.5  # s
 KEYS = 64
 # The API is asked for windows from one hour before the drill on, whatever its length.
 LONGEST_DRILL = timedelta(hours=24)
@@ -97,8 +79,8 @@ def sampling(plan: Plan, goals: Collection[str]) -> Iterator[dict[str, Sampler]]
 
     ``goals`` are the planes that have one.
     """
-    logging.getLogger("cassandra").setLevel(logging.CRITICAL)  # lost connections are the subject
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+    cassandra.quiet()
+    zookeeper.quiet()
     with ExitStack() as stack:
         probes = {
             Plane.READ: api_probe(plan, stack),
@@ -124,7 +106,7 @@ def sampling(plan: Plan, goals: Collection[str]) -> Iterator[dict[str, Sampler]]
             for sampler in samplers.values():
                 sampler.stop()
             for sampler in samplers.values():
-                sampler.join(2 * CASSANDRA_REQUEST)
+                sampler.join(2 * cassandra.REQUEST_SECONDS)
 
 
 def successes(samplers: dict[str, Sampler]) -> dict[str, Times]:
@@ -137,10 +119,10 @@ def api_probe(plan: Plan, stack: ExitStack) -> Probe:
     """All requests counted in the hours of the drill; the other edge host is asked at once."""
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     span = {"from": hour.isoformat(), "to": (hour + LONGEST_DRILL).isoformat(), "window": "1h"}
-    ask = _first_answer(plan, stack, "insight_api")
+    hosts = _hosts(plan, stack, "insight_api")
 
     def probe() -> int:
-        windows = ask("GET", "/v1/traffic", span).json()["windows"]
+        windows = hosts.get("/v1/traffic", **span).json()["windows"]
         return sum(window["requests"] for window in windows)
 
     return probe
@@ -148,15 +130,14 @@ def api_probe(plan: Plan, stack: ExitStack) -> Probe:
 
 def kafka_probe(plan: Plan) -> Probe:
     """The controller checks a topic that it is not asked to make."""
-    admin = AdminClient(
-        kafka.client(plan)
+    admin = kafka.admin(
+        kafka.quick(plan)
         | {
             "topic.metadata.refresh.interval.ms": 1000,  # a broker that died is left soon
             "reconnect.backoff.max.ms": 1000,
-            "log_level": 0,
         }
     )
-    topic = NewTopic(NAME, 1, plan.replication.kafka.factor)
+    topic = kafka.NewTopic(NAME, 1, plan.replication.kafka.factor)
 
     def probe() -> None:
         asked = admin.create_topics([topic], validate_only=True, request_timeout=TIMEOUT)
@@ -167,81 +148,41 @@ def kafka_probe(plan: Plan) -> Probe:
 
 def zookeeper_probe(plan: Plan, stack: ExitStack) -> Probe:
     """A znode is written, which takes a quorum."""
-    client = KazooClient(
-        ",".join(plan.addresses("zookeeper", "client")),
-        timeout=4,
-        connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 0.5},
-    )
-    client.start(10)
-    stack.callback(client.close)
-    stack.callback(client.stop)
+    client = stack.enter_context(zookeeper.insisting(plan))
     client.ensure_path(NAME)
     return lambda: client.set_async(NAME, b"").get(timeout=TIMEOUT) and None
 
 
 def hdfs_probe(plan: Plan, stack: ExitStack) -> Probe:
     """The active NameNode logs an edit, which takes a quorum of JournalNodes."""
-    ask = _first_answer(plan, stack, "namenode")
+    hosts = _hosts(plan, stack, "namenode")
     path = f"/webhdfs/v1/tmp/{NAME}"
     user = plan.services["namenode"].user
-    ask("PUT", path, {"op": "MKDIRS", "user.name": user})
+    hosts.ask("PUT", path, {"op": "MKDIRS", "user.name": user})
 
     def probe() -> None:
         now = str(round(time.time() * 1000))
-        ask("PUT", path, {"op": "SETTIMES", "user.name": user, "modificationtime": now})
+        hosts.ask("PUT", path, {"op": "SETTIMES", "user.name": user, "modificationtime": now})
 
     return probe
 
 
 def yarn_probe(plan: Plan, stack: ExitStack) -> Probe:
     """The active ResourceManager tells the cluster's metrics; the standby only redirects."""
-    ask = _first_answer(plan, stack, "resourcemanager")
-    return lambda: ask("GET", "/ws/v1/cluster/metrics", {}) and None
+    hosts = _hosts(plan, stack, "resourcemanager")
+    return lambda: hosts.get("/ws/v1/cluster/metrics") and None
 
 
 def redis_probe(plan: Plan) -> Probe:
     """A write at the master that the Sentinels name at this moment."""
-    once = {
-        "socket_timeout": TIMEOUT / 2,
-        "socket_connect_timeout": TIMEOUT / 2,
-        "retry": Retry(NoBackoff(), 0),
-    }
-    addresses = (address.split(":") for address in plan.addresses("redis_sentinel", "client"))
-    sentinel = Sentinel([(host, int(port)) for host, port in addresses], sentinel_kwargs=once)
-    clients: dict[tuple[str, int], redis.Redis] = {}
-
-    def probe() -> None:
-        try:
-            master = sentinel.discover_master(plan.names.redis.master)
-            if master not in clients:
-                clients[master] = redis.Redis(*master, **once)
-            clients[master].set(NAME, "")
-        except redis.RedisError:
-            # A Sentinel that is cut off with the old master still names it: ask another one next.
-            sentinel.sentinels.append(sentinel.sentinels.pop(0))
-            raise
-
-    return probe
+    master = redis.Master(plan, TIMEOUT / 2)
+    return lambda: master.set(NAME, "")
 
 
 def cassandra_probe(plan: Plan, stack: ExitStack) -> Probe:
     """A row is written and read again, each time by a quorum."""
+    session = stack.enter_context(cassandra.as_jobs_do(plan))
     datacenter = plan.names.cassandra.datacenter
-    profile = ExecutionProfile(
-        load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(datacenter)),
-        consistency_level=ConsistencyLevel.LOCAL_QUORUM,
-        request_timeout=CASSANDRA_REQUEST,
-        speculative_execution_policy=ConstantSpeculativeExecutionPolicy(SPECULATE_AFTER, 1),
-    )
-    cluster = Cluster(
-        [host.address for host in plan.hosts_of("cassandra")],
-        port=plan.services["cassandra"].ports["native"],
-        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
-        reconnection_policy=ConstantReconnectionPolicy(2, max_attempts=None),
-        protocol_version=5,
-    )
-    stack.callback(cluster.shutdown)
-    session = cluster.connect()
     session.execute(
         f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = "
         f"{{'class': 'NetworkTopologyStrategy', '{datacenter}': {plan.replication.cassandra}}}"
@@ -263,26 +204,5 @@ def cassandra_probe(plan: Plan, stack: ExitStack) -> Probe:
     return probe
 
 
-def _first_answer(
-    plan: Plan, stack: ExitStack, service: str
-) -> Callable[[str, str, dict[str, str]], httpx.Response]:
-    """Asks the host that answered last, and the others at once when it doesn't with a 200."""
-    limits = httpx.Timeout(TIMEOUT, connect=TIMEOUT / 2)
-    clients = [
-        stack.enter_context(httpx.Client(base_url=f"http://{address}", timeout=limits))
-        for address in plan.addresses(service, "http")
-    ]
-
-    def ask(method: str, path: str, parameters: dict[str, str]) -> httpx.Response:
-        for _ in clients:
-            try:
-                answer = clients[0].request(method, path, params=parameters)
-                if answer.status_code == httpx.codes.OK:
-                    return answer
-                problem = f"{answer.url.host}: {answer.status_code}"
-            except httpx.HTTPError as error:
-                problem = f"{type(error).__name__}: {error}"
-            clients.append(clients.pop(0))
-        raise ConnectionError(problem)
-
-    return ask
+def _hosts(plan: Plan, stack: ExitStack, service: str) -> AnyHost:
+    return stack.enter_context(any_host(plan.addresses(service, "http"), TIMEOUT, TIMEOUT / 2))

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException
-
 from millrace.cluster import kafka, probe
 from millrace.cluster.ssh import on_all, run_on
 from millrace.cluster.zookeeper import drivers
@@ -55,13 +53,8 @@ def _role(name: str) -> Role:
 
 
 def _kafka_leader(plan: Plan) -> Holder | None:
-    events = plan.names.kafka.topics.events
-    try:
-        metadata = kafka.connect_quietly(plan).list_topics(events, timeout=TIMEOUT)
-    except KafkaException:
-        return None
-    leader = metadata.brokers.get(metadata.topics[events].partitions[0].leader)
-    return _at(plan, "kafka_broker", leader.host) if leader and leader.host else None
+    address = kafka.leader_address(plan, plan.names.kafka.topics.events, TIMEOUT)
+    return _at(plan, "kafka_broker", address) if address else None
 
 
 def _kafka_controller(plan: Plan) -> Holder | None:
@@ -111,16 +104,10 @@ def _reporting(service: str, role: str) -> Callable[[Plan], Holder | None]:
 def _redis_master(plan: Plan) -> Holder | None:
     """By the Sentinels' word: a master that was cut off still believes in itself."""
     # Half a second of CPU, which no other role needs: on a cluster in trouble, several seconds.
-    from redis.exceptions import RedisError
-    from redis.sentinel import Sentinel
+    from millrace.cluster import redis
 
-    sentinels = [tuple(a.split(":")) for a in plan.addresses("redis_sentinel", "client")]
-    try:
-        asked = Sentinel(sentinels, socket_timeout=TIMEOUT)
-        address, _ = asked.discover_master(plan.names.redis.master)
-    except RedisError:
-        return None
-    return _at(plan, "redis", address)
+    address = redis.master_address(plan)
+    return _at(plan, "redis", address) if address else None
 
 
 def _driver(state: str) -> Callable[[Plan], Holder | None]:
@@ -153,7 +140,9 @@ def _executor(plan: Plan) -> Holder | None:
 
 def executors_on(plan: Plan, host: Host, run: str) -> list[str]:
     """Ids of an application's executors on a worker; none from a worker that doesn't answer."""
-    return executors(_containers(plan, host), run)
+    from millrace.cluster.yarn import containers  # as long as Redis's client
+
+    return executors(containers(plan, host), run)
 
 
 def executors(containers: Iterable[dict[str, Any]], run: str) -> list[str]:
@@ -163,19 +152,6 @@ def executors(containers: Iterable[dict[str, Any]], run: str) -> list[str]:
     mine = f"_{run.removeprefix('application_')}_"
     ids = [c["id"] for c in containers if c["state"] == "RUNNING"]
     return [i for i in ids if mine in i and not i.endswith(DRIVER_CONTAINER)]
-
-
-def _containers(plan: Plan, host: Host) -> list[dict[str, Any]]:
-    import httpx  # as long as Redis's client
-
-    port = plan.services["nodemanager"].ports["http"]
-    try:
-        answer = httpx.get(
-            f"http://{host.address}:{port}/ws/v1/node/containers", timeout=TIMEOUT
-        ).json()
-    except httpx.HTTPError:
-        return []
-    return (answer["containers"] or {}).get("container", [])
 
 
 def _processes(plan: Plan, host: Host, container: str) -> tuple[int, ...]:

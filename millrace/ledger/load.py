@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from millrace.common.errors import OperatorError
+from millrace.cluster import kafka
+from millrace.cluster.kafka import KafkaError, Message, Producer
 from millrace.ledger.book import FAILED, State, Writer
 from millrace.ledger.events import encode, events
 from millrace.ledger.spec import Spec
@@ -141,19 +141,5 @@ def connect(client: dict[str, Any], acks: str) -> Producer:
         "linger.ms": 25,  # a request takes a broker as much as its events do
         "compression.type": "lz4",
         "partitioner": "murmur2_random",  # Java's, so that a key has one partition for all
-        "log_level": 0,  # failed attempts are what the ledger is there to tell
     }
-    return Producer(settings)
-
-
-def require_topic(producer: Producer, brokers: str, topic: str) -> None:
-    """A clear word now instead of a delivery time-out later."""
-    try:
-        known = producer.list_topics(timeout=10).topics
-    except KafkaException as failure:
-        raise OperatorError(
-            f"no Kafka broker answers at {brokers}: {failure.args[0].str()}",
-            "`millrace status` shows what is down",
-        ) from None
-    if topic not in known:
-        raise OperatorError(f"Kafka has no topic {topic}", "`make deploy` creates the topics")
+    return kafka.producer(settings)

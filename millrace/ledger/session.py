@@ -13,7 +13,7 @@ from millrace.common.paths import stack_name, stack_state
 from millrace.common.signals import stop_on_signals
 from millrace.ledger.book import Ledger, Writer
 from millrace.ledger.display import Display, summary
-from millrace.ledger.load import Load, connect, require_topic
+from millrace.ledger.load import Load, connect
 from millrace.ledger.spec import Spec
 from millrace.plan import Plan
 
@@ -38,16 +38,15 @@ class Wish:
 def run_load(plan: Plan, wish: Wish) -> None:
     """Sends until it is done or a signal ends it; prints the ledger's path last."""
     console = Console(soft_wrap=True, highlight=False)
-    names = plan.names.kafka.topics
-    topic = wish.topic or names.events
-    client = kafka.client(plan)
-    producer = connect(client, wish.acks)
-    require_topic(producer, client["bootstrap.servers"], topic)
+    topic = wish.topic or plan.names.kafka.topics.events
+    producer = connect(kafka.quick(plan), wish.acks)
+    partitions = kafka.require_topics(producer, {topic})[topic]
+    results = plan.names.kafka.topics.results
     spec = Spec(
         run=wish.run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}",
         cluster=plan.cluster,
         topic=topic,
-        partitions=len(producer.list_topics(topic, timeout=10).topics[topic].partitions),
+        partitions=partitions,
         acks=wish.acks,
         rate=wish.rate,
         seconds=wish.seconds,
@@ -57,7 +56,7 @@ def run_load(plan: Plan, wish: Wish) -> None:
         lateness=_watermark(plan) + LATE_MARGIN_SECONDS,
         seed=secrets.randbits(32),
         results_offsets=kafka.require_ends(
-            kafka.connect(plan), names.results, plan.topics[names.results].partitions
+            kafka.connect(plan), results, plan.topics[results].partitions
         ),
         started_ms=int(1000 * time.time()),
     )

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-import httpx
-
+from millrace.cluster import kafka
+from millrace.cluster.insight_api import InsightApi
 from millrace.common.errors import OperatorError
 from millrace.config import TopicNames
 from millrace.plan import Plan
@@ -15,11 +16,11 @@ STREAM = "events"  # what lines of a web log are
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Endpoints are addresses: the operator's machine doesn't resolve the cluster's host names."""
+    """``client`` are settings of Kafka clients: a replay outwaits whatever may fail over."""
 
-    brokers: str
+    client: dict[str, Any]
+    api: InsightApi
     topics: TopicNames
-    apis: list[str]
     watermark: int  # seconds that an event may be late
     limits: Limits
 
@@ -27,9 +28,9 @@ class Pipeline:
     def of(cls, plan: Plan) -> "Pipeline":
         stream = plan.streams[STREAM]
         return cls(
-            brokers=",".join(plan.addresses("kafka_broker", "client")),
+            client=kafka.patient(plan),
+            api=InsightApi(plan),
             topics=plan.names.kafka.topics,
-            apis=[f"http://{address}" for address in plan.addresses("insight_api", "http")],
             watermark=plan.shared["spark"]["settings"]["traffic"]["watermark_seconds"],
             limits=Limits(
                 earliest=stream.earliest_seconds,
@@ -40,17 +41,11 @@ class Pipeline:
 
     def traffic_watermark(self) -> datetime | None:
         """Events before it are dropped as late; None when nothing was processed yet."""
-        reasons = []
-        for api in self.apis:
-            try:
-                answer = httpx.get(f"{api}/v1/progress", timeout=5).raise_for_status()
-            except httpx.HTTPError as error:
-                reasons.append(f"{api}: {error}")
-                continue
-            marks = [job["watermark"] for job in answer.json()["jobs"] if job["job"] == "traffic"]
-            return datetime.fromisoformat(marks[0]) if marks and marks[0] else None
-        raise OperatorError(
-            "no insight API says how far the jobs are: " + "; ".join(reasons),
-            "what is older than their watermark would be dropped, so nothing was sent; "
-            "`millrace status` shows what is down",
-        )
+        try:
+            return self.api.progress(kafka.JOB).get("watermark")
+        except OperatorError as silent:
+            raise OperatorError(
+                f"no insight API says how far the jobs are: {silent.message}",
+                "what is older than their watermark would be dropped, so nothing was sent; "
+                "`millrace status` shows what is down",
+            ) from None

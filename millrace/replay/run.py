@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
+from millrace.cluster.kafka import require_topics
 from millrace.replay import start
 from millrace.replay.display import Display
 from millrace.replay.events import Encoder
@@ -18,13 +19,7 @@ from millrace.replay.pipeline import Pipeline
 from millrace.replay.progress import Progress
 from millrace.replay.session import Replay
 from millrace.replay.source import STDIN, Lines, Source
-from millrace.replay.transactions import (
-    EventLog,
-    Stopped,
-    connect,
-    last_progress,
-    require_topics,
-)
+from millrace.replay.transactions import EventLog, Stopped, connect, last_progress
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ def replay(asked: Asked, pipeline: Pipeline, stop: threading.Event, console: Con
     source_id = source.identity(asked.run)
     try:
         log = _open_log(pipeline, source_id, stop, console)
-        recorded = last_progress(pipeline.brokers, pipeline.topics.replay_progress, source_id)
+        recorded = last_progress(pipeline, source_id)
         begin, lines = _begin(asked, source, recorded, pipeline)
         if begin.done:
             console.print(
@@ -68,9 +63,10 @@ def replay(asked: Asked, pipeline: Pipeline, stop: threading.Event, console: Con
 def _open_log(
     pipeline: Pipeline, source_id: str, stop: threading.Event, console: Console
 ) -> EventLog:
-    producer = connect(pipeline.brokers, source_id)
-    require_topics(producer, pipeline.brokers, pipeline.topics)
-    log = EventLog(producer, pipeline.topics, source_id, stop.is_set, notice=console.print)
+    producer = connect(pipeline.client, source_id)
+    topics = pipeline.topics
+    require_topics(producer, {topics.events, topics.replay_progress})
+    log = EventLog(producer, topics, source_id, stop.is_set, notice=console.print)
     log.open()
     return log
 

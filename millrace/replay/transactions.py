@@ -1,24 +1,15 @@
 """Appends batches to Kafka, each in one transaction with the position after it."""
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec
-
+from millrace.cluster import kafka
+from millrace.cluster.kafka import KafkaError, KafkaException, Producer, TopicPartition, reason
 from millrace.common.errors import OperatorError
 from millrace.config import TopicNames
 from millrace.replay.events import Message
+from millrace.replay.pipeline import Pipeline
 from millrace.replay.progress import Progress
 
 CALL_SECONDS = 5.0  # of one call to Kafka: Ctrl-C is noticed between calls
@@ -31,7 +22,7 @@ class Stopped(Exception):
 
 
 class TransactionalProducer(Protocol):
-    """What is used of `confluent_kafka.Producer`."""
+    """What is used of Kafka's `Producer`."""
 
     def init_transactions(self, timeout: float) -> None: ...
     def begin_transaction(self) -> None: ...
@@ -42,7 +33,7 @@ class TransactionalProducer(Protocol):
 
 
 class EventLog:
-    """The topic of events as one source sees it: append a batch, or don't; nothing in between."""
+    """The events topic as one source sees it: append a batch, or don't; nothing in between."""
 
     def __init__(
         self,
@@ -114,7 +105,7 @@ class EventLog:
 
     def _tell_once(self, failure: KafkaException) -> None:
         if not self._told:
-            self._notice(f"Kafka takes no events ({_reason(failure)}); trying until it does")
+            self._notice(f"Kafka takes no events ({reason(failure)}); trying until it does")
         self._told = True
 
     def _stop_if_asked(self) -> None:
@@ -132,16 +123,16 @@ class EventLog:
             ) from None
         if error.fatal():
             raise OperatorError(
-                f"Kafka refuses this replay: {_reason(failure)}",
+                f"Kafka refuses this replay: {reason(failure)}",
                 "what was committed stays; the same command goes on after it",
             ) from None
 
 
-def connect(brokers: str, source_id: str) -> Producer:
+def connect(client: dict[str, Any], source_id: str) -> Producer:
     """A producer whose transactions outlive it: the next one with this source id takes over."""
-    return Producer(
-        {
-            "bootstrap.servers": brokers,
+    return kafka.producer(
+        client
+        | {
             "client.id": f"millrace-replay-{source_id[:8]}",
             "transactional.id": f"replay-{source_id}",
             "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
@@ -153,47 +144,24 @@ def connect(brokers: str, source_id: str) -> Producer:
             "linger.ms": 20,
             "compression.type": "lz4",
             "partitioner": "murmur2_random",  # Java's, so that a key has one partition for all
-        },
-        logger=_silent(),
+        }
     )
 
 
-def require_topics(producer: Producer, brokers: str, topics: TopicNames) -> None:
-    """A clear word now instead of a delivery time-out later."""
-    try:
-        known = producer.list_topics(timeout=2 * CALL_SECONDS).topics
-    except KafkaException as failure:
-        raise OperatorError(
-            f"no Kafka broker answers at {brokers}: {_reason(failure)}",
-            "is the cluster up? `millrace status` shows it; `make up` brings it up",
-        ) from None
-    if missing := {topics.events, topics.replay_progress} - known.keys():
-        raise OperatorError(
-            f"Kafka has no topic {' and '.join(sorted(missing))}", "`make deploy` creates them"
-        )
-
-
-def last_progress(brokers: str, topic: str, source_id: str) -> Progress | None:
-    """The newest committed position of a source; ``topic`` is where replays keep theirs.
+def last_progress(pipeline: Pipeline, source_id: str) -> Progress | None:
+    """The newest committed position of a source.
 
     To be called after `EventLog.open`: from then on no transaction of this source is undecided.
     One of another source may be, and hides what comes after it until it ends: so this reads up
     to the high watermark, past every such transaction, and not just to the last stable offset.
     """
-    partition = TopicPartition(topic, 0, OFFSET_BEGINNING)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": brokers,
-            "group.id": f"replay-{source_id}",  # required; nothing is ever committed to it
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        },
-        logger=_silent(),
-    )
+    topic = pipeline.topics.replay_progress
+    partition = TopicPartition(topic, 0, kafka.OFFSET_BEGINNING)
+    # The group is required; nothing is ever committed to it.
+    consumer = kafka.consumer(pipeline.client | {"group.id": f"replay-{source_id}"})
     newest: Progress | None = None
     try:
-        end = _high_watermark(brokers, partition)
+        end = kafka.high_watermark(kafka.admin(pipeline.client), partition)
         consumer.assign([partition])
         deadline = time.monotonic() + 2 * TRANSACTION_SECONDS
         while time.monotonic() < deadline:
@@ -215,29 +183,8 @@ def last_progress(brokers: str, topic: str, source_id: str) -> Progress | None:
     )
 
 
-def _high_watermark(brokers: str, partition: TopicPartition) -> int:
-    admin = AdminClient({"bootstrap.servers": brokers}, logger=_silent())
-    request = {TopicPartition(partition.topic, partition.partition): OffsetSpec.latest()}
-    [answer] = admin.list_offsets(
-        request, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=30
-    ).values()
-    return int(answer.result().offset)
-
-
 def _no_answer(failure: KafkaException) -> OperatorError:
     return OperatorError(
-        f"Kafka hasn't taken a batch for {PATIENCE_SECONDS / 60:g} minutes: {_reason(failure)}",
+        f"Kafka hasn't taken a batch for {PATIENCE_SECONDS / 60:g} minutes: {reason(failure)}",
         "nothing is lost: `millrace status` shows what is down; then run the same command again",
     )
-
-
-def _silent() -> logging.Logger:
-    """For librdkafka's complaints: ours say what they mean to the operator."""
-    logger = logging.getLogger("millrace.librdkafka")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    return logger
-
-
-def _reason(failure: KafkaException) -> str:
-    return str(failure.args[0].str())

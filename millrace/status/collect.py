@@ -6,10 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
 from millrace.cluster import kafka, probe
+from millrace.cluster.kafka import AdminClient, KafkaException
 from millrace.cluster.ssh import on_all, run_on
 from millrace.cluster.zookeeper import drivers
 from millrace.common.errors import OperatorError
@@ -20,7 +18,7 @@ from millrace.status.ring import ring
 def collect(plan: Plan) -> dict[str, Any]:
     """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``,
     ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, the traffic job's ``lag``."""
-    admin = kafka.connect_quietly(plan)
+    admin = kafka.connect(plan)
     return {
         "hosts": on_all(plan.hosts, lambda host: _ask(plan, host)),
         "kafka": _ask_kafka(admin),

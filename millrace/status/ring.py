@@ -1,20 +1,14 @@
 """Cassandra's nodes as they see each other, at a hundredth of what `nodetool status` costs."""
 
-import logging
 import time
 from typing import Any
 
-from cassandra import DriverException
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
-from cassandra.policies import RoundRobinPolicy
-
+from millrace.cluster import cassandra
 from millrace.plan import Plan
 
 GOSSIP = "SELECT address, heartbeat, status_with_port FROM system_views.gossip_info"
 # A living node raises its heartbeat every second, and gossip brings it round in another one.
 LISTEN = 2.5  # s
-TIMEOUT = 3.0  # s
-UNANSWERED = (DriverException, NoHostAvailable, OSError)
 
 Gossip = dict[str, tuple[int, str]]  # address → heartbeat, status
 
@@ -24,24 +18,13 @@ def ring(plan: Plan) -> dict[str, str]:
 
     It is the view of the node that sees the most others: one that is cut off sees nobody.
     """
-    logging.getLogger("cassandra").setLevel(logging.CRITICAL)  # what is down is the answer
-    cluster = Cluster(
-        [host.address for host in plan.hosts_of("cassandra")],
-        port=plan.services["cassandra"].ports["native"],
-        execution_profiles={
-            EXEC_PROFILE_DEFAULT: ExecutionProfile(RoundRobinPolicy(), request_timeout=TIMEOUT)
-        },
-        connect_timeout=TIMEOUT,
-    )
     try:
-        session = cluster.connect()
-        before = _listen(session)
-        time.sleep(LISTEN)
-        after = _listen(session)
-    except UNANSWERED:
+        with cassandra.glancing(plan) as session:
+            before = _listen(session)
+            time.sleep(LISTEN)
+            after = _listen(session)
+    except cassandra.UNANSWERED:
         return {}
-    finally:
-        cluster.shutdown()
     views = [states(before[node], after[node]) for node in before.keys() & after.keys()]
     return max(views, key=lambda view: list(view.values()).count("UN"), default={})
 
@@ -66,7 +49,7 @@ def _listen(session: Any) -> dict[str, Gossip]:
     for host in session.cluster.metadata.all_hosts():
         try:
             rows = session.execute(GOSSIP, host=host)
-        except UNANSWERED:
+        except cassandra.UNANSWERED:
             continue
         heard[host.address] = {r.address: (r.heartbeat, r.status_with_port or "") for r in rows}
     return heard

@@ -42,7 +42,7 @@ def pipeline(plan: Plan) -> Pipeline:
 
 @pytest.fixture(scope="session")
 def insights(pipeline: Pipeline) -> Insights:
-    return Insights(pipeline.apis)
+    return Insights(pipeline.api)
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx
-
+from millrace.cluster.insight_api import InsightApi
+from millrace.common.errors import OperatorError
 from tests.recount import Counts, Recount
 
 HOUR = timedelta(hours=1)
@@ -28,7 +28,7 @@ def wait_until(check: Callable[[], T], seconds: float, what: str, every: float =
             if answer := check():
                 return answer
             failure = None
-        except (AssertionError, httpx.HTTPError) as error:
+        except (AssertionError, OperatorError) as error:
             failure = error
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what}") from failure
@@ -36,34 +36,15 @@ def wait_until(check: Callable[[], T], seconds: float, what: str, every: float =
 
 
 class Insights:
-    """The API, asked at one edge host and, when that doesn't answer, at the other."""
+    """The API as these tests ask it: times as datetimes, and ``from_`` for ``from``."""
 
-    def __init__(self, edges: list[str]) -> None:
-        self._edges = edges
+    def __init__(self, api: InsightApi) -> None:
+        self._api = api
+        self.job = api.progress
 
     def get(self, path: str, **parameters: Any) -> dict[str, Any]:
         query = {name.rstrip("_"): _text(value) for name, value in parameters.items()}
-        for edge in self._edges:
-            try:
-                answer = httpx.get(f"{edge}{path}", params=query, timeout=10)
-            except httpx.HTTPError as error:
-                failure: Exception = error
-                continue
-            if answer.status_code < 500:
-                answer.raise_for_status()
-                return answer.json()
-            failure = AssertionError(f"{edge}{path}: {answer.status_code} {answer.text}")
-        raise failure
-
-    def job(self, name: str) -> dict[str, Any]:
-        """A job's progress, its times as datetimes; empty before its first batch."""
-        jobs = self.get("/v1/progress")["jobs"]
-        found = next((job for job in jobs if job["job"] == name), {})
-        times = {"watermark", "max_event_time", "updated"}
-        return {
-            key: datetime.fromisoformat(value) if key in times and value else value
-            for key, value in found.items()
-        }
+        return self._api.get(path, **query)
 
     def dead_letters(self, since: datetime) -> int:
         return self.get("/v1/dead-letters", from_=since, to=since + DAY, limit=0)["count"]

@@ -8,14 +8,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
-
-from millrace.replay.pipeline import Pipeline
+from millrace.cluster import kafka
+from millrace.cluster.kafka import Message, TopicPartition
+from millrace.plan import Plan
 from tests.e2e.conftest import Month
 from tests.e2e.support import Insights, wait_until
 
-EVENTS = "events"
-DEAD_LETTERS = "dead-letter"
 SIXTEEN_MIB = 16 * 1024 * 1024
 
 
@@ -50,19 +48,19 @@ def bad_records(moment: str) -> dict[str, bytes]:
 
 
 def test_bad_input_becomes_dead_letters_and_the_job_goes_on(
-    pipeline: Pipeline, insights: Insights, month: Month, letters: Callable[[], int]
+    plan: Plan, insights: Insights, month: Month, letters: Callable[[], int]
 ) -> None:
     start = month.truth.first.replace(minute=0, second=0)
     moment = start.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     bad = bad_records(moment)
-    places = produce(pipeline.brokers, list(bad.values()))
-    found = read_dead_letters(pipeline.brokers, set(places))
+    places = produce(plan, list(bad.values()))
+    found = read_dead_letters(plan, set(places))
     for place, (reason, value) in zip(places, bad.items(), strict=True):
         assert found[place].value() == value
         assert re.search(reason, header(found[place], "reason")), header(found[place], "reason")
     wait_until(lambda: letters() == len(bad), 60, f"{len(bad)} dead letters")
 
-    produce(pipeline.brokers, [json.dumps(event(moment)).encode()])
+    produce(plan, [json.dumps(event(moment)).encode()])
     wait_until(lambda: requests_of(insights, start) == 1, 120, "the event behind them is counted")
 
 
@@ -71,42 +69,32 @@ def requests_of(insights: Insights, start: datetime) -> int:
     return hour["requests"]
 
 
-def produce(brokers: str, values: list[bytes]) -> list[str]:
+def produce(plan: Plan, values: list[bytes]) -> list[str]:
     """Where the records stand, named as their dead letters are."""
-    producer = Producer(
-        {
-            "bootstrap.servers": brokers,
-            "enable.idempotence": True,
-            "message.max.bytes": SIXTEEN_MIB,
-        }
-    )
+    topic = plan.names.kafka.topics.events
+    options = {"enable.idempotence": True, "message.max.bytes": SIXTEEN_MIB}
+    producer = kafka.producer(kafka.patient(plan) | options)
     places: dict[int, str] = {}
 
     def remember(number: int) -> Callable[[Any, Message], None]:
         def delivered(error: Any, message: Message) -> None:
             assert error is None, error
-            places[number] = f"{EVENTS}-{message.partition()}-{message.offset()}"
+            places[number] = f"{topic}-{message.partition()}-{message.offset()}"
 
         return delivered
 
     for number, value in enumerate(values):
-        producer.produce(EVENTS, value, key=str(number), on_delivery=remember(number))
+        producer.produce(topic, value, key=str(number), on_delivery=remember(number))
     assert producer.flush(60) == 0
     return [places[number] for number in range(len(values))]
 
 
-def read_dead_letters(brokers: str, keys: set[str]) -> dict[str, Message]:
+def read_dead_letters(plan: Plan, keys: set[str]) -> dict[str, Message]:
     """The committed dead letters with these keys, as soon as all are there."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": brokers,
-            "group.id": f"e2e-{uuid.uuid4().hex}",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-        }
-    )
-    partitions = consumer.list_topics(DEAD_LETTERS, timeout=10).topics[DEAD_LETTERS].partitions
-    consumer.assign([TopicPartition(DEAD_LETTERS, p, OFFSET_BEGINNING) for p in partitions])
+    topic = plan.names.kafka.topics.dead_letters
+    consumer = kafka.consumer(kafka.patient(plan) | {"group.id": f"e2e-{uuid.uuid4().hex}"})
+    partitions = range(plan.topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, p, kafka.OFFSET_BEGINNING) for p in partitions])
     found: dict[str, Message] = {}
     deadline = time.monotonic() + 120
     while found.keys() != keys and time.monotonic() < deadline:

@@ -11,6 +11,7 @@ import millrace_jobs
 import pytest
 from kazoo.client import KazooClient
 
+from millrace.cluster.zookeeper import insisting
 from millrace.config import load_names
 from millrace.plan import Plan
 from tests.e2e.support import wait_until
@@ -42,12 +43,10 @@ def servers(plan: Plan) -> str:
 
 
 @pytest.fixture
-def zookeeper(servers: str) -> Iterator[KazooClient]:
-    client = KazooClient(servers)
-    client.start()
-    yield client
-    client.delete(f"{ZNODES.applications}/guarded", recursive=True)
-    client.stop()
+def zookeeper(plan: Plan) -> Iterator[KazooClient]:
+    with insisting(plan) as client:
+        yield client
+        client.delete(f"{ZNODES.applications}/guarded", recursive=True)
 
 
 def test_a_killed_drivers_session_ends_at_once(servers: str, zookeeper: KazooClient) -> None:

@@ -4,19 +4,14 @@ import re
 import uuid
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+
+from millrace.cluster import kafka
 
 
 @pytest.fixture(scope="module")
-def bootstrap(plan):
-    port = plan.services["kafka_broker"].ports["client"]
-    return ",".join(f"{host.address}:{port}" for host in plan.hosts_of("kafka_broker"))
-
-
-@pytest.fixture(scope="module")
-def admin(bootstrap):
-    return AdminClient({"bootstrap.servers": bootstrap})
+def admin(plan):
+    return kafka.connect(plan)
 
 
 @pytest.fixture(scope="module")
@@ -93,16 +88,16 @@ def topic(plan, admin):
     admin.delete_topics([name], operation_timeout=10)[name].result()
 
 
-def test_a_line_of_ten_megabytes_is_taken_and_given_back(plan, bootstrap, topic):
+def test_a_line_of_ten_megabytes_is_taken_and_given_back(plan, topic):
     line = uuid.uuid4().bytes * (10 * 2**20 // 16)
     sent = []
     limit = int(plan.topics["dead-letter"].config["max.message.bytes"])
-    producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": limit})
+    producer = kafka.producer(kafka.patient(plan) | {"message.max.bytes": limit})
     producer.produce(topic, line, key="test", on_delivery=lambda error, _: sent.append(error))
     producer.flush(30)
     assert sent == [None]
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic})
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer = kafka.consumer(kafka.patient(plan) | {"group.id": topic})
+    consumer.assign([kafka.TopicPartition(topic, 0, 0)])
     read = consumer.poll(30).value()
     consumer.close()
     assert read == line
