@@ -12,9 +12,9 @@ from math import fsum
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from millrace.aws import SESSION_MANAGER, AwsPlan
 from millrace.common.paths import CONFIGS
 from millrace.config import INCLUDED_IOPS, INCLUDED_THROUGHPUT, Model, read_yaml, validate
+from millrace.plan.aws import SESSION_MANAGER, AwsPlan
 
 # 8,760 hours of a year by 12, as AWS Pricing Calculator counts a month.
 HOURS = 730

@@ -6,9 +6,9 @@ from pulumi_aws import ec2, vpc
 
 from infra.aws.naming import named, tags
 from infra.aws.region import aws_plan
-from millrace.aws import Edge
 from millrace.config import PUBLIC
 from millrace.plan import Plan
+from millrace.plan.aws import Edge
 
 HTTPS = 443
 # Out of the VPC: packages, and AWS's own services. In it, whoever listens says who may call.

@@ -7,8 +7,8 @@ from pulumi_aws import ec2, route53
 from infra.aws.firewall import HTTPS
 from infra.aws.naming import named, tags
 from infra.aws.region import aws_plan
-from millrace.aws import SESSION_MANAGER, Subnet
 from millrace.plan import Plan
+from millrace.plan.aws import SESSION_MANAGER, Subnet
 
 
 class Network(ComponentResource):

@@ -12,9 +12,9 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_aws.ec2 import get_ami, get_instance_type_offerings, get_vpc, get_vpcs
 
-from millrace.aws import AwsPlan
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
+from millrace.plan.aws import AwsPlan
 
 
 @dataclass(frozen=True)

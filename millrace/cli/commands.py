@@ -58,8 +58,8 @@ def capacity(
     replication: Annotated[int, typer.Option(min=1, help="Copies of each event.")] = 3,
 ) -> None:
     """Size disks, brokers, partitions and Cassandra for a load, assumptions shown."""
-    from millrace.capacity import Load, load_assumptions, size
     from millrace.cli.views import capacity_view
+    from millrace.plan.capacity import Load, load_assumptions, size
 
     load = Load(events_per_second, event_bytes, retention_days, replication)
     assumptions = load_assumptions()

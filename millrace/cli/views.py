@@ -3,10 +3,10 @@
 from rich.console import Group
 from rich.table import Table
 
-from millrace.aws import AwsPlan
-from millrace.capacity import TB, TIB, Assumptions, Capacity, Load
 from millrace.cost import Estimate, estimate, load_prices, quantities
 from millrace.plan import Plan
+from millrace.plan.aws import AwsPlan
+from millrace.plan.capacity import TB, TIB, Assumptions, Capacity, Load
 
 
 def plan_view(plan: Plan) -> Group:

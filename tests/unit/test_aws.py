@@ -7,8 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from millrace.aws import edges, subnets
-from millrace.capacity import Load, load_assumptions, size
 from millrace.common.errors import OperatorError
 from millrace.config import (
     PUBLIC,
@@ -20,6 +18,8 @@ from millrace.config import (
     load_names,
 )
 from millrace.plan import Plan, load_plan, make_plan
+from millrace.plan.aws import edges, subnets
+from millrace.plan.capacity import Load, load_assumptions, size
 from millrace.streams import load_streams
 
 ON_AWS = ("dev", "staging", "prod")

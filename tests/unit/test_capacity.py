@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.capacity import TB, TIB, Load, load_assumptions, size
+from millrace.plan.capacity import TB, TIB, Load, load_assumptions, size
 
 ASSUME = load_assumptions()
 

@@ -24,9 +24,8 @@ OTHERWISE = {
     ("millrace/inventory.py", "millrace"): "the variable that holds the plan in the inventory",
     ("millrace/replay/pipeline.py", "events"): "the stream of configs/streams that logs go to",
     ("infra/", "millrace"): "Pulumi's project and modules, the hosts' account, that variable",
-    ("spark-jobs/millrace_jobs/late.py", "events"): "a column: how many",
+    ("spark-jobs/", "events"): "a column, how many; and what a query calls what it reads",
     ("spark-jobs/millrace_jobs/sinks/results.py", "results"): "a thread",
-    ("spark-jobs/schema.cql", "events"): "that column",
     ("ansible/plugins/callback/", "results"): "what Ansible calls the outcomes of a loop",
 }
 

@@ -6,15 +6,10 @@ The components in `infra/aws` declare what stands here, one resource for each en
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
-
-from millrace.capacity import Load, load_assumptions, size
 from millrace.config import PUBLIC, Aws, Component, Disk, Environment, Image
-
-if TYPE_CHECKING:
-    from millrace.plan import Host, TopicPlan
+from millrace.plan.capacity import Load, load_assumptions, size
+from millrace.plan.parts import Host, Model, TopicPlan
 
 # A VPC is cut into eight equal subnets: private ones from the front, public ones from the middle.
 SUBNET_BITS = 3
@@ -32,10 +27,6 @@ DEVICES = [f"/dev/sd{letter}" for letter in "fghijklmnop"]
 # Services that hosts call by endpoints in the VPC: they are entered without a way in from outside.
 SESSION_MANAGER = ("ssm", "ssmmessages", "ec2messages")
 GIB = 2**30
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(frozen=True)
 
 
 class Subnet(Model):
@@ -98,7 +89,7 @@ class AwsPlan(Model):
 
 
 def plan_aws(
-    environment: Environment, components: Mapping[str, Component], hosts: list["Host"]
+    environment: Environment, components: Mapping[str, Component], hosts: list[Host]
 ) -> AwsPlan | None:
     """None for an environment elsewhere. What it takes has passed `problems`."""
     aws = environment.aws
@@ -157,8 +148,8 @@ def edges(environment: Environment, components: Mapping[str, Component]) -> list
 def problems(
     environment: Environment,
     components: Mapping[str, Component],
-    hosts: list["Host"],
-    topics: Mapping[str, "TopicPlan"],
+    hosts: list[Host],
+    topics: Mapping[str, TopicPlan],
     events: str,
     cluster: str,
 ) -> Iterator[str]:
@@ -197,7 +188,7 @@ def _ports(component: Component) -> dict[str, tuple[int, int]]:
 
 
 def _volumes(
-    aws: Aws, components: Mapping[str, Component], hosts: list["Host"]
+    aws: Aws, components: Mapping[str, Component], hosts: list[Host]
 ) -> Iterator[tuple[str, VolumePlan]]:
     for host in hosts:
         services = [service for service in host.services if components[service].data]
@@ -235,7 +226,7 @@ def _image_problems(environment: Environment, aws: Aws) -> Iterator[str]:
 
 
 def _capacity_problems(
-    environment: Environment, aws: Aws, topics: Mapping[str, "TopicPlan"], events: str
+    environment: Environment, aws: Aws, topics: Mapping[str, TopicPlan], events: str
 ) -> Iterator[str]:
     """Brokers and their disks against what topics keep and the load that is promised."""
     service = "kafka_broker"
@@ -267,7 +258,7 @@ def _capacity_problems(
         )
 
 
-def _kept(topics: Mapping[str, "TopicPlan"]) -> int:
+def _kept(topics: Mapping[str, TopicPlan]) -> int:
     """Bytes that all topics' replicas may take; those that are only compacted have no bound."""
     return sum(
         int(topic.config["retention.bytes"]) * topic.partitions * topic.replication

@@ -2,25 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from millrace.config import Component, Environment, Group, Profile
-
-if TYPE_CHECKING:
-    from millrace.plan import Host
+from millrace.plan.addresses import GROUP_STRIDE
+from millrace.plan.parts import HOST_OVERHEAD, Host
 
 # Services that decide by majority: an even count tolerates no more than the odd one below it.
 QUORUM_SERVICES = ("zookeeper", "kafka_controller", "journalnode", "redis_sentinel")
 # Services with an active and a standby.
 PAIRED_SERVICES = ("namenode", "zkfc", "resourcemanager", "insight_api", "job_gateway")
-# MiB of a host that systemd, journald, sshd and an operator's shell need.
-HOST_OVERHEAD = 64
-# Addresses of a group: the first is never used, so one fewer hosts than this.
-GROUP_STRIDE = 10
 
 
 def problems(
-    environment: Environment, components: Mapping[str, Component], hosts: list["Host"]
+    environment: Environment, components: Mapping[str, Component], hosts: list[Host]
 ) -> Iterator[str]:
     """Every reason why one lost host or zone would stop a service; none for a plan to be made."""
     yield from _network_problems(environment)
@@ -57,12 +51,12 @@ def _placement_problems(
             seen[service] = name
 
 
-def _placed(hosts: list["Host"], service: str) -> Counter[str]:
+def _placed(hosts: list[Host], service: str) -> Counter[str]:
     """Zone → how many hosts of the service stand in it."""
     return Counter(host.zone for host in hosts if service in host.services)
 
 
-def _quorum_problems(environment: Environment, hosts: list["Host"]) -> Iterator[str]:
+def _quorum_problems(environment: Environment, hosts: list[Host]) -> Iterator[str]:
     for service in QUORUM_SERVICES:
         zones = _placed(hosts, service)
         members = zones.total()
@@ -78,7 +72,7 @@ def _quorum_problems(environment: Environment, hosts: list["Host"]) -> Iterator[
     yield from _sentinel_problems(environment, hosts)
 
 
-def _sentinel_problems(environment: Environment, hosts: list["Host"]) -> Iterator[str]:
+def _sentinel_problems(environment: Environment, hosts: list[Host]) -> Iterator[str]:
     sentinels = _placed(hosts, "redis_sentinel")
     quorum = environment.replication.sentinel_quorum
     if not sentinels:
@@ -95,7 +89,7 @@ def _sentinel_problems(environment: Environment, hosts: list["Host"]) -> Iterato
         )
 
 
-def _pair_problems(hosts: list["Host"]) -> Iterator[str]:
+def _pair_problems(hosts: list[Host]) -> Iterator[str]:
     for service in PAIRED_SERVICES:
         zones = _placed(hosts, service)
         if zones and zones.total() < 2:
@@ -104,7 +98,7 @@ def _pair_problems(hosts: list["Host"]) -> Iterator[str]:
             yield f"{service}: all hosts stand in zone {next(iter(zones))}"
 
 
-def _replication_problems(environment: Environment, hosts: list["Host"]) -> Iterator[str]:
+def _replication_problems(environment: Environment, hosts: list[Host]) -> Iterator[str]:
     replication = environment.replication
     kafka = replication.kafka
     if kafka.min_insync >= kafka.factor:
@@ -124,7 +118,7 @@ def _replication_problems(environment: Environment, hosts: list["Host"]) -> Iter
         yield f"nodemanager: all hosts stand in zone {next(iter(workers))}"
 
 
-def _spread_problems(key: str, factor: int, hosts: list["Host"], service: str) -> Iterator[str]:
+def _spread_problems(key: str, factor: int, hosts: list[Host], service: str) -> Iterator[str]:
     """A majority of every partition's replicas must outlive any zone."""
     zones = _placed(hosts, service)
     if not zones:

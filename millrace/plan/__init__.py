@@ -1,0 +1,38 @@
+"""The planner. Each of these imports only what stands before it:
+
+capacity.py      how much hardware a load needs
+parts.py         what a plan consists of: hosts, services, topics
+aws.py           a plan's part for AWS
+model.py         the plan, and what can be asked of it
+addresses.py     where hosts are
+availability.py  what can't be highly available, and why
+make.py          from configs/ to a plan
+"""
+
+from millrace.plan.make import SHARED_COMPONENTS, load_plan, make_plan
+from millrace.plan.model import Plan
+from millrace.plan.parts import (
+    CONTROLLER_ID_BASE,
+    DATA_ROOT,
+    Host,
+    MachinesPlan,
+    NetworkPlan,
+    Service,
+    TopicPlan,
+    Volume,
+)
+
+__all__ = [
+    "CONTROLLER_ID_BASE",
+    "DATA_ROOT",
+    "SHARED_COMPONENTS",
+    "Host",
+    "MachinesPlan",
+    "NetworkPlan",
+    "Plan",
+    "Service",
+    "TopicPlan",
+    "Volume",
+    "load_plan",
+    "make_plan",
+]

@@ -1,0 +1,90 @@
+"""Where hosts are: zones and addresses."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address, IPv4Network
+
+from millrace.config import Component, Environment
+from millrace.plan.aws import private_subnet
+from millrace.plan.parts import DATA_ROOT, Host, NetworkPlan, Volume, unit
+
+# Addresses of a group: the first is never used, so one fewer hosts than this.
+GROUP_STRIDE = 10
+# Addresses: .1 is the gateway, .2 the artifact server, .11 the first host of the first group.
+ARTIFACTS_OFFSET = 2
+
+
+def plan_network(environment: Environment) -> NetworkPlan:
+    subnet = environment.network.subnet
+    if environment.provider != "docker":
+        return NetworkPlan(subnet=str(subnet))
+    return NetworkPlan(
+        subnet=str(subnet),
+        gateway=str(subnet.network_address + 1),
+        artifacts=str(subnet.network_address + ARTIFACTS_OFFSET),
+    )
+
+
+def problems(environment: Environment) -> Iterator[str]:
+    """Where the machines that exist aren't those that the groups ask for."""
+    if environment.machines is None:
+        return
+    machines = environment.machines.hosts
+    wanted = {
+        f"{group}-{index}"
+        for group, settings in environment.groups.items()
+        for index in range(1, settings.hosts + 1)
+    }
+    for host in sorted(wanted - machines.keys()):
+        yield f"machines.hosts: no machine {host}, which groups ask for"
+    for host in sorted(machines.keys() - wanted):
+        yield f"machines.hosts.{host}: no group asks for it"
+    seen: dict[IPv4Address, str] = {}
+    for host, machine in machines.items():
+        if machine.address in seen:
+            yield f"machines.hosts.{host}: {machine.address} is {seen[machine.address]}'s, too"
+        seen[machine.address] = host
+        if machine.zone not in environment.zones:
+            yield f"machines.hosts.{host}: zone {machine.zone} isn't one of zones"
+
+
+def place_hosts(
+    cluster: str, environment: Environment, components: Mapping[str, Component]
+) -> Iterator[Host]:
+    """The hosts of each group, with the volumes of the services that keep data."""
+    for number, (group_name, group) in enumerate(environment.groups.items(), start=1):
+        for index in range(1, group.hosts + 1):
+            host = f"{group_name}-{index}"
+            zone, address = _place(environment, host, number, index)
+            yield Host(
+                name=host,
+                group=group_name,
+                zone=zone,
+                index=index,
+                address=str(address),
+                memory=environment.memory(group_name),
+                services=group.services,
+                volumes=[
+                    Volume(
+                        name=f"{cluster}-{host}-{unit(service)}",
+                        path=f"{DATA_ROOT}/{unit(service)}",
+                    )
+                    for service in group.services
+                    if service in components and components[service].data
+                ],
+            )
+
+
+def _place(environment: Environment, host: str, group: int, index: int) -> tuple[str, IPv4Address]:
+    """Zone and address: dealt to the zones in turn, unless the machine stands somewhere already."""
+    if environment.machines:
+        machine = environment.machines.hosts[host]
+        return machine.zone, machine.address
+    zone = environment.zones[(index - 1) % len(environment.zones)]
+    aws = environment.aws is not None
+    subnet = private_subnet(environment, zone) if aws else environment.network.subnet
+    return zone, _address(subnet, group, index)
+
+
+def _address(subnet: IPv4Network, group: int, index: int) -> IPv4Address:
+    # A stride per group: a host added to one group moves no other host's address.
+    return subnet.network_address + group * GROUP_STRIDE + index

@@ -1,0 +1,185 @@
+"""The planner: configuration in, a plan out. Pure: it reads no clock, no network, no cluster.
+
+The plan says what runs where: hosts, zones, addresses, ports, memory, tuned settings. Pulumi makes
+its hosts, Ansible makes its services; none of them decides anything again.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from millrace.common.errors import OperatorError
+from millrace.config import (
+    Component,
+    Environment,
+    Events,
+    Names,
+    Profile,
+    component_names,
+    load_component,
+    load_environment,
+    load_events,
+    load_names,
+)
+from millrace.jobs import load_job_settings, with_jobs
+from millrace.plan import addresses, availability, aws
+from millrace.plan.model import Plan
+from millrace.plan.parts import Host, MachinesPlan, Service, TopicPlan, unit
+from millrace.streams import Stream, load_streams, plan_stream
+from millrace.streams import problems as stream_refusals
+
+# Components that aren't a service on a host but configure one or more of them.
+SHARED_COMPONENTS = ("hadoop", "spark")
+
+
+def load_plan(name: str) -> Plan:
+    """The plan of the environment ``configs/environments/<name>.yaml``.
+
+    Raises OperatorError when a file is wrong or the topology can't be highly available.
+    """
+    environment = load_environment(name)
+    services = {s for group in environment.groups.values() for s in group.services}
+    known = component_names()
+    components = {c: load_component(c) for c in sorted(services & known) + list(SHARED_COMPONENTS)}
+    components["spark"] = with_jobs(components["spark"], load_job_settings())
+    return make_plan(name, environment, components, load_events(), load_names(), load_streams())
+
+
+def make_plan(
+    name: str,
+    environment: Environment,
+    components: Mapping[str, Component],
+    events: Events,
+    names: Names,
+    streams: dict[str, Stream],
+) -> Plan:
+    """The plan of an environment; refuses every topology that one dead host or zone would stop."""
+    cluster = f"millrace-{name}"
+    if problems := list(addresses.problems(environment)):
+        raise _refusal(name, problems)
+    hosts = list(addresses.place_hosts(cluster, environment, components))
+    if problems := list(availability.problems(environment, components, hosts)):
+        raise _refusal(name, problems)
+    topics = _topics(events, names, environment)
+    events_topic = names.kafka.topics.events
+    if problems := list(
+        aws.problems(environment, components, hosts, topics, events_topic, cluster)
+    ):
+        raise _refusal(name, problems)
+    load = environment.load and environment.load.events_per_second
+    if problems := list(stream_refusals(streams, set(events.topics), load)):
+        raise OperatorError("\n".join(problems), "nothing was created or changed")
+    return Plan(
+        environment=name,
+        extends=environment.extends,
+        cluster=cluster,
+        provider=environment.provider,
+        profile=environment.profile,
+        drills=environment.drills,
+        zones=environment.zones,
+        names=names,
+        network=addresses.plan_network(environment),
+        hosts=hosts,
+        services={
+            service: _service(service, components[service], hosts, environment.profile)
+            for service in sorted({s for host in hosts for s in host.services})
+        },
+        shared={
+            shared: {
+                "distribution": components[shared].distribution,
+                "jvm": _jvm(components[shared], environment.profile),
+                "settings": _settings(components[shared], environment.profile),
+            }
+            for shared in SHARED_COMPONENTS
+            if shared in components
+        },
+        topics=topics,
+        streams={
+            stream: plan_stream(
+                declared, getattr(names.kafka.topics, declared.topic), environment.profile
+            )
+            for stream, declared in streams.items()
+        },
+        limits={key: limit.at(environment.profile) for key, limit in events.limits.items()},
+        replication=environment.replication,
+        applications=environment.applications,
+        endpoints=_endpoints(hosts, components),
+        aws=aws.plan_aws(environment, components, hosts),
+        machines=_machines(environment),
+    )
+
+
+def _refusal(name: str, problems: list[str]) -> OperatorError:
+    where = f"configs/environments/{name}.yaml: "
+    return OperatorError(
+        "\n".join(where + problem for problem in problems), "nothing was created or changed"
+    )
+
+
+def _machines(environment: Environment) -> MachinesPlan | None:
+    if environment.machines is None:
+        return None
+    return MachinesPlan(**environment.machines.model_dump(exclude={"hosts"}))
+
+
+def _service(name: str, component: Component, hosts: list[Host], profile: Profile) -> Service:
+    return Service(
+        hosts=[host.name for host in hosts if name in host.services],
+        unit=unit(name),
+        user=component.user or name,
+        data=component.data,
+        distribution=component.distribution,
+        package=component.package,
+        ports=component.ports,
+        memory=component.memory[profile],
+        jvm=_jvm(component, profile),
+        settings=_settings(component, profile),
+    )
+
+
+def _jvm(component: Component, profile: Profile) -> list[str]:
+    return [flag.value for flag in component.jvm if profile in flag.profiles]
+
+
+def _settings(component: Component, profile: Profile) -> dict[str, dict[str, Any]]:
+    return {
+        file: {key: setting.at(profile) for key, setting in settings.items()}
+        for file, settings in component.settings.items()
+    }
+
+
+def _topics(events: Events, names: Names, environment: Environment) -> dict[str, TopicPlan]:
+    kafka = environment.replication.kafka
+    return {
+        getattr(names.kafka.topics, part): TopicPlan(
+            partitions=topic.partitions[environment.profile],
+            replication=kafka.factor,
+            config={"min.insync.replicas": str(kafka.min_insync)}
+            | {key: _property(s.at(environment.profile)) for key, s in topic.config.items()},
+        )
+        for part, topic in events.topics.items()
+    }
+
+
+def _property(value: Any) -> str:
+    """A value as Kafka writes it: ``true``, not ``True``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _endpoints(hosts: list[Host], components: Mapping[str, Component]) -> dict[str, Any]:
+    def each(service: str, port: str) -> list[str]:
+        if service not in components:
+            return []
+        number = components[service].ports[port]
+        return [f"{host.name}:{number}" for host in hosts if service in host.services]
+
+    return {
+        "zookeeper": ",".join(each("zookeeper", "client")),
+        "kafka": ",".join(each("kafka_broker", "client")),
+        "kafka_controllers": ",".join(each("kafka_controller", "controller")),
+        "cassandra": [host.name for host in hosts if "cassandra" in host.services],
+        "cassandra_port": components["cassandra"].ports["native"],
+        "sentinels": each("redis_sentinel", "client"),
+        "resourcemanagers": each("resourcemanager", "http"),
+        "namenodes": each("namenode", "http"),
+        "insight_api": [f"http://{address}" for address in each("insight_api", "http")],
+    }

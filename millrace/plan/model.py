@@ -1,0 +1,87 @@
+"""The plan itself, and what can be asked of it."""
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import Field
+
+from millrace.config import Names, Profile, Replication
+from millrace.plan.aws import AwsPlan
+from millrace.plan.parts import (
+    HOST_OVERHEAD,
+    Host,
+    MachinesPlan,
+    Model,
+    NetworkPlan,
+    Service,
+    TopicPlan,
+)
+from millrace.streams import StreamPlan
+
+
+def _absent(part: Any) -> bool:
+    return part is None
+
+
+class Plan(Model):
+    """Everything that later steps need to know about one environment."""
+
+    environment: str
+    extends: str | None
+    cluster: str
+    provider: str
+    profile: Profile
+    drills: bool
+    zones: list[str]
+    names: Names
+    network: NetworkPlan
+    hosts: list[Host]
+    services: dict[str, Service]
+    shared: dict[str, dict[str, Any]]
+    topics: dict[str, TopicPlan]
+    limits: dict[str, Any]
+    streams: dict[str, StreamPlan]
+    replication: Replication
+    applications: dict[str, list[str]]
+    endpoints: dict[str, Any]
+    # What only one provider has; not in another one's plan, nor in its digest.
+    aws: AwsPlan | None = Field(default=None, exclude_if=_absent)
+    machines: MachinesPlan | None = Field(default=None, exclude_if=_absent)
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the whole plan: equal plans, equal digests."""
+        content = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def host(self, name: str) -> Host:
+        return next(host for host in self.hosts if host.name == name)
+
+    def addresses(self, service: str, port: str) -> list[str]:
+        """``address:port`` of each host of a service, for clients outside the cluster's network."""
+        number = self.services[service].ports[port]
+        return [f"{host.address}:{number}" for host in self.hosts_of(service)]
+
+    @property
+    def applications_memory(self) -> int:
+        """MiB that all Spark applications' containers ask YARN for."""
+        spark = self.shared["spark"]["settings"]["spark-defaults.conf"]
+        driver, executor = (
+            _mebibytes(spark[f"spark.{kind}.memory"])
+            + _mebibytes(spark[f"spark.{kind}.memoryOverhead"])
+            for kind in ("driver", "executor")
+        )
+        return len(self.applications) * (driver + spark["spark.executor.instances"] * executor)
+
+    def planned_memory(self, host: Host) -> int:
+        """MiB that the host's services and its own daemons are planned to hold resident."""
+        return HOST_OVERHEAD + sum(self.services[name].memory.total for name in host.services)
+
+    def hosts_of(self, service: str) -> list[Host]:
+        return [host for host in self.hosts if service in host.services]
+
+
+def _mebibytes(size: str) -> int:
+    """Spark's ``512m`` or ``2g`` in MiB."""
+    return int(size[:-1]) * {"m": 1, "g": 1024}[size[-1]]

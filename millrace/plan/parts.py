@@ -1,0 +1,79 @@
+"""What a plan consists of."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from millrace.config import Memory
+
+DATA_ROOT = "/var/lib/millrace"
+# Node ids of KRaft controllers start here, so that they can't meet those of brokers.
+CONTROLLER_ID_BASE = 100
+# MiB of a host that systemd, journald, sshd and an operator's shell need.
+HOST_OVERHEAD = 64
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Volume(Model):
+    """Data that outlives its host; ``path`` is where the service finds it."""
+
+    name: str
+    path: str
+
+
+class Host(Model):
+    """A machine. ``memory`` is MiB; ``index`` counts from 1 inside its group."""
+
+    name: str
+    group: str
+    zone: str
+    index: int
+    address: str
+    memory: int
+    services: list[str]
+    volumes: list[Volume]
+
+
+class Service(Model):
+    """A service and the hosts it runs on; what its role renders."""
+
+    hosts: list[str]
+    unit: str
+    user: str
+    data: bool
+    distribution: str | None
+    package: str | None
+    ports: dict[str, int]
+    memory: Memory
+    jvm: list[str]
+    settings: dict[str, dict[str, Any]]
+
+
+class TopicPlan(Model):
+    partitions: int
+    replication: int
+    config: dict[str, str]
+
+
+class NetworkPlan(Model):
+    """``gateway`` and ``artifacts`` are addresses on this machine's bridge: of `local` only."""
+
+    subnet: str
+    gateway: str | None = None
+    artifacts: str | None = None
+
+
+class MachinesPlan(Model):
+    """How to enter hosts that somebody else made, and the URL of their artifact store."""
+
+    user: str
+    key: str
+    artifacts: str
+
+
+def unit(service: str) -> str:
+    """The name of a service's systemd unit."""
+    return service.replace("_", "-")
