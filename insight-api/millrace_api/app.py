@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,24 +12,31 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
-from starlette.types import Lifespan
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from millrace_api import models, problems, stream
+from millrace_api.admission import Admission, Asker, Busy, RateLimit, TooMany
+from millrace_api.history import History
 from millrace_api.hub import Hub
 from millrace_api.live import Feed, RedisFeed
 from millrace_api.planes import planes
-from millrace_api.progress import read_watermark
-from millrace_api.ranges import HOUR, MINUTE, Window, decompose, parse_span
+from millrace_api.progress import read_traffic_job
+from millrace_api.ranges import HOUR, MINUTE, Window, parse_span
 from millrace_api.settings import Settings, load_settings
+from millrace_api.shared import Shared
 from millrace_api.store import CassandraStore, Store
 
 DESCRIPTION = """\
 Insights from the event stream. Times are ISO 8601 with a zone; a range is from ≤ time < to.
 A window is provisional until `final` is true; its `version` grows with every change.
-When the store has no quorum the answer is 503 with `Retry-After`, and asking again is safe.
+When the store has no quorum, or too much is asked at once, the answer is 503 with `Retry-After`;
+who asks too often gets 429 with `Retry-After`. Asking again after it is safe.
 """
 LONGEST = {Window.MINUTE: timedelta(days=2), Window.HOUR: timedelta(days=31)}
 LONGEST_TOTAL = timedelta(days=366)
+LONGEST_TOP = timedelta(days=7)  # 168 partitions, each with all pages of an hour
+LONGEST_DEAD_LETTERS = timedelta(days=2)
+HEALTH_CHECKS = {"/healthz", "/readyz"}
 PAGE = Path(__file__).with_name("page")
 
 From = Annotated[
@@ -47,25 +55,40 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
 
-def store_of(request: Request) -> Store:
+async def store_of(request: Request) -> Store:
     return request.app.state.store
 
 
-def feed_of(request: Request) -> Feed:
+async def feed_of(request: Request) -> Feed:
     return request.app.state.feed
 
 
-def hub_of(request: Request) -> Hub:
+async def hub_of(request: Request) -> Hub:
     return request.app.state.hub
 
 
-def settings_of(request: Request) -> Settings:
+async def history_of(request: Request) -> History:
+    return request.app.state.history
+
+
+async def shared_of(request: Request) -> Shared:
+    return request.app.state.shared
+
+
+async def asker_of(request: Request) -> Asker:
+    return Asker(address_of(request.scope), request.app.state.admission)
+
+
+async def settings_of(request: Request) -> Settings:
     return request.app.state.settings
 
 
 StoreDep = Annotated[Store, Depends(store_of)]
 FeedDep = Annotated[Feed, Depends(feed_of)]
 HubDep = Annotated[Hub, Depends(hub_of)]
+HistoryDep = Annotated[History, Depends(history_of)]
+SharedDep = Annotated[Shared, Depends(shared_of)]
+AskerDep = Annotated[Asker, Depends(asker_of)]
 SettingsDep = Annotated[Settings, Depends(settings_of)]
 
 
@@ -74,53 +97,49 @@ router = APIRouter()
 
 @router.get("/v1/traffic", tags=["traffic"])
 async def traffic(
-    start: From, end: To, store: StoreDep, window: WindowSize = Window.HOUR
+    start: From, end: To, store: StoreDep, asker: AskerDep, window: WindowSize = Window.HOUR
 ) -> models.Traffic:
     """Windows of one size, oldest first: 2 days of minutes or 31 days of hours at most.
 
     Windows in which nothing happened are absent.
     """
     span = parse_span(start, end, step=window.length, longest=LONGEST[window])
-    watermark = await read_watermark(store)
-    rows = await store.traffic(window, span)
-    return models.Traffic(
-        start=span.start,
-        end=span.end,
-        window=window,
-        windows=[models.TrafficWindow.of(row, watermark) for row in rows],
-    )
+    async with asker.lane(span.length // window.length):
+        job = await read_traffic_job(store)
+        rows = await store.traffic(window, span)
+        watermark = job and job.watermark
+        return await asyncio.to_thread(models.Traffic.of, window, span, rows, watermark)
 
 
 @router.get("/v1/traffic/total", tags=["traffic"])
-async def traffic_total(start: From, end: To, store: StoreDep) -> models.TrafficTotal:
+async def traffic_total(
+    start: From, end: To, history: HistoryDep, asker: AskerDep
+) -> models.TrafficTotal:
     """A range as one figure, its ends whole minutes: 366 days at most.
 
     Whole hours are read as hours and only the edges as minutes; unique visitors are the union of
     all the windows' sketches, not a sum.
     """
     span = parse_span(start, end, step=MINUTE, longest=LONGEST_TOTAL)
-    watermark = await read_watermark(store)
-    reads = (store.traffic(piece.window, piece.span) for piece in decompose(span))
-    rows = [row for part in await asyncio.gather(*reads) for row in part]
-    return models.TrafficTotal.of(span, rows, watermark)
+    return models.TrafficTotal.of(span, await history.total(span, asker))
 
 
 @router.get("/v1/pages/top", tags=["traffic"])
 async def top_pages(
     start: From,
     end: To,
-    store: StoreDep,
+    history: HistoryDep,
+    asker: AskerDep,
     k: Annotated[int, Query(ge=1, le=100, description="How many pages.")] = 10,
 ) -> models.TopPages:
-    """The most viewed pages of a range, its ends whole hours: 31 days at most."""
-    span = parse_span(start, end, step=HOUR, longest=LONGEST[Window.HOUR])
-    views = await store.page_views(span.hours())
-    ranked = sorted(views.items(), key=lambda page: (-page[1], page[0]))
+    """The most viewed pages of a range, its ends whole hours: 7 days at most."""
+    span = parse_span(start, end, step=HOUR, longest=LONGEST_TOP)
+    top = await history.top_pages(span, k, asker)
     return models.TopPages(
         start=span.start,
         end=span.end,
-        distinct_pages=len(ranked),
-        pages=[models.Page(url=url, page_views=count) for url, count in ranked[:k]],
+        distinct_pages=top.distinct,
+        pages=[models.Page(url=url, page_views=count) for url, count in top.pages],
     )
 
 
@@ -129,35 +148,42 @@ async def dead_letters(
     start: From,
     end: To,
     store: StoreDep,
+    asker: AskerDep,
     limit: Annotated[int, Query(ge=0, le=100, description="How many to list.")] = 20,
 ) -> models.DeadLetters:
-    """Events that could not be read, by the time when Kafka received them: 31 days at most."""
-    span = parse_span(start, end, step=MINUTE, longest=LONGEST[Window.HOUR])
-    letters = await store.dead_letters(span)
+    """Events that could not be read, by the time when Kafka received them: 2 days at most."""
+    span = parse_span(start, end, step=MINUTE, longest=LONGEST_DEAD_LETTERS)
+    async with asker.lane(len(list(span.days()))):
+        found = await store.dead_letters(span)
     return models.DeadLetters(
         start=span.start,
         end=span.end,
-        count=len(letters),
-        dead_letters=[models.DeadLetterRecord.of(letter) for letter in letters[:limit]],
+        count=len(found.letters),
+        complete=found.all,
+        dead_letters=[models.DeadLetterRecord.of(letter) for letter in found.letters[:limit]],
     )
 
 
 @router.get("/v1/late", tags=["quality"])
-async def late(start: From, end: To, store: StoreDep) -> models.Late:
+async def late(start: From, end: To, store: StoreDep, asker: AskerDep) -> models.Late:
     """Events that came after their window was final and are missing from it, by day."""
     span = parse_span(start, end, step=HOUR, longest=LONGEST[Window.HOUR])
-    days = await store.late_events(span.days())
+    days = list(span.days())
+    async with asker.lane(len(days)):
+        found = await store.late_events(days)
     return models.Late(
         start=span.start,
         end=span.end,
-        days=[models.LateDay.of(day) for day in days],
+        days=[models.LateDay.of(day) for day in found],
     )
 
 
 @router.get("/v1/extent", tags=["state"])
-async def extent(store: StoreDep) -> models.Extent:
-    """Where there is data: the first and the last window of each size."""
-    minutes, hours = await asyncio.gather(store.extent(Window.MINUTE), store.extent(Window.HOUR))
+async def extent(store: StoreDep, shared: SharedDep) -> models.Extent:
+    """Where there is data: the first and the last window of each size. Up to a second old."""
+    minutes, hours = await asyncio.gather(
+        *(shared.ask(window, partial(store.extent, window)) for window in Window)
+    )
     return models.Extent(
         minutes=minutes and models.Range.model_validate(minutes),
         hours=hours and models.Range.model_validate(hours),
@@ -172,15 +198,19 @@ async def progress(store: StoreDep) -> models.Progress:
 
 
 @router.get("/v1/status", tags=["state"])
-async def status(store: StoreDep, feed: FeedDep, settings: SettingsDep) -> models.Status:
-    """The planes of the cluster as this API sees them. Always 200."""
-    return models.Status(cluster=settings.cluster, planes=await planes(settings.kafka, store, feed))
+async def status(
+    store: StoreDep, feed: FeedDep, settings: SettingsDep, shared: SharedDep
+) -> models.Status:
+    """The planes of the cluster as this API sees them, up to a second old."""
+    found = await shared.ask("planes", partial(planes, settings.kafka, store, feed))
+    return models.Status(cluster=settings.cluster, planes=found)
 
 
 @router.get("/v1/stream", tags=["traffic"], response_class=EventStream)
 async def live_stream(
     hub: HubDep,
     settings: SettingsDep,
+    asker: AskerDep,
     last_event_id: Annotated[
         str | None, Header(description="Id of the last event seen, to go on from there.")
     ] = None,
@@ -190,9 +220,11 @@ async def live_stream(
     read too slowly or were away for long: ask for your range again. Windows are whole values: one
     that comes twice is harmless.
     """
-    if hub.viewers >= settings.max_streams:
-        raise problems.Busy(f"{hub.viewers} clients follow the stream already; try again later.")
-    return stream.LiveStream(hub, last_event_id)
+    if hub.viewers() >= settings.max_streams:
+        raise Busy(f"{hub.viewers()} clients follow the stream already; try again later.")
+    if hub.viewers(asker.client) >= settings.client_streams:
+        raise TooMany(f"{settings.client_streams} clients of your address follow it already.")
+    return stream.LiveStream(hub, asker.client, last_event_id)
 
 
 @router.get("/healthz", tags=["state"])
@@ -211,6 +243,28 @@ async def readyz(store: StoreDep) -> dict[str, str]:
 @router.get("/", include_in_schema=False)
 async def page() -> FileResponse:
     return FileResponse(PAGE / "index.html")
+
+
+class RateLimited:
+    """Refuses who asks too often before anything is done for them. Health checks are free."""
+
+    def __init__(self, app: ASGIApp, limit: RateLimit) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._app
+        if scope["type"] == "http" and scope["path"] not in HEALTH_CHECKS:
+            try:
+                self._limit.admit(address_of(scope))
+            except TooMany as error:
+                answer = problems.refusal(error)
+        await answer(scope, receive, send)
+
+
+def address_of(scope: Scope) -> str:
+    """A client is an address."""
+    return scope["client"][0] if scope["client"] else ""
 
 
 def create_app(
@@ -234,6 +288,7 @@ def create_app(
         description=DESCRIPTION,
         responses={
             422: {"model": models.Problem, "description": "A parameter is wrong; says which."},
+            429: {"model": models.Problem, "description": "You ask too much; see `Retry-After`."},
             503: {"model": models.Problem, "description": "Try again after `Retry-After`."},
         },
     )
@@ -241,7 +296,13 @@ def create_app(
     app.state.store = store
     app.state.feed = feed
     app.state.hub = hub
+    app.state.history = History(store, settings)
+    app.state.shared = Shared(keep_seconds=1)
+    app.state.admission = Admission(settings)
     problems.install(app)
+    app.add_middleware(
+        RateLimited, limit=RateLimit(settings.client_requests_per_second, settings.client_burst)
+    )
     app.include_router(router)
     app.mount("/page", StaticFiles(directory=PAGE))
     return app

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from millrace_api.live import Feed, FeedUnavailable
 from millrace_api.models import TrafficWindow
-from millrace_api.progress import traffic_watermark
+from millrace_api.progress import traffic_job
 from millrace_api.ranges import MINUTE, Span, Window, floor
 from millrace_api.store import Store, StoreUnavailable
 
@@ -39,7 +39,8 @@ RESYNC = LiveEvent("resync", "events are missing here: ask for the range again")
 class Viewer:
     """What one viewer has still to be sent: bounded, however slowly it reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: str) -> None:
+        self.client = client
         self._waiting: asyncio.Queue[LiveEvent] = asyncio.Queue(LONGEST_QUEUE)
 
     def put(self, event: LiveEvent) -> None:
@@ -65,14 +66,14 @@ class Hub:
         self._source = ""
         self._viewers: set[Viewer] = set()
 
-    @property
-    def viewers(self) -> int:
-        return len(self._viewers)
+    def viewers(self, client: str | None = None) -> int:
+        """How many there are, or how many of one client."""
+        return sum(client in (None, viewer.client) for viewer in self._viewers)
 
     @contextmanager
-    def viewer(self) -> Iterator[Viewer]:
+    def viewer(self, client: str) -> Iterator[Viewer]:
         """A viewer that gets all events from here on, the feed's present source first."""
-        viewer = Viewer()
+        viewer = Viewer(client)
         if self._source:
             viewer.put(LiveEvent("source", self._source))
         self._viewers.add(viewer)
@@ -134,7 +135,8 @@ class Poll:
         self._version = max([seen or 0, *(row.version for row in rows)])
         if seen is None:
             return []
-        watermark = traffic_watermark(jobs)
+        job = traffic_job(jobs)
+        watermark = job and job.watermark
         return [
             TrafficWindow.of(row, watermark).model_dump_json() for row in rows if row.version > seen
         ]

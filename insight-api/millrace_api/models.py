@@ -5,9 +5,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from millrace_api.history import Total
+from millrace_api.progress import is_final
 from millrace_api.ranges import Span, Window
 from millrace_api.sketches import Estimate, merge
-from millrace_api.store import STATUS_CLASSES, DeadLetter, JobProgress, LateEvents, TrafficRow
+from millrace_api.store import DeadLetter, JobProgress, LateEvents, TrafficRow
 
 State = Literal["up", "degraded", "down"]
 
@@ -82,22 +84,30 @@ class Traffic(Range):
     window: Window
     windows: list[TrafficWindow]
 
+    @classmethod
+    def of(
+        cls, window: Window, span: Span, rows: list[TrafficRow], watermark: datetime | None
+    ) -> "Traffic":
+        windows = [TrafficWindow.of(row, watermark) for row in rows]
+        return cls(start=span.start, end=span.end, window=window, windows=windows)
+
 
 class TrafficTotal(Counts, Range):
     """A range as one figure."""
 
     @classmethod
-    def of(cls, span: Span, rows: list[TrafficRow], watermark: datetime | None) -> "TrafficTotal":
+    def of(cls, span: Span, total: Total) -> "TrafficTotal":
+        measures = total.measures
         return cls(
             start=span.start,
             end=span.end,
-            requests=sum(row.requests for row in rows),
-            page_views=sum(row.page_views for row in rows),
-            bytes=sum(row.bytes for row in rows),
-            status=_sum_by_class(rows),
-            unique_visitors=UniqueVisitors.of(merge(row.visitors for row in rows)),
-            final=is_final(span.end, watermark),
-            version=max((row.version for row in rows), default=0),
+            requests=measures.requests,
+            page_views=measures.page_views,
+            bytes=measures.bytes,
+            status=measures.status,
+            unique_visitors=UniqueVisitors.of(merge([measures.visitors])),
+            final=total.final,
+            version=measures.version,
         )
 
 
@@ -127,6 +137,9 @@ class DeadLetterRecord(Answer):
 
 class DeadLetters(Range):
     count: int = Field(description="All in the range, not only those listed.")
+    complete: bool = Field(
+        description="False when a day has more than are looked at: then there are more."
+    )
     dead_letters: list[DeadLetterRecord] = Field(description="The latest ones, latest first.")
 
 
@@ -194,12 +207,3 @@ class Problem(Answer):
     status: int = Field(examples=[422])
     detail: str = Field(examples=["'2015-05-17' has no time zone; end it with Z for UTC"])
     parameter: str | None = Field(default=None, examples=["from"])
-
-
-def is_final(end: datetime, watermark: datetime | None) -> bool:
-    """Nothing that ends at or before the job's watermark can change any more."""
-    return watermark is not None and end <= watermark
-
-
-def _sum_by_class(rows: list[TrafficRow]) -> dict[str, int]:
-    return {name: sum(row.status[name] for row in rows) for name in STATUS_CLASSES}

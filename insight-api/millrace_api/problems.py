@@ -1,22 +1,18 @@
 """Errors as RFC 9457 problem details: what is wrong, and what to do about it."""
 
 import logging
+import math
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
+from millrace_api.admission import AGAIN_SECONDS, Refused, TooMany
 from millrace_api.models import Problem
 from millrace_api.ranges import BadRange
 from millrace_api.store import StoreUnavailable
 
 log = logging.getLogger(__name__)
-
-RETRY_AFTER_SECONDS = 2
-
-
-class Busy(Exception):
-    """Too many clients; the message says of what."""
 
 
 def install(app: FastAPI) -> None:
@@ -24,7 +20,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(BadRange, _bad_range)
     app.add_exception_handler(RequestValidationError, _bad_parameters)
     app.add_exception_handler(StoreUnavailable, _store_unavailable)
-    app.add_exception_handler(Busy, _busy)
+    app.add_exception_handler(Refused, _refused)
 
 
 def _bad_range(_: Request, error: BadRange) -> JSONResponse:
@@ -39,18 +35,31 @@ def _bad_parameters(_: Request, error: RequestValidationError) -> JSONResponse:
 
 def _store_unavailable(request: Request, error: StoreUnavailable) -> JSONResponse:
     log.warning("%s: store unavailable: %s", request.url.path, error)
-    return _problem(503, "Store unavailable", "No quorum of the store answers; try again shortly.")
+    detail = "No quorum of the store answers; try again shortly."
+    return _problem(503, "Store unavailable", detail, retry_after_seconds=AGAIN_SECONDS)
 
 
-def _busy(_: Request, error: Busy) -> JSONResponse:
-    return _problem(503, "Busy", str(error))
+def _refused(_: Request, error: Refused) -> JSONResponse:
+    return refusal(error)
 
 
-def _problem(status: int, title: str, detail: str, parameter: str | None = None) -> JSONResponse:
+def refusal(error: Refused) -> JSONResponse:
+    """503 for what the server can't do now, 429 for what this client asks too much."""
+    status, title = (429, "Too many requests") if isinstance(error, TooMany) else (503, "Busy")
+    return _problem(status, title, str(error), retry_after_seconds=error.retry_after_seconds)
+
+
+def _problem(
+    status: int,
+    title: str,
+    detail: str,
+    parameter: str | None = None,
+    retry_after_seconds: float = 0,
+) -> JSONResponse:
     problem = Problem(title=title, status=status, detail=detail, parameter=parameter)
     return JSONResponse(
         problem.model_dump(exclude_none=True),
         status_code=status,
         media_type="application/problem+json",
-        headers={"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else None,
+        headers={"Retry-After": str(math.ceil(retry_after_seconds))} if retry_after_seconds else {},
     )

@@ -8,16 +8,20 @@ from millrace_api.store import JobProgress, Store
 TRAFFIC_JOB = "traffic"
 
 
-def traffic_watermark(jobs: Iterable[JobProgress]) -> datetime | None:
-    """Windows that end at or before this moment can't change any more."""
-    return next((job.watermark for job in jobs if job.job == TRAFFIC_JOB), None)
+def traffic_job(jobs: Iterable[JobProgress]) -> JobProgress | None:
+    return next((job for job in jobs if job.job == TRAFFIC_JOB), None)
 
 
-async def read_watermark(store: Store) -> datetime | None:
-    """The traffic job's watermark. Read it *before* the rows that it is to judge.
+async def read_traffic_job(store: Store) -> JobProgress | None:
+    """How far the traffic job is. Read it *before* the rows that its watermark is to judge.
 
     A job writes a batch's rows first and its watermark after them. A row that is read after the
     watermark is therefore at least as new as the watermark says. Read in the other order, or side
     by side, a batch may end in between, and its watermark call an older row final.
     """
-    return traffic_watermark(await store.progress())
+    return traffic_job(await store.progress())
+
+
+def is_final(end: datetime, watermark: datetime | None) -> bool:
+    """Nothing that ends at or before the job's watermark can change any more."""
+    return watermark is not None and end <= watermark

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+from itertools import pairwise
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -34,17 +35,11 @@ class Span:
 
     def days(self) -> Iterator[date]:
         """Every UTC day that the span touches: Cassandra's partitions of windows."""
-        day = floor(self.start, DAY)
-        while day < self.end:
-            yield day.date()
-            day += DAY
+        return (day.date() for day in _steps(self, DAY))
 
     def hours(self) -> Iterator[datetime]:
         """The start of every hour that the span touches: Cassandra's partitions of pages."""
-        hour = floor(self.start, HOUR)
-        while hour < self.end:
-            yield hour
-            hour += HOUR
+        return _steps(self, HOUR)
 
 
 @dataclass(frozen=True)
@@ -53,6 +48,10 @@ class Piece:
 
     window: Window
     span: Span
+
+    @property
+    def windows(self) -> int:
+        return self.span.length // self.window.length
 
 
 class BadRange(ValueError):
@@ -67,6 +66,14 @@ def floor(moment: datetime, step: timedelta) -> datetime:
     """The last multiple of ``step`` since 1970 that isn't after the moment."""
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     return moment - (moment - epoch) % step
+
+
+def _steps(span: Span, step: timedelta) -> Iterator[datetime]:
+    """Every multiple of ``step`` whose stretch the span touches."""
+    moment = floor(span.start, step)
+    while moment < span.end:
+        yield moment
+        moment += step
 
 
 def parse_moment(parameter: str, text: str) -> datetime:
@@ -96,8 +103,16 @@ def parse_span(start: str, end: str, *, step: timedelta, longest: timedelta) -> 
     if span.start >= span.end:
         raise BadRange("to", "must be later than 'from' (the range is from ≤ time < to)")
     if span.length > longest:
-        raise BadRange("to", f"the range may have {longest.days} days at most; ask in parts")
+        far = (span.start + longest).strftime("%Y-%m-%dT%H:%M:%SZ")
+        most = f"the range may have {longest.days} days at most"
+        raise BadRange("to", f"{most}: ask up to {far}, and go on from there")
     return span
+
+
+def by_day(span: Span) -> list[Span]:
+    """The span, cut at each midnight (UTC)."""
+    cuts = [span.start, *(day for day in _steps(span, DAY) if day > span.start), span.end]
+    return [Span(start, end) for start, end in pairwise(cuts)]
 
 
 def decompose(span: Span) -> list[Piece]:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 DEFAULT_FILE = "/etc/millrace/insight-api/config.json"
 
@@ -22,7 +22,20 @@ class Settings(BaseModel):
     kafka: list[str]
     request_timeout_seconds: float
     speculate_after_seconds: float
+    light_windows: PositiveInt
+    light_places: PositiveInt
+    light_queue: PositiveInt
+    heavy_places: PositiveInt
+    heavy_queue: PositiveInt
+    lane_wait_seconds: PositiveFloat
+    client_requests_per_second: PositiveFloat
+    client_burst: PositiveInt
+    client_heavy: PositiveInt
+    client_streams: PositiveInt
     max_streams: PositiveInt
+    kept_days: PositiveInt
+    kept_pages: PositiveInt
+    kept_seconds: PositiveFloat
 
 
 def load_settings() -> Settings:

@@ -17,18 +17,28 @@ class Estimate:
     upper: int
 
 
+def union(sketches: Iterable[bytes | None]) -> bytes | None:
+    """One sketch of what all of them saw together; None if there is none."""
+    merged = _merged(sketches)
+    return merged.serialize_compact() if merged else None
+
+
 def merge(sketches: Iterable[bytes | None]) -> Estimate:
     """The distinct visitors that all sketches saw together; a window without one adds none."""
-    union: hll_union | None = None
-    for stored in filter(None, sketches):
-        sketch = hll_sketch.deserialize(stored)
-        union = union or hll_union(sketch.lg_config_k)  # as precise as what the job stored
-        union.update(sketch)
-    if union is None:
+    merged = _merged(sketches)
+    if merged is None:
         return Estimate(0, 0, 0)
-    merged = union.get_result()
     return Estimate(
         count=round(merged.get_estimate()),
         lower=int(merged.get_lower_bound(STANDARD_DEVIATIONS)),
         upper=round(merged.get_upper_bound(STANDARD_DEVIATIONS)),
     )
+
+
+def _merged(sketches: Iterable[bytes | None]) -> hll_sketch | None:
+    union: hll_union | None = None
+    for stored in filter(None, sketches):
+        sketch = hll_sketch.deserialize(stored)
+        union = union or hll_union(sketch.lg_config_k)  # as precise as what the job stored
+        union.update(sketch)
+    return union and union.get_result()

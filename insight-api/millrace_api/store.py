@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,11 +29,14 @@ from cassandra.query import PreparedStatement, named_tuple_factory
 
 from millrace_api.ranges import Span, Window
 from millrace_api.settings import Settings
+from millrace_api.shared import each
+from millrace_api.sketches import union
 
 log = logging.getLogger(__name__)
 
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
-CONCURRENT_QUERIES = 32  # of all requests: a month of pages is 744 partitions
+# Of one day that are looked at. A producer that sends nothing else leaves a million of them.
+MOST_DEAD_LETTERS = 5000
 CONNECT_AGAIN_SECONDS = 2.0
 
 
@@ -40,18 +44,36 @@ class StoreUnavailable(Exception):
     """No quorum answered in time. Asking again later is the right thing to do."""
 
 
-@dataclass(frozen=True)
-class TrafficRow:
-    """One window of traffic as the job last wrote it."""
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """What was counted; ``visitors`` is a sketch, ``version`` the newest that is in it."""
 
-    window: Window
-    start: datetime
     requests: int
     page_views: int
     bytes: int
     status: dict[str, int]
     visitors: bytes | None
     version: int
+
+
+def add_up(parts: Sequence[Measures]) -> Measures:
+    """All parts as one. A visitor who is in several of them is one visitor."""
+    return Measures(
+        requests=sum(part.requests for part in parts),
+        page_views=sum(part.page_views for part in parts),
+        bytes=sum(part.bytes for part in parts),
+        status={name: sum(part.status[name] for part in parts) for name in STATUS_CLASSES},
+        visitors=union(part.visitors for part in parts),
+        version=max((part.version for part in parts), default=0),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrafficRow(Measures):
+    """One window of traffic as the job last wrote it."""
+
+    window: Window
+    start: datetime
 
     @property
     def end(self) -> datetime:
@@ -90,6 +112,15 @@ class JobProgress:
     updated: datetime
     input_rows_per_second: float
     version: str
+    checkpoint: str
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """``all`` unless there were more than are looked at; then any of them."""
+
+    letters: list[DeadLetter]
+    all: bool
 
 
 @dataclass(frozen=True)
@@ -109,10 +140,10 @@ class Store(Protocol):
     async def extent(self, window: Window) -> Span | None:
         """From the start of the first window to the end of the last, if there is any."""
 
-    async def page_views(self, hours: Iterable[datetime]) -> Counter[str]:
-        """Page views by URL, summed over the hours."""
+    async def page_views(self, hour: datetime) -> Counter[str]:
+        """Page views by URL."""
 
-    async def dead_letters(self, span: Span) -> list[DeadLetter]:
+    async def dead_letters(self, span: Span) -> DeadLetters:
         """Dead letters received in the span, latest first."""
 
     async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
@@ -137,7 +168,6 @@ class CassandraStore:
         self._session: Session | None = None
         self._prepared: dict[str, PreparedStatement] = {}
         self._preparing = asyncio.Lock()
-        self._slots = asyncio.Semaphore(CONCURRENT_QUERIES)
 
     async def connect_forever(self) -> None:
         """Try until one node answers. From then on the driver reconnects by itself."""
@@ -207,33 +237,35 @@ class CassandraStore:
         )
         return Span(_utc(first[0].window_start), _utc(last[0].window_start) + window.length)
 
-    async def page_views(self, hours: Iterable[datetime]) -> Counter[str]:
-        rows = await self._fetch_each(
-            "SELECT url, page_views FROM {keyspace}.pages WHERE bucket = ?",
-            [(hour,) for hour in hours],
+    async def page_views(self, hour: datetime) -> Counter[str]:
+        rows = await self._fetch(
+            "SELECT url, page_views FROM {keyspace}.pages WHERE bucket = ?", (hour,)
         )
-        views: Counter[str] = Counter()
-        for row in rows:
-            views[row.url] += row.page_views
-        return views
+        # The same pages are viewed hour after hour: each URL is held once.
+        return Counter({sys.intern(row.url): row.page_views for row in rows})
 
-    async def dead_letters(self, span: Span) -> list[DeadLetter]:
+    async def dead_letters(self, span: Span) -> DeadLetters:
+        days = list(span.days())
         rows = await self._fetch_each(
             "SELECT id, reason, size, preview, kafka_timestamp FROM {keyspace}.dead_letters"
-            " WHERE bucket = ?",
-            [(day,) for day in span.days()],
+            " WHERE bucket = ? LIMIT ?",
+            [(day, MOST_DEAD_LETTERS) for day in days],
         )
+        read = Counter(row.kafka_timestamp.date() for row in rows)
         letters = [
             DeadLetter(row.id, row.reason, row.size, row.preview, _utc(row.kafka_timestamp))
             for row in rows
         ]
         inside = [letter for letter in letters if span.start <= letter.received < span.end]
-        return sorted(inside, key=lambda letter: letter.received, reverse=True)
+        return DeadLetters(
+            sorted(inside, key=lambda letter: letter.received, reverse=True),
+            all=max(read.values(), default=0) < MOST_DEAD_LETTERS,
+        )
 
     async def progress(self) -> list[JobProgress]:
         rows = await self._fetch(
-            'SELECT job, epoch, "batch", watermark, max_event_time, updated, input_rows_per_second,'
-            " version FROM {keyspace}.job_progress"
+            'SELECT job, checkpoint, epoch, "batch", watermark, max_event_time, updated,'
+            " input_rows_per_second, version FROM {keyspace}.job_progress"
         )
         jobs = [
             JobProgress(
@@ -245,6 +277,7 @@ class CassandraStore:
                 _utc(row.updated),
                 row.input_rows_per_second or 0.0,
                 row.version or "",
+                row.checkpoint or "",
             )
             for row in rows
         ]
@@ -268,23 +301,18 @@ class CassandraStore:
 
     async def _fetch_each(self, query: str, bindings: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The rows of the query for each binding, in the bindings' order."""
-        try:
-            async with asyncio.TaskGroup() as group:  # the first failure cancels the rest
-                tasks = [group.create_task(self._fetch(query, values)) for values in bindings]
-        except* StoreUnavailable as failures:
-            raise failures.exceptions[0] from None
-        return [row for task in tasks for row in task.result()]
+        found = await each(lambda values: self._fetch(query, values), bindings)
+        return [row for rows in found for row in rows]
 
     async def _fetch(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of all pages."""
-        async with self._slots:
-            try:
-                statement = await self._prepare(query.format(keyspace=self._settings.keyspace))
-                return await self._pages(statement, values)
-            except InvalidRequest as error:
-                raise StoreUnavailable(f"the schema is not there yet: {error}") from error
-            except (DriverException, RequestExecutionException, NoHostAvailable) as error:
-                raise StoreUnavailable(str(error)) from error
+        try:
+            statement = await self._prepare(query.format(keyspace=self._settings.keyspace))
+            return await self._pages(statement, values)
+        except InvalidRequest as error:
+            raise StoreUnavailable(f"the schema is not there yet: {error}") from error
+        except (DriverException, RequestExecutionException, NoHostAvailable) as error:
+            raise StoreUnavailable(str(error)) from error
 
     async def _pages(self, statement: PreparedStatement, values: tuple[Any, ...]) -> list[Any]:
         session = self._connected()

@@ -26,9 +26,9 @@ ENTRY_ID = re.compile(r"(\d{1,20})-(\d{1,20})")
 class LiveStream(EventSourceResponse):
     """Server-sent events of one viewer, with heartbeats."""
 
-    def __init__(self, hub: Hub, last_event_id: str | None) -> None:
+    def __init__(self, hub: Hub, client: str, last_event_id: str | None) -> None:
         super().__init__(
-            _frames(hub, last_event_id),
+            _frames(hub, client, last_event_id),
             ping=HEARTBEAT_SECONDS,
             ping_message_factory=lambda: ServerSentEvent(comment="heartbeat", sep="\n"),
             send_timeout=SEND_SECONDS,
@@ -39,15 +39,17 @@ class LiveStream(EventSourceResponse):
             await super().__call__(scope, receive, send)
 
 
-async def _frames(hub: Hub, last_event_id: str | None) -> AsyncIterator[ServerSentEvent]:
+async def _frames(
+    hub: Hub, client: str, last_event_id: str | None
+) -> AsyncIterator[ServerSentEvent]:
     yield ServerSentEvent(retry=RECONNECT_MS, sep="\n")
-    async for event in events(hub, last_event_id):
+    async for event in events(hub, client, last_event_id):
         yield ServerSentEvent(event.data, event=event.event, id=event.id, sep="\n")
 
 
-async def events(hub: Hub, last_event_id: str | None) -> AsyncIterator[LiveEvent]:
+async def events(hub: Hub, client: str, last_event_id: str | None) -> AsyncIterator[LiveEvent]:
     """Events for one viewer, for as long as it stays; after ``last_event_id`` if that is one."""
-    with hub.viewer() as viewer:  # from here on nothing is missed, so look back afterwards
+    with hub.viewer(client) as viewer:  # from here on nothing is missed, so look back afterwards
         position = _order(last_event_id)
         if position:
             async for event in _missed(hub.feed, position):

@@ -14,6 +14,10 @@ from tests.api.fakes import FakeFeed, FakeStore
 
 @pytest.fixture
 def settings() -> Settings:
+    return api_settings()
+
+
+def api_settings() -> Settings:
     return Settings(
         cluster="millrace-test",
         cassandra=["127.0.0.1"],
@@ -26,7 +30,20 @@ def settings() -> Settings:
         kafka=["127.0.0.1:1"],
         request_timeout_seconds=2,
         speculate_after_seconds=0.25,
-        max_streams=1,
+        light_windows=240,
+        light_places=8,
+        light_queue=8,
+        heavy_places=2,
+        heavy_queue=2,
+        lane_wait_seconds=5,
+        client_requests_per_second=1000,
+        client_burst=1000,
+        client_heavy=100,
+        client_streams=1,
+        max_streams=2,
+        kept_days=800,
+        kept_pages=1000,
+        kept_seconds=3600,
     )
 
 
@@ -76,8 +93,10 @@ def row() -> Callable[..., TrafficRow]:
 
 @pytest.fixture
 def progress() -> Callable[..., JobProgress]:
-    def make(watermark: str | None, updated: datetime, job: str = "traffic") -> JobProgress:
+    def make(
+        watermark: str | None, updated: datetime, job: str = "traffic", checkpoint: str = "a"
+    ) -> JobProgress:
         at = watermark and datetime.fromisoformat(watermark)
-        return JobProgress(job, 3, 7, at, at, updated, 12.5, "1.0.0")
+        return JobProgress(job, 3, 7, at, at, updated, 12.5, "1.0.0", checkpoint)
 
     return make

@@ -10,6 +10,7 @@ from millrace_api.live import BATCH, FeedUnavailable
 from millrace_api.ranges import Span, Window
 from millrace_api.store import (
     DeadLetter,
+    DeadLetters,
     JobProgress,
     LateEvents,
     StoreHealth,
@@ -26,11 +27,24 @@ class FakeStore:
     late: list[LateEvents] = field(default_factory=list)
     jobs: list[JobProgress] = field(default_factory=list)
     away: bool = False
+    takes_seconds: float = 0
+    reads: list[tuple[object, ...]] = field(default_factory=list)
+    reading: int = 0
+    most_reading: int = 0
     commits: list[Callable[["FakeStore"], None]] = field(default_factory=list)
 
     def _check(self) -> None:
         if self.away:
             raise StoreUnavailable("NoHostAvailable('Unable to connect', {'10.0.0.1': secret})")
+
+    async def _read(self, *what: object) -> None:
+        self.reads.append(what)
+        self.reading += 1
+        self.most_reading = max(self.most_reading, self.reading)
+        try:
+            await asyncio.sleep(self.takes_seconds)
+        finally:
+            self.reading -= 1
 
     def _commit(self) -> None:
         """What the job commits right after this read."""
@@ -39,6 +53,7 @@ class FakeStore:
 
     async def traffic(self, window: Window, span: Span) -> list[TrafficRow]:
         self._check()
+        await self._read(window, span)
         inside = [r for r in self.rows if r.window == window and span.start <= r.start < span.end]
         self._commit()
         return sorted(inside, key=lambda row: row.start)
@@ -50,13 +65,15 @@ class FakeStore:
             return None
         return Span(min(row.start for row in rows), max(row.end for row in rows))
 
-    async def page_views(self, hours: Iterable[datetime]) -> Counter[str]:
+    async def page_views(self, hour: datetime) -> Counter[str]:
         self._check()
-        return sum((self.pages.get(hour, Counter()) for hour in hours), Counter())
+        await self._read(hour)
+        return self.pages.get(hour, Counter())
 
-    async def dead_letters(self, span: Span) -> list[DeadLetter]:
+    async def dead_letters(self, span: Span) -> DeadLetters:
         self._check()
-        return [letter for letter in self.letters if span.start <= letter.received < span.end]
+        inside = [letter for letter in self.letters if span.start <= letter.received < span.end]
+        return DeadLetters(inside, all=True)
 
     async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
         self._check()

@@ -117,6 +117,25 @@ def test_late_events_by_day_and_window(client: TestClient, store: FakeStore) -> 
     assert days == [{"day": "2015-05-17", "window": "1m", "events": 3}]
 
 
+@pytest.mark.parametrize(
+    ("path", "days", "remedy"),
+    [
+        ("/v1/pages/top", 7, "2015-05-24T00:00:00Z"),
+        ("/v1/dead-letters", 2, "2015-05-19T00:00:00Z"),
+        ("/v1/traffic/total", 366, "2016-05-17T00:00:00Z"),
+    ],
+)
+def test_a_range_that_is_too_long_is_told_what_to_ask_instead(
+    client: TestClient, path: str, days: int, remedy: str
+) -> None:
+    start = datetime(2015, 5, 17, tzinfo=UTC)
+    for length, status in ((days, 200), (days + 1, 422)):
+        end = start + timedelta(days=length)
+        answer = client.get(path, params={"from": start.isoformat(), "to": end.isoformat()})
+        assert answer.status_code == status
+    assert remedy in answer.json()["detail"]
+
+
 def test_the_extent_says_where_there_is_data(
     client: TestClient, store: FakeStore, row: Row
 ) -> None:
@@ -220,7 +239,15 @@ def test_every_route_is_described(client: TestClient) -> None:
 
 
 def test_one_client_too_many_is_told_to_come_back(client: TestClient) -> None:
-    with client.app.state.hub.viewer():  # as many as the settings allow
+    hub = client.app.state.hub
+    with hub.viewer("one"), hub.viewer("two"):  # as many as the settings allow
         answer = client.get("/v1/stream")
     assert answer.status_code == 503
+    assert "retry-after" in answer.headers
+
+
+def test_one_address_does_not_take_all_streams(client: TestClient) -> None:
+    with client.app.state.hub.viewer("testclient"):
+        answer = client.get("/v1/stream")
+    assert answer.status_code == 429
     assert "retry-after" in answer.headers

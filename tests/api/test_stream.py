@@ -63,7 +63,7 @@ def test_a_new_client_gets_what_comes_after_it(store: FakeStore, feed: FakeFeed)
     async def scenario() -> None:
         feed.entries = [("5-0", '{"old": 1}')]
         async with running(feed, store) as hub:
-            stream = events(hub, None)
+            stream = events(hub, "viewer", None)
             await until(stream, "source", "redis")
             feed.entries.append(("6-0", '{"new": 1}'))
             assert await until(stream, "window") == LiveEvent("window", '{"new": 1}', "6-0")
@@ -86,7 +86,7 @@ def test_a_client_that_reconnects_misses_nothing_and_gets_nothing_twice(
         async with running(feed, store) as hub:
             await soon(lambda: feed.most_readers)
             monkeypatch.setattr(feed, "since", busy)
-            stream = events(hub, "2-0")
+            stream = events(hub, "viewer", "2-0")
             first = (await until(stream, "window")).id
             monkeypatch.setattr(feed, "since", look_back)
             feed.entries.append(("6-0", "later"))
@@ -100,7 +100,7 @@ def test_a_made_up_id_starts_at_the_end(store: FakeStore, feed: FakeFeed) -> Non
     async def scenario() -> None:
         feed.entries = [("5-0", "old")]
         async with running(feed, store) as hub:
-            stream = events(hub, "0-0\r\nXREAD")
+            stream = events(hub, "viewer", "0-0\r\nXREAD")
             await until(stream, "source")
             feed.entries.append(("6-0", "new"))
             assert (await until(stream, "window")).data == "new"
@@ -116,7 +116,7 @@ def test_who_comes_back_to_more_than_can_be_told_is_asked_to_resync(
         feed.entries = [(f"{n}-0", str(n)) for n in range(1, MISSED_BATCHES * BATCH + 2)]
         feed.away = away
         async with running(feed, store) as hub:
-            assert await until(events(hub, "1-0"), "resync") == RESYNC
+            assert await until(events(hub, "viewer", "1-0"), "resync") == RESYNC
 
     run(scenario)
 
@@ -125,15 +125,15 @@ def test_one_reader_serves_everybody(store: FakeStore, feed: FakeFeed) -> None:
     async def scenario() -> None:
         async with running(feed, store) as hub:
             await soon(lambda: feed.most_readers)
-            viewers = [events(hub, None) for _ in range(60)]
+            viewers = [events(hub, "viewer", None) for _ in range(60)]
             await asyncio.gather(*(until(viewer, "source") for viewer in viewers))
             feed.entries.append(("1-0", "for all"))
             seen = await asyncio.gather(*(until(viewer, "window") for viewer in viewers))
             assert {event.data for event in seen} == {"for all"}
-            assert (hub.viewers, feed.most_readers) == (60, 1)
+            assert (hub.viewers(), feed.most_readers) == (60, 1)
             for viewer in viewers:
                 await viewer.aclose()
-            assert hub.viewers == 0
+            assert hub.viewers() == 0
 
     run(scenario)
 
@@ -143,7 +143,7 @@ def test_who_reads_too_slowly_gets_a_resync_and_delays_nobody(
 ) -> None:
     async def scenario() -> None:
         async with running(feed, store) as hub:
-            slow, fast = events(hub, None), events(hub, None)
+            slow, fast = events(hub, "viewer", None), events(hub, "viewer", None)
             await asyncio.gather(until(slow, "source"), until(fast, "source"))
             for n in range(1, LONGEST_QUEUE + 2):
                 feed.entries.append((f"{n}-0", str(n)))
@@ -157,7 +157,7 @@ def test_who_reads_too_slowly_gets_a_resync_and_delays_nobody(
 
 
 def test_what_waits_for_a_viewer_is_bounded() -> None:
-    viewer = Viewer()
+    viewer = Viewer("viewer")
     for n in range(10 * LONGEST_QUEUE):
         viewer.put(LiveEvent("window", str(n)))
     assert viewer._waiting.qsize() <= LONGEST_QUEUE
@@ -171,7 +171,7 @@ def test_without_redis_changes_come_from_the_store_and_then_redis_goes_on(
         store.rows = [row(Window.MINUTE, "10:00")]
         store.jobs = [progress("2015-05-17T10:05:00Z", datetime.now(UTC))]
         async with running(feed, store) as hub:
-            stream = events(hub, "1-0")
+            stream = events(hub, "viewer", "1-0")
             await until(stream, "source", "redis")
             feed.away = True
             await until(stream, "source", "store")
@@ -190,7 +190,7 @@ def test_the_reader_outlives_redis_and_the_store(store: FakeStore, feed: FakeFee
     async def scenario() -> None:
         store.away = feed.away = True
         async with running(feed, store) as hub:
-            stream = events(hub, None)
+            stream = events(hub, "viewer", None)
             await until(stream, "source", "store")
             await asyncio.sleep(0.05)
             store.away = feed.away = False

@@ -8,7 +8,9 @@ const VIEWS = {
   "1m": { step: 60e3, widest: 3 * HOUR, narrowest: HOUR },
 };
 const REFRESH_MS = 15e3; // without any event from the stream
-const SOONEST_MS = 1e3; // with them
+const SOONEST_MS = 3e3; // with them
+const SLOW_MS = 14e3; // for what costs more, or changes seldom: pages, dead letters, jobs, planes
+const LISTEN_AGAIN_MS = 10e3; // after the stream was refused
 
 const $ = (id) => document.getElementById(id);
 const number = new Intl.NumberFormat("en");
@@ -47,8 +49,9 @@ function element(tag, properties = {}, ...children) {
 async function ask(path, parameters) {
   const response = await fetch(`${path}?${new URLSearchParams(parameters)}`);
   const answer = await response.json();
-  if (!response.ok) throw new Error(answer.detail);
-  return answer;
+  if (response.ok) return answer;
+  const pauseMs = 1e3 * Number(response.headers.get("Retry-After") ?? 0);
+  throw Object.assign(new Error(answer.detail), { pauseMs });
 }
 
 const askRange = (path, from, to, more) => ask(path, { from: iso(from), to: iso(to), ...more });
@@ -80,7 +83,7 @@ function move(direction) {
 
 // -- Drawing
 
-function showFigures(total, letters) {
+function showFigures(total) {
   const per = (view.to - view.from) / 60e3;
   $("requests").textContent = number.format(total.requests);
   $("requests-note").textContent = `${number.format(Math.round((10 * total.requests) / per) / 10)} a minute`;
@@ -91,9 +94,6 @@ function showFigures(total, letters) {
   $("visitors-note").textContent = `between ${number.format(lower)} and ${number.format(upper)}`;
   $("bytes").textContent = bytes(total.bytes);
   $("bytes-note").textContent = total.requests ? `${bytes(total.bytes / total.requests)} a request` : "–";
-  $("letters").textContent = number.format(letters.count);
-  $("letters-note").textContent = "received in the last 30 days";
-  $("letters-figure").classList.toggle("alert", letters.count > 0);
 }
 
 function showStatus(total) {
@@ -119,6 +119,9 @@ function showPages(top) {
 }
 
 function showLetters(letters) {
+  $("letters").textContent = number.format(letters.count) + (letters.complete ? "" : "+");
+  $("letters-note").textContent = "received in the last 24 hours";
+  $("letters-figure").classList.toggle("alert", letters.count > 0);
   $("letter-list").replaceChildren(
     ...letters.dead_letters.map((letter) =>
       element("div", { className: "letter" },
@@ -163,38 +166,53 @@ function showRange(windows) {
 
 // -- Refreshing
 
+/** Returns how long the API wants to be left alone: 0 unless it is busy. */
 async function refresh() {
-  const now = Math.ceil(Date.now() / 60e3) * 60e3;
   try {
     view.extent = await ask("/v1/extent");
     view.size ??= pickSize();
     if (view.following) follow();
     const { from, to, size } = view;
-    const hours = [Math.floor(from / HOUR) * HOUR, Math.ceil(to / HOUR) * HOUR];
-    const [traffic, total, top, letters, progress] = await Promise.all([
+    const [traffic, total] = await Promise.all([
       askRange("/v1/traffic", from, to, { window: size }),
       askRange("/v1/traffic/total", from, to),
-      askRange("/v1/pages/top", ...hours, { k: 12 }),
-      askRange("/v1/dead-letters", now - 30 * DAY, now + 60e3, { limit: 3 }),
-      ask("/v1/progress"),
     ]);
-    if (from !== view.from || size !== view.size) return; // the reader has moved on meanwhile
-    showFigures(total, letters);
+    if (from !== view.from || size !== view.size) return 0; // the reader has moved on meanwhile
+    showFigures(total);
     showStatus(total);
-    showPages(top);
-    showLetters(letters);
-    showJobs(progress);
     showRange(traffic.windows);
     drawChart($("chart"), $("chart-words"), { from, to, step: VIEWS[size].step, windows: traffic.windows });
+    await refreshSlowly();
     $("notice").hidden = true;
+    return 0;
   } catch (error) {
+    ask("/v1/status").then(showPlanes, () => {}); // which says why
     $("notice").textContent = `What you see may be old. ${error.message}`;
     $("notice").hidden = false;
+    return error.pauseMs ?? 0;
   }
-  ask("/v1/status").then(showPlanes, () => {});
 }
 
-/** At most one refresh at a time and one a second, however fast events come. */
+/** What costs more or changes seldom: at once for another range, or else now and then. */
+const slow = { range: "", at: 0 };
+async function refreshSlowly() {
+  const hours = [Math.floor(view.from / HOUR) * HOUR, Math.ceil(view.to / HOUR) * HOUR];
+  const range = hours.join();
+  if (range === slow.range && Date.now() - slow.at < SLOW_MS) return;
+  const nextMinute = Math.ceil(Date.now() / 60e3) * 60e3;
+  ask("/v1/status").then(showPlanes, () => {});
+  const [top, letters, progress] = await Promise.all([
+    askRange("/v1/pages/top", ...hours, { k: 12 }),
+    askRange("/v1/dead-letters", nextMinute - DAY, nextMinute, { limit: 3 }),
+    ask("/v1/progress"),
+  ]);
+  Object.assign(slow, { range, at: Date.now() });
+  showPages(top);
+  showLetters(letters);
+  showJobs(progress);
+}
+
+/** At most one refresh at a time and one in three seconds, however fast events come. */
 let refreshing = false;
 let wanted = false;
 async function refreshSoon() {
@@ -203,8 +221,8 @@ async function refreshSoon() {
   refreshing = true;
   while (wanted) {
     wanted = false;
-    await refresh();
-    await new Promise((done) => setTimeout(done, SOONEST_MS));
+    const pauseMs = await refresh();
+    await new Promise((done) => setTimeout(done, Math.max(SOONEST_MS, pauseMs)));
   }
   refreshing = false;
 }
@@ -217,7 +235,11 @@ function listen() {
   };
   const stream = new EventSource("/v1/stream");
   stream.onopen = () => say("up", "live");
-  stream.onerror = () => say("down", "reconnecting…");
+  stream.onerror = () => {
+    say("down", "reconnecting…");
+    // The browser reconnects by itself, but not after it was refused.
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, LISTEN_AGAIN_MS);
+  };
   stream.addEventListener("source", (event) => {
     source = event.data;
     if (source === "redis") say("up", "live"); else say("degraded", "live, from the store");

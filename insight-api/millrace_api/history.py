@@ -1,0 +1,149 @@
+"""Figures over ranges. What is final is read once, and kept.
+
+A closed window doesn't change while its job goes on from its checkpoint, so values are kept by
+checkpoint; and not for ever, because an operator may correct a row by hand. What is still open is
+read anew for each request.
+"""
+
+import asyncio
+import heapq
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Generic, TypeVar
+
+from cachetools import TTLCache
+
+from millrace_api.admission import Asker
+from millrace_api.progress import is_final, read_traffic_job
+from millrace_api.ranges import DAY, HOUR, Piece, Span, Window, by_day, decompose
+from millrace_api.settings import Settings
+from millrace_api.shared import Shared, each
+from millrace_api.store import Measures, Store, add_up
+
+# What a request costs is told in windows: an hour's pages are a partition, and may be many.
+WINDOWS_PER_DAY = DAY // HOUR
+WINDOWS_PER_HOUR_OF_PAGES = 60
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Place = Callable[[int], AbstractAsyncContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Total:
+    measures: Measures
+    final: bool
+
+
+@dataclass(frozen=True)
+class TopViews:
+    """``pages`` are URLs with their views, most viewed first; ``distinct`` says of how many."""
+
+    pages: list[tuple[str, int]]
+    distinct: int
+
+
+class History:
+    """Answers over any range, from what is kept and from the store."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._days = Kept(self._day, settings.kept_days, settings.kept_seconds)
+        self._pages = Kept(
+            store.page_views,
+            settings.kept_pages,
+            settings.kept_seconds,
+            lambda views: 1 + len(views),
+        )
+
+    async def total(self, span: Span, asker: Asker) -> Total:
+        """All of the span as one: whole hours are read as hours, and only the edges as minutes."""
+        checkpoint, watermark = await self._closed()
+        pieces = [
+            Piece(piece.window, part) for piece in decompose(span) for part in by_day(piece.span)
+        ]
+        closed = [p for p in pieces if p.span.length == DAY and is_final(p.span.end, watermark)]
+        changing = [piece for piece in pieces if piece not in closed]
+        days = await self._days.get(
+            checkpoint,
+            [piece.span for piece in closed],
+            lambda missing: asker.lane(missing * WINDOWS_PER_DAY),
+        )
+        async with asker.lane(sum(piece.windows for piece in changing)):
+            rows = await each(lambda p: self._store.traffic(p.window, p.span), changing)
+        measures = await asyncio.to_thread(add_up, [*days, *(row for part in rows for row in part)])
+        return Total(measures, is_final(span.end, watermark))
+
+    async def top_pages(self, span: Span, k: int, asker: Asker) -> TopViews:
+        """The ``k`` most viewed pages of the hours that the span touches; equal ones by URL."""
+
+        def place(hours: int) -> AbstractAsyncContextManager[None]:
+            return asker.lane(hours * WINDOWS_PER_HOUR_OF_PAGES)
+
+        checkpoint, watermark = await self._closed()
+        hours = list(span.hours())
+        closed = [hour for hour in hours if is_final(hour + HOUR, watermark)]
+        views = await self._pages.get(checkpoint, closed, place)
+        changing = hours[len(closed) :]
+        async with place(len(changing)):
+            views = views + await each(self._store.page_views, changing)
+        return await asyncio.to_thread(rank, views, k)
+
+    async def _closed(self) -> tuple[str, datetime | None]:
+        """The traffic job's checkpoint, and the moment up to which its windows are final."""
+        job = await read_traffic_job(self._store)
+        return (job.checkpoint, job.watermark) if job else ("", None)
+
+    async def _day(self, day: Span) -> Measures:
+        return await asyncio.to_thread(add_up, await self._store.traffic(Window.HOUR, day))
+
+
+class Kept(Generic[Key, Value]):
+    """Values that are final: as many as fit ``size``, the latest used ones, for ``seconds``."""
+
+    def __init__(
+        self,
+        read: Callable[[Key], Awaitable[Value]],
+        size: int,
+        seconds: float,
+        size_of: Callable[[Value], int] | None = None,
+    ) -> None:
+        self._read = read
+        self._values: TTLCache[tuple[str, Key], Value] = TTLCache(size, seconds, getsizeof=size_of)
+        self._fills = Shared()
+
+    async def get(self, checkpoint: str, keys: Sequence[Key], place: Place) -> list[Value]:
+        """The keys' values in their order. Missing ones are read in a ``place`` for so many.
+
+        Who asks for what is being read waits for that instead: what is final is so for everybody.
+        """
+        held = {key: self._values.get((checkpoint, key)) for key in keys}
+        missing = tuple(key for key, value in held.items() if value is None)
+        if missing:
+            held |= await self._fills.ask(
+                (checkpoint, missing), lambda: self._fill(checkpoint, missing, place)
+            )
+        return [held[key] for key in keys]
+
+    async def _fill(self, checkpoint: str, keys: tuple[Key, ...], place: Place) -> dict[Key, Value]:
+        async with place(len(keys)):
+            values = await each(partial(self._read_and_keep, checkpoint), keys)
+        return dict(zip(keys, values, strict=True))
+
+    async def _read_and_keep(self, checkpoint: str, key: Key) -> Value:
+        value = await self._read(key)
+        with suppress(ValueError):  # larger than all that may be kept
+            self._values[checkpoint, key] = value
+        return value
+
+
+def rank(hours: Iterable[Counter[str]], k: int) -> TopViews:
+    views: Counter[str] = Counter()
+    for hour in hours:
+        views.update(hour)
+    best = heapq.nsmallest(k, views.items(), key=lambda page: (-page[1], page[0]))
+    return TopViews(best, len(views))

@@ -1,0 +1,52 @@
+"""Doing once what several ask for."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+AT_ONCE = 8  # partitions that one request reads side by side
+
+
+class Shared:
+    """One answer for all who ask for the same at the same time, and for ``keep_seconds`` after.
+
+    One asker's leaving doesn't end the others' wait. A failure is theirs as well, and isn't kept.
+    """
+
+    def __init__(self, keep_seconds: float = 0) -> None:
+        self._keep_seconds = keep_seconds
+        self._answers: dict[Hashable, asyncio.Task] = {}
+
+    async def ask(self, key: Hashable, ask: Callable[[], Awaitable[Found]]) -> Found:
+        if key not in self._answers:
+            self._answers[key] = task = asyncio.ensure_future(ask())
+            task.add_done_callback(lambda task: self._done(key, task))
+        return await asyncio.shield(self._answers[key])
+
+    def _done(self, key: Hashable, task: asyncio.Task) -> None:
+        failed = task.cancelled() or task.exception() is not None
+        if failed or not self._keep_seconds:
+            del self._answers[key]
+        else:
+            asyncio.get_running_loop().call_later(self._keep_seconds, self._answers.pop, key)
+
+
+async def each(
+    ask: Callable[[Item], Awaitable[Found]], items: Iterable[Item], at_once: int = AT_ONCE
+) -> list[Found]:
+    """What is found for each item, in their order. The first failure cancels the rest."""
+    places = asyncio.Semaphore(at_once)
+
+    async def one(item: Item) -> Found:
+        async with places:
+            return await ask(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(item)) for item in items]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -1,0 +1,167 @@
+"""Lanes and rates: nobody's requests delay everybody's."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from millrace_api.admission import Admission, Busy, Lane, RateLimit, TooMany
+from millrace_api.app import create_app
+from millrace_api.settings import Settings
+from millrace_api.store import JobProgress
+
+from tests.api.fakes import FakeFeed, FakeStore
+
+YEAR = {"from": "2015-01-01T00:00:00Z", "to": "2016-01-01T00:00:00Z"}
+TWO_HOURS = {"from": "2015-05-17T10:00:00Z", "to": "2015-05-17T12:00:00Z", "window": "1m"}
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scenario())
+
+
+def over(app: Any, address: str = "10.0.0.1") -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app, client=(address, 1))
+    return httpx.AsyncClient(transport=transport, base_url="http://api")
+
+
+def test_light_requests_do_not_wait_behind_heavy_ones(
+    settings: Settings, store: FakeStore, feed: FakeFeed
+) -> None:
+    store.takes_seconds = 0.05  # a year that is still open is 365 reads
+    app = create_app(settings, store, feed)
+
+    async def scenario() -> None:
+        async with over(app) as client:
+            heavy = [
+                asyncio.create_task(client.get("/v1/traffic/total", params=YEAR)) for _ in range(10)
+            ]
+            await asyncio.sleep(0.2)
+            began = time.monotonic()
+            for path in ("/v1/traffic", "/v1/progress", "/v1/status", "/healthz", "/readyz"):
+                assert (await client.get(path, params=TWO_HOURS)).status_code == 200, path
+            assert time.monotonic() - began < 1
+            assert store.most_reading <= 2 * 8 + 1
+            # Two are being answered, two wait; six are told to come back.
+            refused = [task.result() for task in heavy if task.done()]
+            assert Counter(answer.status_code for answer in refused) == {503: 6}
+            assert all(int(answer.headers["retry-after"]) > 0 for answer in refused)
+            answers = await asyncio.gather(*heavy)
+            assert Counter(answer.status_code for answer in answers) == {503: 6, 200: 4}
+
+    run(scenario)
+
+
+def test_one_client_does_not_fill_the_heavy_lane(
+    settings: Settings, store: FakeStore, feed: FakeFeed
+) -> None:
+    store.takes_seconds = 0.01
+    app = create_app(settings.model_copy(update={"client_heavy": 2}), store, feed)
+
+    async def scenario() -> None:
+        async with over(app) as greedy, over(app, "10.0.0.2") as other:
+            asked = [greedy.get("/v1/traffic/total", params=YEAR) for _ in range(5)]
+            asked.append(other.get("/v1/traffic/total", params=YEAR))
+            answers = await asyncio.gather(*asked)
+            assert [answer.status_code for answer in answers] == [200, 200, 429, 429, 429, 200]
+            assert int(answers[2].headers["retry-after"]) > 0
+            assert (await greedy.get("/v1/traffic/total", params=YEAR)).status_code == 200
+
+    run(scenario)
+
+
+def test_who_asks_too_often_is_told_when_to_ask_again_and_others_are_not(
+    settings: Settings, store: FakeStore, feed: FakeFeed
+) -> None:
+    limits = {"client_requests_per_second": 1, "client_burst": 3}
+    app = create_app(settings.model_copy(update=limits), store, feed)
+
+    async def scenario() -> None:
+        async with over(app) as scanner, over(app, "10.0.0.2") as other:
+            answers = [await scanner.get("/v1/nothing") for _ in range(5)]
+            assert [answer.status_code for answer in answers] == [404, 404, 404, 429, 429]
+            assert answers[-1].headers["retry-after"] == "1"
+            assert answers[-1].headers["content-type"] == "application/problem+json"
+            assert (await scanner.get("/healthz")).status_code == 200
+            assert (await other.get("/v1/progress")).status_code == 200
+
+    run(scenario)
+
+
+@given(st.lists(st.floats(min_value=0, max_value=3), min_size=1, max_size=60))
+def test_a_rate_holds_over_any_time(pauses: list[float]) -> None:
+    clock = [0.0]
+    limit = RateLimit(per_second=2, burst=5, now=lambda: clock[0])
+    admitted: list[float] = []
+    for pause in pauses:
+        clock[0] += pause
+        try:
+            limit.admit("me")
+        except TooMany as refusal:
+            clock[0] += refusal.retry_after_seconds + 1e-6
+            limit.admit("me")  # as told
+        admitted.append(clock[0])
+    for first, start in enumerate(admitted):
+        for last in range(first, len(admitted)):
+            assert last - first + 1 <= 5 + 2 * (admitted[last] - start) + 1e-3
+
+
+def test_many_addresses_do_not_fill_the_memory() -> None:
+    limit = RateLimit(per_second=1, burst=100)
+    for number in range(20_000):
+        limit.admit(str(number))
+    assert len(limit._done) <= 10_000
+
+
+def test_who_waits_too_long_is_told_to_come_back() -> None:
+    async def scenario() -> None:
+        lane = Lane("heavy", places=1, queue=5, wait_seconds=0.05)
+        async with lane.place():
+            with pytest.raises(Busy, match="take long"):
+                async with lane.place():
+                    pass
+        async with lane.place():
+            pass
+
+    run(scenario)
+
+
+def test_a_client_that_leaves_gives_its_place_back(settings: Settings) -> None:
+    async def scenario() -> None:
+        admission = Admission(settings.model_copy(update={"client_heavy": 3}))
+
+        async def stay() -> None:
+            async with admission.lane("me", 10_000):
+                await asyncio.sleep(60)
+
+        for _ in range(5):
+            tasks = [asyncio.create_task(stay()) for _ in range(3)]
+            await asyncio.sleep(0.001)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.timeout(1), admission.lane("me", 10_000), admission.lane("me", 10_000):
+            pass
+
+    run(scenario)
+
+
+def test_a_final_year_is_light_the_second_time(
+    settings: Settings, store: FakeStore, feed: FakeFeed, progress: Callable[..., JobProgress]
+) -> None:
+    store.jobs = [progress("2017-01-01T00:00:00Z", datetime.now(UTC))]
+    app = create_app(settings.model_copy(update={"client_heavy": 1}), store, feed)
+
+    async def scenario() -> None:
+        async with over(app) as client:
+            assert (await client.get("/v1/traffic/total", params=YEAR)).status_code == 200
+            asked = [client.get("/v1/traffic/total", params=YEAR) for _ in range(20)]
+            assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200}
+
+    run(scenario)
