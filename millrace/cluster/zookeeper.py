@@ -19,7 +19,8 @@ FIRST_CONNECTION_SECONDS = 10
 
 def drivers(plan: Plan) -> list[dict[str, Any]]:
     """Each living driver: application, run, host, version, state, jvm, python; ``since`` when it
-    has been in this state, and ``standing_by_since`` (else None), in seconds since 1970.
+    has been in this state, and ``standing_by_since`` and ``rehearsed_at`` (or None),
+    in seconds since 1970.
 
     OperatorError when ZooKeeper doesn't answer.
     """

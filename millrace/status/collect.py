@@ -3,6 +3,7 @@
 import json
 import shlex
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ from millrace.status.ring import ring
 
 def collect(plan: Plan) -> dict[str, Any]:
     """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``,
-    ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, the traffic job's ``lag``."""
+    ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, the traffic job's ``lag``,
+    and when that was: ``at``, in seconds since 1970."""
     admin = kafka.connect(plan)
     return {
         "hosts": on_all(plan.hosts, lambda host: _ask(plan, host)),
         "kafka": _ask_kafka(admin),
         "cassandra": ring(plan),
         "drivers": ask_drivers(plan),
+        "at": time.time(),
         "lag": _ask_lag(admin, plan),
     }
 

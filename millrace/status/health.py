@@ -1,5 +1,7 @@
 """Is the cluster in its steady state? What deployments wait for and drills begin and end with."""
 
+import time
+
 from millrace.plan import Plan
 from millrace.status.collect import ask_drivers, collect
 from millrace.status.verdict import HEALTHY, Component, applications, judge
@@ -27,7 +29,7 @@ def problems(plan: Plan) -> list[str]:
     Drivers are looked at first: their return takes longest, and a look at all hosts is work for
     each of them, at a time when others need the cores.
     """
-    return _lines([applications(plan, ask_drivers(plan))]) or _lines(
+    return _lines([applications(plan, ask_drivers(plan), time.time())]) or _lines(
         judge(plan, collect(plan)).components
     )
 

@@ -51,7 +51,7 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
         _plain(seen, "datanode", "DataNodes"),
         _plain(seen, "nodemanager", "NodeManagers"),
         _plain(seen, "zkfc", "Failover controllers"),
-        applications(plan, seen.drivers),
+        applications(plan, seen.drivers, observed["at"]),
         _lag(plan, observed["lag"]),
         _plain(seen, "job_gateway", "Job gateways"),
         _api(seen),
@@ -191,19 +191,18 @@ def _plain(seen: _Seen, service: str, name: str) -> Component:
     )
 
 
-def applications(plan: Plan, drivers: list[dict[str, Any]]) -> Component:
-    """Each has a driver that leads and one that stands by."""
+def applications(plan: Plan, drivers: list[dict[str, Any]], now: float) -> Component:
+    """Each has a driver that leads and one that stands by; ``now`` in seconds since 1970."""
     problems, texts, leaderless = [], [], False
     for name in plan.applications:
-        hosts = {
-            state: [d["host"] for d in drivers if (d["application"], d["state"]) == (name, state)]
-            for state in ("leading", "standby")
-        }
-        texts.append(f"{name}: {_on(hosts['leading'])} leads, {_on(hosts['standby'])} stands by")
-        if not hosts["leading"]:
+        mine = [driver for driver in drivers if driver["application"] == name]
+        leading = [driver["host"] for driver in mine if driver["state"] == "leading"]
+        standby = [_standby(driver, now) for driver in mine if driver["state"] == "standby"]
+        texts.append(f"{name}: {_on(leading)} leads, {_on(standby)} stands by")
+        if not leading:
             problems.append(f"no driver of '{name}' leads")
             leaderless = True
-        elif not hosts["standby"]:
+        elif not standby:
             problems.append(f"no driver of '{name}' stands by")
     return _component("Applications", "; ".join(texts), problems, leaderless)
 
@@ -216,6 +215,13 @@ def _lag(plan: Plan, lag: dict[str, Any]) -> Component:
     limit = 2 * plan.shared["spark"]["settings"]["traffic"]["max_offsets_per_trigger"]
     problems = ["it falls behind, or catches up"] if behind > limit else []
     return _component("Traffic job", f"{behind:,} records behind", problems, down=False)
+
+
+def _standby(driver: dict[str, Any], now: float) -> str:
+    """With how warm it is: a standby rehearses for as long as there are records to rehearse on."""
+    if not driver.get("rehearsed_at"):
+        return f"{driver['host']} (never rehearsed)"
+    return f"{driver['host']} (rehearsed {max(0, now - driver['rehearsed_at']):.0f} s ago)"
 
 
 def _on(hosts: list[str]) -> str:

@@ -53,6 +53,8 @@ class Coordination:
         self._identity = identity
         self._state: State = "warming"
         self._since = time.time()
+        self._rehearsed_at: float | None = None
+        self._announcing = threading.Lock()
         self._guard: Guard | None = None
         self._client = KazooClient(
             hosts,
@@ -76,6 +78,15 @@ class Coordination:
 
     def announce(self, state: State) -> None:
         """Say what this driver does. The node lives as long as its session, or is made again."""
+        with self._announcing:  # or what is written last needn't be what is true
+            self._announce(state)
+
+    def announce_rehearsal(self) -> None:
+        """Tell that this standby has just rehearsed. Not worth a failure."""
+        self._rehearsed_at = time.time()
+        self._announce_again()
+
+    def _announce(self, state: State) -> None:
         if state != self._state:
             self._state, self._since = state, time.time()
         self._client.ensure_path(f"{self._path}/drivers")
@@ -84,6 +95,7 @@ class Coordination:
             "state": self._state,
             "since": self._since,
             "standing_by_since": self._since if self._state == "standby" else None,
+            "rehearsed_at": self._rehearsed_at,
         }
         value = json.dumps(content).encode()
         try:
@@ -102,7 +114,8 @@ class Coordination:
 
     def _announce_again(self) -> None:
         try:
-            self.announce(self._state)
+            with self._announcing:
+                self._announce(self._state)
         except (KazooException, KazooTimeoutError) as error:
             log.warning("announcing: %r", error)
 

@@ -78,7 +78,7 @@ def serve(
         # The one whose results are waited for starts first, and is drained last.
         ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
         # Only that one: the others' first batch may take its time.
-        rehearsal = rehearse(ready[0]) if rehearsing else None
+        rehearsal = rehearse(ready[0], coordination) if rehearsing else None
         coordination.announce("standby")
         coordination.lease.acquire()
         if rehearsal:
@@ -113,11 +113,21 @@ def prepare(
     return ReadyJob(context, job, job.frame(settings["max_offsets_per_trigger"]))
 
 
-def rehearse(one: ReadyJob) -> Rehearsal:
+def rehearse(one: ReadyJob, coordination: Coordination) -> Rehearsal:
     """As far as there is something to rehearse with; the rest goes on beside standing by."""
+
+    def read_as_at_start() -> None:
+        last_epoch(context.tables, context.job)
+        coordination.announce_rehearsal()
+
     context = one.context
     folder = f"{context.config.checkpoints}/.rehearsal/{os.environ['CONTAINER_ID']}/{context.job}"
-    rehearsal = Rehearsal(one.job, Checkpoint(context.spark, folder))
+    rehearsal = Rehearsal(
+        one.job,
+        Checkpoint(context.spark, folder),
+        context.settings["rehearsal_pause_seconds"],
+        read_as_at_start,
+    )
     rehearsal.wait()
     return rehearsal
 

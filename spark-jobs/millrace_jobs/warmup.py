@@ -1,27 +1,35 @@
-"""A standby's rehearsal: a job runs for a few batches on old records, with a scratch checkpoint.
+"""A standby's rehearsal: a job runs on old records, with a scratch checkpoint.
 
-Classes are loaded, code is generated, executors and connections are up after the first two, in the
-driver and in the executors. The others let the JVMs compile what they run, so that the first real
-batch takes as long as any other; they go on beside standing by, with pauses, to take few cores.
+Classes are loaded, code is generated, executors and connections are up after the first two batches,
+in the driver and in the executors. Those that follow let the JVMs compile what they run, so that
+the first real batch takes as long as any other; they go on beside standing by.
+
+Then a batch now and then keeps it so, for as long as the driver stands by: the JVMs drop compiled
+code that nothing runs, and peers close connections that nobody uses. A driver that had stood by
+idly for a quarter of an hour took four times as long to take over as one that had just rehearsed.
 """
 
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
 
 from millrace_jobs.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 
 READY_BATCHES = 2
-BATCHES = 15
+WARM_BATCHES = 15  # then rarely
+ROUND_BATCHES = 200  # then from the oldest record again: what the scratch state holds is bounded
 RECORDS = 2000  # in each batch
 TRIGGER = "2 seconds"
 SECONDS = 60.0  # on a busy machine
 POLL_SECONDS = 0.1
+REST_POLL_SECONDS = 1.0
 IDLE = "Waiting for data to arrive"  # Spark's words: MicroBatchExecution
 
 
@@ -31,24 +39,31 @@ class Rehearsed(Exception):
 
 
 class Rehearsal:
-    """Begins at once. With an idle topic it goes on until there were records, or it is ended."""
+    """Begins at once and goes on until it is ended, in rounds: each is a query of its own."""
 
-    def __init__(self, job: Any, scratch: Checkpoint) -> None:
-        """``scratch`` is its checkpoint, which is removed afterwards."""
+    def __init__(
+        self,
+        job: Any,
+        scratch: Checkpoint,
+        pause_seconds: float,
+        after_batch: Callable[[], None] = lambda: None,
+    ) -> None:
+        """
+        Args:
+            scratch: its checkpoint, which is removed after each round.
+            pause_seconds: between two batches, once the JVMs are warm.
+            after_batch: what else a take-over needs, and whoever wants to know of a batch.
+        """
         self._job = job
         self._scratch = scratch
+        self._pause_seconds = pause_seconds
+        self._after_batch = after_batch
         self._done = 0
         self._over = threading.Event()
+        self._round_is_over = False
         self._began = time.monotonic()
-        self._query = (
-            job.frame(RECORDS)
-            .writeStream.outputMode(job.output_mode)
-            .foreachBatch(self._write_batch)
-            .option("checkpointLocation", scratch.location)
-            .trigger(processingTime=TRIGGER)
-            .start()
-        )
-        threading.Thread(target=self._clean_up, name="rehearsal", daemon=True).start()
+        self._query = self._start()
+        threading.Thread(target=self._run, name="rehearsal", daemon=True).start()
 
     def wait(self) -> None:
         """Until the driver may stand by: as good as ready, or with nothing to read, or for long
@@ -66,25 +81,63 @@ class Rehearsal:
         """The driver is to lead, and waits for nothing: a batch under way is left to end."""
         self._over.set()
 
+    def _start(self) -> StreamingQuery:
+        self._round_is_over = False
+        return (
+            self._job.frame(RECORDS)
+            .writeStream.outputMode(self._job.output_mode)
+            .foreachBatch(self._write_batch)
+            .option("checkpointLocation", self._scratch.location)
+            .trigger(processingTime=TRIGGER)
+            .start()
+        )
+
     def _write_batch(self, frame: DataFrame, batch: int) -> None:
-        if batch == BATCHES or self._over.is_set():
-            self._over.set()
+        if self._done >= WARM_BATCHES:
+            self._over.wait(self._pause_seconds)
+        if batch == ROUND_BATCHES or self._over.is_set():
+            self._round_is_over = True
             raise Rehearsed
         self._job.rehearse(frame)
+        self._after_batch()
         self._done += 1
 
     def _is_under_way(self) -> bool:
         return self._query.isActive and self._query.status["message"] != IDLE
 
     def _error(self) -> Exception | None:
-        return None if self._over.is_set() else self._query.exception()
+        over = self._over.is_set() or self._round_is_over
+        return None if over else self._query.exception()
 
-    def _clean_up(self) -> None:
-        query = self._query
-        while query.isActive:
-            if self._over.is_set() and not query.status["isTriggerActive"]:
-                query.stop()
-            time.sleep(POLL_SECONDS)
-        self._scratch.remove()
+    def _run(self) -> None:
+        """A round that fails while the driver stands by isn't worth a driver: what it misses then
+        is warmth, and the next round may do better. Kafka may have expired what it was to read."""
+        while True:
+            self._finish_round()
+            self._scratch.remove()
+            if error := self._error():
+                log.warning("rehearsal: %s", str(error).partition("\n")[0])
+                if self._done < READY_BATCHES:
+                    break  # `wait` tells, or the driver stands by with nothing to rehearse
+                self._over.wait(self._pause_seconds)
+            if self._over.is_set():
+                break
+            self._query = self._start()
         took = time.monotonic() - self._began
-        log.info("rehearsal over after %.1f s: %s", took, self._error() or "all is well")
+        log.info("rehearsal over after %d batches and %.1f s", self._done, took)
+
+    def _finish_round(self) -> None:
+        """Until its query has ended; one that has read all there is is ended, to begin anew."""
+        query, idle_since, at_start = self._query, None, self._done
+        while query.isActive:
+            status = query.status
+            idle = status["message"] == IDLE and self._done > at_start
+            idle_since = (idle_since or time.monotonic()) if idle else None
+            rested = idle_since and time.monotonic() - idle_since >= self._pause_seconds
+            if (self._over.is_set() or rested) and not status["isTriggerActive"]:
+                self._round_is_over = True
+                query.stop()
+            if self._over.is_set():
+                time.sleep(POLL_SECONDS)
+            else:  # a look is some calls into the JVM: few, once nobody waits
+                self._over.wait(REST_POLL_SECONDS if self._done >= WARM_BATCHES else POLL_SECONDS)

@@ -204,6 +204,18 @@ def test_an_announcement_is_made_again_after_its_session_ended(
     assert node == IDENTITY.name
 
 
+def test_a_rehearsal_is_announced_and_changes_nothing_else(
+    zookeeper: FakeZooKeeper, driver: Coordination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.announce("standby")
+    monkeypatch.setattr(coordination.time, "time", lambda: NOW + 600)
+    driver.announce_rehearsal()
+    another = replace(IDENTITY, attempt=2)
+    [told] = Coordination("zookeeper", NAMES.zookeeper, "insights", another, 2.5).others()
+    assert (told["state"], told["standing_by_since"]) == ("standby", NOW)
+    assert told["rehearsed_at"] == NOW + 600
+
+
 def test_a_driver_knows_which_attempt_of_which_application_it_is() -> None:
     environment = {"CONTAINER_ID": "container_e17_1410901177871_0001_02_000001"}
     identity = identify("v1", environment)

@@ -1,7 +1,10 @@
 """The standby's rehearsal, on a query with state that always has more to read."""
 
 import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from millrace_jobs import warmup
@@ -10,23 +13,28 @@ from millrace_jobs.warmup import Rehearsal
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.e2e.support import wait_until
+
 
 class Job:
     """Counts what comes in, as the traffic job does, and keeps how it was rehearsed."""
 
     output_mode = "update"
 
-    def __init__(self, spark: SparkSession, fails: bool = False) -> None:
+    def __init__(self, spark: SparkSession, fails_at: int | None = None) -> None:
         self.spark = spark
-        self.fails = fails
+        self.fails_at = fails_at
+        self.frames = 0
         self.rehearsed: list[int] = []
 
     def frame(self, records: int) -> DataFrame:
+        self.frames += 1
         rows = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", records)
         return rows.load().groupBy("value").count()
 
     def rehearse(self, frame: DataFrame) -> None:
-        if self.fails:
+        if len(self.rehearsed) == self.fails_at:
+            self.fails_at = None
             raise RuntimeError("no such table")
         self.rehearsed.append(len(frame.collect()))
 
@@ -37,7 +45,7 @@ def scratch(spark: SparkSession, tmp_path: Path) -> Checkpoint:
 
 
 def is_gone(scratch: Checkpoint) -> bool:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while Path(scratch.location).exists() and time.monotonic() < deadline:
         time.sleep(warmup.POLL_SECONDS)
     return not Path(scratch.location).exists()
@@ -46,22 +54,68 @@ def is_gone(scratch: Checkpoint) -> bool:
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warmup, "TRIGGER", "100 milliseconds")
-    monkeypatch.setattr(warmup, "BATCHES", 4)
+    monkeypatch.setattr(warmup, "REST_POLL_SECONDS", 0.1)
+    monkeypatch.setattr(warmup, "WARM_BATCHES", 3)
 
 
-def test_a_rehearsal_runs_its_batches_and_leaves_nothing(spark, scratch):
-    job = Job(spark)
-    Rehearsal(job, scratch).wait()
-    assert len(job.rehearsed) >= warmup.READY_BATCHES
+@pytest.fixture
+def rehearse(scratch: Checkpoint) -> Iterator[Callable[..., Rehearsal]]:
+    """Begins a rehearsal that ends with the test."""
+    begun: list[Rehearsal] = []
+
+    def begin(job: Job, pause_seconds: float, **more: Any) -> Rehearsal:
+        begun.append(Rehearsal(job, scratch, pause_seconds, **more))
+        return begun[-1]
+
+    yield begin
+    for rehearsal in begun:
+        rehearsal.end()
     assert is_gone(scratch)
-    assert job.rehearsed == [warmup.RECORDS] * warmup.BATCHES
+
+
+def test_a_standby_rehearses_until_it_is_to_lead(spark, scratch, rehearse):
+    job, told = Job(spark), []
+    rehearsal = rehearse(job, 0.5, after_batch=lambda: told.append(time.monotonic()))
+    rehearsal.wait()
+    assert len(job.rehearsed) >= warmup.READY_BATCHES
+    wait_until(lambda: len(told) >= 6, 120, "it goes on")
+    gaps = [later - earlier for earlier, later in pairwise(told[2:6])]
+    assert min(gaps) >= 0.5  # rarely, once it is warm
+    rehearsal.end()
+    assert is_gone(scratch)
+    assert set(job.rehearsed) == {warmup.RECORDS}
     assert not spark.streams.active
 
 
-def test_what_would_fail_when_leading_fails_the_rehearsal(spark, scratch):
-    with pytest.raises(StreamingQueryException, match="no such table"):
-        Rehearsal(Job(spark, fails=True), scratch).wait()
+def test_who_is_to_lead_waits_for_no_pause(spark, scratch, rehearse):
+    job = Job(spark)
+    rehearsal = rehearse(job, 3600)
+    wait_until(lambda: len(job.rehearsed) == 3, 120, "it is warm")
+    began = time.monotonic()
+    rehearsal.end()
     assert is_gone(scratch)
+    assert time.monotonic() - began < 10
+    assert len(job.rehearsed) == 3
+
+
+def test_a_round_ends_before_its_state_grows(spark, rehearse, monkeypatch):
+    monkeypatch.setattr(warmup, "ROUND_BATCHES", 4)
+    job = Job(spark)
+    rehearse(job, 0)
+    wait_until(lambda: len(job.rehearsed) > 5, 120, "another round")
+    assert job.frames >= 2
+
+
+def test_what_would_fail_when_leading_fails_the_rehearsal(spark, scratch, rehearse):
+    with pytest.raises(StreamingQueryException, match="no such table"):
+        rehearse(Job(spark, fails_at=0), 0).wait()
+    assert is_gone(scratch)
+
+
+def test_a_failure_while_standing_by_is_only_a_round_lost(spark, rehearse):
+    job = Job(spark, fails_at=4)
+    rehearse(job, 0.1).wait()
+    wait_until(lambda: len(job.rehearsed) > 6, 120, "another round")
 
 
 class Idle(Job):
@@ -82,19 +136,18 @@ def idle(spark: SparkSession, tmp_path: Path) -> Idle:
     return Idle(spark, tmp_path / "topic")
 
 
-def test_an_idle_topic_isnt_waited_for_but_rehearsed_with_once_it_has_records(idle, scratch):
+def test_an_idle_topic_isnt_waited_for_but_rehearsed_with_once_it_has_records(idle, rehearse):
     began = time.monotonic()
-    Rehearsal(idle, scratch).wait()
+    rehearse(idle, 0.1).wait()
     assert time.monotonic() - began < warmup.SECONDS / 2
     assert idle.rehearsed == []
-    for number in range(warmup.BATCHES + 1):
+    for number in range(2):
         (idle.folder / f"{number}.txt").write_text("one\n")
-    assert is_gone(scratch)
-    assert len(idle.rehearsed) == warmup.BATCHES
+    wait_until(lambda: len(idle.rehearsed) > 2, 120, "the records are read again")
 
 
-def test_who_is_to_lead_ends_it(spark, idle, scratch):
-    rehearsal = Rehearsal(idle, scratch)
+def test_who_is_to_lead_ends_it(spark, idle, scratch, rehearse):
+    rehearsal = rehearse(idle, 0)
     rehearsal.wait()
     rehearsal.end()
     assert is_gone(scratch)

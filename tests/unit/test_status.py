@@ -49,7 +49,7 @@ def healthy() -> dict:
     }
     kafka = {"brokers": 3, "partitions": 12, "under_replicated": 0, "leaderless": 0}
     drivers = [
-        {"application": name, "state": state, "host": host}
+        {"application": name, "state": state, "host": host, "rehearsed_at": 1_800_000_000.0}
         for name in PLAN.applications
         for state, host in (("leading", "worker-1"), ("standby", "worker-2"))
     ]
@@ -59,6 +59,7 @@ def healthy() -> dict:
         "cassandra": ring,
         "drivers": drivers,
         "lag": {"records": 0},
+        "at": 1_800_000_060.0,
     }
 
 
@@ -204,3 +205,11 @@ def test_the_nemesis_learns_which_components_are_not_whole(monkeypatch):
 def test_every_part_is_a_line_of_the_status_and_a_component_of_runbooks():
     assert set(health.PARTS) <= {line.name for line in judge(PLAN, healthy()).components}
     assert set(health.PARTS.values()) <= {r.about.component for r in load_runbooks()}
+
+
+def test_a_standby_tells_how_warm_it_is():
+    observed = healthy()
+    assert "worker-2 (rehearsed 60 s ago) stands by" in verdict(observed, "Applications").seen
+    for driver in observed["drivers"]:
+        driver["rehearsed_at"] = None
+    assert "worker-2 (never rehearsed) stands by" in verdict(observed, "Applications").seen
