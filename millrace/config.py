@@ -314,6 +314,7 @@ class Environment(Model):
     groups: dict[Name, Group] = Field(min_length=1)
     replication: Replication
     applications: dict[Name, list[Name]] = {}
+    job_folders: list[str] = []
     aws: Aws | None = None
     machines: Machines | None = None
 

@@ -73,6 +73,7 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
                 "sentinel_quorum": plan.replication.sentinel_quorum,
             },
             "applications": plan.applications,
+            "job_folders": plan.job_folders,
         },
     }
 

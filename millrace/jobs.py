@@ -1,37 +1,103 @@
-"""Models of ``configs/jobs/``: the settings of the jobs that are one file each."""
+"""Jobs of one file: where they are, and their settings.
 
+Ours have settings in ``configs/jobs/NAME.yaml`` and their code in ``spark-jobs``. Yours are in a
+folder of your own repository, which the environment names under ``job_folders``: ``NAME.py`` or
+``NAME.sql`` with ``NAME.yaml`` beside it.
+"""
+
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from millrace.common.paths import CONFIGS
-from millrace.config import Component, Model, Name, Setting, read_yaml, validate
+from millrace.common.errors import OperatorError
+from millrace.common.paths import CONFIGS, REPO
+from millrace.config import Component, Environment, Model, Name, Setting, read_yaml, validate
 
+OURS = REPO / "spark-jobs" / "millrace_jobs" / "jobs"
+CODE = (".py", ".sql")
 DEFAULTS = "defaults"
-# What a job's checkpoint is named after has no default that could stand in a file.
 CHECKPOINT_WHY = "The folder of the job's checkpoint; another name starts the job anew."
 
 
 class JobSettings(Model):
-    """``configs/jobs/<name>.yaml``; ``window_seconds`` is the one setting without a default."""
+    """``NAME.yaml``; ``window_seconds`` is the one setting without a default."""
 
     summary: str
     settings: dict[Name, Setting]
 
 
-def load_job_settings(configs: Path = CONFIGS) -> dict[str, dict[str, Setting]]:
+def folders_of(environment: Environment) -> list[Path]:
+    """The environment's ``job_folders``; relative ones are seen from the checkout's root."""
+    folders = [(REPO / folder).resolve() for folder in environment.job_folders]
+    for folder in folders:
+        if not folder.is_dir():
+            raise OperatorError(
+                f"job_folders: {folder} is no folder", "nothing was created or changed"
+            )
+    return folders
+
+
+def code_of(folder: Path) -> Iterator[Path]:
+    """The files of a folder's jobs that hosts need: those that have settings beside them."""
+    for settings in sorted(folder.glob("*.yaml")):
+        yield from (path for path in map(settings.with_suffix, CODE) if path.exists())
+
+
+def load_job_settings(
+    folders: Iterable[Path] = (), configs: Path = CONFIGS
+) -> dict[str, dict[str, Setting]]:
     """By job: the defaults, and what its own file says otherwise."""
-    found = {
-        path.stem: validate(JobSettings, read_yaml(path), path).settings
-        for path in sorted((configs / "jobs").glob("*.yaml"))
-    }
-    defaults = found.pop(DEFAULTS, {})
-    return {
-        job: defaults
-        | {"checkpoint": Setting(value=job, why=CHECKPOINT_WHY, source="docs/new-state.md")}
-        | own
-        for job, own in found.items()
-    }
+    defaults = _read(configs / "jobs" / f"{DEFAULTS}.yaml")
+    found: dict[str, dict[str, Setting]] = {}
+    for path in sorted((configs / "jobs").glob("*.yaml")):
+        if path.stem != DEFAULTS:
+            _add(found, path, OURS, defaults)
+    for folder in folders:
+        for path in sorted(folder.glob("*.yaml")):
+            _add(found, path, folder, defaults)
+    return found
 
 
 def with_jobs(spark: Component, jobs: dict[str, dict[str, Setting]]) -> Component:
     """Spark's component with the settings of these jobs beside those of the others."""
+    if twice := sorted(spark.settings.keys() & jobs.keys()):
+        raise _refusal(f"job {twice[0]}: there is a job of that name already; rename yours")
     return spark.model_copy(update={"settings": spark.settings | jobs})
+
+
+def problems(environment: Environment, spark: Component) -> Iterator[str]:
+    """Jobs that an application is to run and nobody has declared."""
+    for application, jobs in environment.applications.items():
+        for job in jobs:
+            if job not in spark.settings:
+                yield (
+                    f"applications.{application}: no job {job}; it needs {job}.yaml in configs/jobs"
+                    " or in one of job_folders"
+                )
+
+
+def _add(
+    found: dict[str, dict[str, Setting]],
+    path: Path,
+    code: Path,
+    defaults: dict[str, Setting],
+) -> None:
+    job = path.stem
+    own = _read(path)
+    if job in found:
+        raise _refusal(f"{path}: there is a job {job} already; rename yours")
+    if not any((code / f"{job}{suffix}").exists() for suffix in CODE):
+        raise _refusal(f"{path}: neither {job}.py nor {job}.sql is in {code}")
+    if "window_seconds" not in own:
+        raise _refusal(
+            f"{path}: settings.window_seconds is missing: how long the job's windows are"
+        )
+    checkpoint = Setting(value=job, why=CHECKPOINT_WHY, source="docs/new-state.md")
+    found[job] = defaults | {"checkpoint": checkpoint} | own
+
+
+def _read(path: Path) -> dict[str, Setting]:
+    return validate(JobSettings, read_yaml(path), path).settings
+
+
+def _refusal(what: str) -> OperatorError:
+    return OperatorError(what, "nothing was created or changed")

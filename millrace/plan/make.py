@@ -20,7 +20,8 @@ from millrace.config import (
     load_events,
     load_names,
 )
-from millrace.jobs import load_job_settings, with_jobs
+from millrace.jobs import folders_of, load_job_settings, with_jobs
+from millrace.jobs import problems as job_refusals
 from millrace.plan import addresses, availability, aws
 from millrace.plan.model import Plan
 from millrace.plan.parts import Host, MachinesPlan, Service, TopicPlan, unit
@@ -40,7 +41,10 @@ def load_plan(name: str) -> Plan:
     services = {s for group in environment.groups.values() for s in group.services}
     known = component_names()
     components = {c: load_component(c) for c in sorted(services & known) + list(SHARED_COMPONENTS)}
-    components["spark"] = with_jobs(components["spark"], load_job_settings())
+    jobs = load_job_settings(folders_of(environment))
+    components["spark"] = with_jobs(components["spark"], jobs)
+    if problems := list(job_refusals(environment, components["spark"])):
+        raise _refusal(name, problems)
     return make_plan(name, environment, components, load_events(), load_names(), load_streams())
 
 
@@ -102,6 +106,7 @@ def make_plan(
         limits={key: limit.at(environment.profile) for key, limit in events.limits.items()},
         replication=environment.replication,
         applications=environment.applications,
+        job_folders=environment.job_folders,
         endpoints=_endpoints(hosts, components),
         aws=aws.plan_aws(environment, components, hosts),
         machines=_machines(environment),

@@ -44,6 +44,7 @@ class Plan(Model):
     streams: dict[str, StreamPlan]
     replication: Replication
     applications: dict[str, list[str]]
+    job_folders: list[str]
     endpoints: dict[str, Any]
     # What only one provider has; not in another one's plan, nor in its digest.
     aws: AwsPlan | None = Field(default=None, exclude_if=_absent)

@@ -7,18 +7,21 @@ content alone, and so does the version that a deployment gets from them.
 import hashlib
 import json
 import os
+import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import CACHE, REPO
+from millrace.jobs import code_of
 
 SOURCE = REPO / "spark-jobs"
 PACKAGE = "millrace_jobs"
 GATEWAY = f"{PACKAGE}/gateway"
+JOBS = f"{PACKAGE}/jobs"
 SHARED = [f"{PACKAGE}/__init__.py", f"{PACKAGE}/strict.py"]
 # The oldest date that a zip can hold.
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -31,27 +34,34 @@ class Package(BaseModel):
     digest: str
 
 
-def build(source: Path = SOURCE, target: Path = CACHE / "jobs") -> dict[str, Package]:
-    """The packages ``jobs`` and ``gateway``, from the sources as they are now."""
-    files = sorted(_files(source))
+def build(
+    source: Path = SOURCE, target: Path = CACHE / "jobs", folders: Iterable[Path] = ()
+) -> dict[str, Package]:
+    """The packages ``jobs`` and ``gateway``, from the sources as they are now.
+
+    ``folders`` hold jobs of other repositories, which are packed beside ours.
+    """
+    files = dict(sorted(_files(source)))
     if not files:
         raise OperatorError(f"{source / PACKAGE} holds no source file", "is the checkout complete?")
-    gateway = [name for name in files if name.startswith(f"{GATEWAY}/")]
-    jobs = [name for name in files if name not in gateway]
+    gateway = {name: path for name, path in files.items() if name.startswith(f"{GATEWAY}/")}
+    shared = {name: path for name, path in files.items() if name in SHARED}
+    jobs = {name: path for name, path in files.items() if name not in gateway}
+    others = {f"{JOBS}/{path.name}": path for folder in folders for path in code_of(folder)}
     return {
-        "jobs": _package(source, jobs, target, "jobs"),
-        "gateway": _package(source, [*SHARED, *gateway], target, "gateway"),
+        "jobs": _package(dict(sorted((jobs | others).items())), target, "jobs"),
+        "gateway": _package(shared | gateway, target, "gateway"),
     }
 
 
-def _files(source: Path) -> Iterator[str]:
+def _files(source: Path) -> Iterator[tuple[str, Path]]:
     for path in (source / PACKAGE).rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
-            yield path.relative_to(source).as_posix()
+            yield path.relative_to(source).as_posix(), path
 
 
-def _package(source: Path, names: list[str], target: Path, kind: str) -> Package:
-    contents = {name: (source / name).read_bytes() for name in names}
+def _package(files: dict[str, Path], target: Path, kind: str) -> Package:
+    contents = {name: path.read_bytes() for name, path in files.items()}
     digest = _digest(contents)
     path = target / f"{kind}-{digest[:8]}.zip"
     if not path.exists():
@@ -77,5 +87,6 @@ def _write(contents: dict[str, bytes], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    # For the playbooks.
-    print(json.dumps({kind: p.model_dump(mode="json") for kind, p in build().items()}))
+    # For the playbooks; the arguments are the environment's job_folders.
+    packages = build(folders=[REPO / folder for folder in sys.argv[1:]])
+    print(json.dumps({kind: p.model_dump(mode="json") for kind, p in packages.items()}))

@@ -48,6 +48,7 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
             kafka=KafkaReplication(factor=3, min_insync=2), cassandra=3, hdfs=3, sentinel_quorum=2
         ),
         applications={},
+        job_folders=[],
         endpoints={"store": "store-1:1,store-2:1"},
     )
 

@@ -75,3 +75,15 @@ def test_an_empty_source_is_refused(tmp_path):
 
 def test_the_real_jobs_contain_what_spark_submit_runs(tmp_path):
     assert "millrace_jobs/main.py" in names(jobs_package.build(target=tmp_path)["jobs"])
+
+
+def test_jobs_of_another_repository_are_packed_beside_ours(source, tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    for name in ("errors.py", "errors.yaml", "slow.sql", "slow.yaml", "notes.py"):
+        (theirs / name).write_text("x = 1\n")
+    packages = jobs_package.build(source, tmp_path, [theirs])
+    added = set(names(packages["jobs"])) - set(names(jobs_package.build(source, tmp_path)["jobs"]))
+    # What has no settings is no job.
+    assert added == {"millrace_jobs/jobs/errors.py", "millrace_jobs/jobs/slow.sql"}
+    assert packages["gateway"] == jobs_package.build(source, tmp_path)["gateway"]
