@@ -1,6 +1,6 @@
 """What a drill measured, and whether that is good enough: the record that is kept. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from pydantic import Field
@@ -64,11 +64,7 @@ class Report(Model):
     @property
     def worst(self) -> Gaps:
         """Plane → the longest interruption of all runs."""
-        return {
-            plane: max(run.gaps[plane] for run in self.runs)
-            for plane in Plane
-            if self.runs and all(plane in run.gaps for run in self.runs)
-        }
+        return _longest([run.gaps for run in self.runs])
 
     @property
     def missed(self) -> list[str]:
@@ -115,6 +111,31 @@ def measured(timeline: Timeline) -> tuple[Gaps, list[Run]]:
         )
 
     return longest_gaps(timeline.successes, timeline.baseline), list(map(run, timeline.episodes))
+
+
+def combined(reports: Sequence[Report]) -> Report:
+    """One report of the same drill's, of which each had a load and an audit of its own."""
+    audits = [report.audit for report in reports if report.audit]
+    counts = [audit.model_dump() for audit in audits]
+    return reports[0].model_copy(
+        update={
+            "baseline": _longest([report.baseline for report in reports]),
+            "runs": [run for report in reports for run in report.runs],
+            "failures": [failure for report in reports for failure in report.failures],
+            "audit": Audit(**{name: sum(count[name] for count in counts) for name in counts[0]})
+            if len(audits) == len(reports)
+            else None,
+        }
+    )
+
+
+def _longest(parts: Sequence[Gaps]) -> Gaps:
+    """Plane → its longest interruption of all parts, of the planes that each part has."""
+    return {
+        plane: max(gaps[plane] for gaps in parts)
+        for plane in Plane
+        if parts and all(plane in gaps for gaps in parts)
+    }
 
 
 def when(moment: datetime) -> str:

@@ -40,7 +40,7 @@ def wait_until_idle(plan: Plan, seconds: float) -> None:
         since = standby_since(plan)
         return since is not None and time.time() - since >= seconds
 
-    if seconds and not wait_until(idle, seconds + PATIENCE_SECONDS, LOOK_EVERY_SECONDS):
+    if not wait_until(idle, seconds + PATIENCE_SECONDS, LOOK_EVERY_SECONDS):
         raise OperatorError(
             f"no standby driver has stood by for {seconds / 60:g} min",
             "nothing was injected; `millrace status` shows who stands by",

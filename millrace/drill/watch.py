@@ -51,16 +51,25 @@ class Watch:
 
 @contextmanager
 def watching(
-    plan: Plan, rate: float, ledger: str, folder: Path, show: Display, goals: Collection[str] = ()
+    plan: Plan,
+    rate: float,
+    ledger: str,
+    folder: Path,
+    show: Display,
+    goals: Collection[str] = (),
+    settle_seconds: float = 0,
 ) -> Iterator[Watch]:
     """Load and samplers run inside the context, results flow, and the baseline is measured.
 
-    ``goals`` are the planes to look at closely.
+    ``goals`` are the planes to look at closely; ``settle_seconds`` pass before the baseline.
     """
     show.phase(f"load of {rate:,.0f} events/s, until results flow")
     with sampling(plan, goals) as samplers, loading(rate, ledger, folder) as load:
         show.samplers = samplers
         _wait_for_results(samplers[Plane.READ], load, folder)
+        if settle_seconds:
+            show.phase(f"settle, {settle_seconds:g} s")
+            time.sleep(settle_seconds)
         show.phase(f"baseline, {BASELINE_SECONDS:g} s")
         since = time.time()
         time.sleep(BASELINE_SECONDS)

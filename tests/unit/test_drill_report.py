@@ -11,7 +11,7 @@ import pytest
 from millrace.common.errors import NobodyError, OperatorError
 from millrace.drill.nemesis import Nemesis, choose, healing
 from millrace.drill.picture import gaps_svg
-from millrace.drill.report import Audit, Machine, Report, Run, markdown, measured
+from millrace.drill.report import Audit, Machine, Report, Run, combined, markdown, measured
 from millrace.drill.runbook import Plane, Runbook, load_runbook, load_runbooks, parse_runbook
 from millrace.drill.runner import record, require_allowed
 from millrace.drill.standby import youngest
@@ -104,6 +104,28 @@ def test_the_age_of_a_drill_is_that_of_its_youngest_standby():
     assert report(run(read=1, idle=1800), run(read=1, idle=90)).standby_idle_seconds == 90
     assert report(run(read=1, idle=1800), run(read=1)).standby_idle_seconds is None
     assert "30 min" in markdown(report(run(read=1, idle=1800)))
+
+
+def test_runs_with_audits_of_their_own_are_one_drill():
+    first = report(run(produce=4, read=1, idle=1900), baseline={Plane.READ: 0.3})
+    second = report(
+        run(produce=6, read=1, idle=1800),
+        baseline={Plane.READ: 0.2},
+        audit=NOTHING_LOST.model_copy(update={"lost": 1}),
+    )
+    both = combined([first, second])
+    assert both.worst == {"produce": 6, "read": 1}
+    assert both.baseline == {"read": 0.3}
+    assert both.standby_idle_seconds == 1800
+    assert (both.audit.lost, both.audit.acknowledged) == (1, 2000)
+    assert both.verdict == "lost"
+
+
+def test_a_run_that_was_not_audited_leaves_the_drill_unaudited():
+    unaudited = report(GOOD, audit=None, failures=("audit: no answer",))
+    both = combined([report(GOOD), unaudited])
+    assert both.audit is None
+    assert both.failures == ["audit: no answer"]
 
 
 def test_the_youngest_standby_is_told_only_if_every_application_has_one():

@@ -88,8 +88,23 @@ def test_a_run_that_fails_is_the_last(cluster, runbook, tmp_path):
     assert len(report.runs) == 1
 
 
-def test_a_standby_that_is_old_enough_is_not_waited_for(cluster, runbook):
-    assert runner.run(PLAN, runbook, 1, 500, QUIET, standby_idle_minutes=5).verdict == "passed"
+def test_each_run_waits_for_a_standby_that_is_old_enough(cluster, tmp_path, monkeypatch):
+    """It is 10 minutes old, which is enough, whenever somebody looks."""
+    (tmp_path / "fault.md").write_text(text(HEAD.replace("hold: 0", "hold: 1")))
+    slow = load_runbook("fault", tmp_path)  # its runs' folders are named by the second
+    looks = []
+
+    def look(plan: Any) -> list[dict[str, Any]]:
+        looks.append(time.time())
+        return cluster.drivers
+
+    monkeypatch.setattr(standby, "drivers", look)
+    report = runner.run(PLAN, slow, 2, 500, QUIET, standby_idle_minutes=5)
+    assert report.verdict == "passed", report.all_failures
+    assert [run.standby_idle_seconds > 300 for run in report.runs] == [True, True]
+    assert report.audit.acknowledged == 2 * NOTHING_LOST.acknowledged
+    assert len(looks) == 4  # before each load and before each injection
+    assert len(list((tmp_path / "state" / "drills").iterdir())) == 2
 
 
 def test_nothing_is_broken_while_the_standby_is_too_young(cluster, runbook, tmp_path, monkeypatch):
