@@ -10,7 +10,14 @@ Accept = Callable[[httpx.Response], bool]
 
 
 class Unanswered(Exception):
-    """No host gave an answer that was accepted; says of each what it did instead."""
+    """No host gave an answer that was accepted; says of each what it did instead.
+
+    ``retry_after_seconds`` is the soonest that one of them asked to be asked again, if any did.
+    """
+
+    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
 
 
 def is_ok(answer: httpx.Response) -> bool:
@@ -47,6 +54,7 @@ class AnyHost:
     def ask(self, method: str, path: str, parameters: dict[str, Any]) -> httpx.Response:
         """The first accepted answer; Unanswered when no host gives one."""
         reasons = []
+        pauses = []
         first = self._answering
         for number in range(first, first + len(self.urls)):
             url = self.urls[number % len(self.urls)] + path
@@ -59,7 +67,9 @@ class AnyHost:
                 self._answering = number % len(self.urls)
                 return answer
             reasons.append(f"{url}: {answer.status_code} {answer.text[:200]}")
-        raise Unanswered("\n".join(reasons))
+            if (pause := answer.headers.get("retry-after", "")).isdecimal():
+                pauses.append(float(pause))
+        raise Unanswered("\n".join(reasons), min(pauses, default=None))
 
     def fetch(self, url: str) -> bytes:
         """What one certain host has; Unanswered when it doesn't give it."""

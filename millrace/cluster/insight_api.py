@@ -1,5 +1,6 @@
 """The service's own REST API, on whichever edge host answers."""
 
+import time
 from datetime import datetime
 from typing import Any
 
@@ -8,21 +9,33 @@ from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
 TIMEOUT_SECONDS = 10
+# A busy API says when to ask again; so does one whose store has no quorum at the moment.
+PATIENCE_SECONDS = 20
 
 
 class InsightApi:
-    """Answers are JSON objects; every method raises OperatorError when no host gives one."""
+    """Answers are JSON objects; every method raises OperatorError when no host gives one.
+
+    Hosts that say when to ask again (429, 503 with Retry-After) are asked then, within patience.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._hosts = AnyHost(plan.addresses("insight_api", "http"), TIMEOUT_SECONDS)
         self.urls = self._hosts.urls
 
     def get(self, path: str, **parameters: Any) -> dict[str, Any]:
-        try:
-            answer: dict[str, Any] = self._hosts.get(path, **parameters).json()
-        except Unanswered as failure:
-            raise OperatorError(str(failure), "`millrace status` shows what is down") from None
-        return answer
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                answer: dict[str, Any] = self._hosts.get(path, **parameters).json()
+            except Unanswered as failure:
+                pause = failure.retry_after_seconds
+                if pause is None or time.monotonic() + pause > deadline:
+                    hint = "`millrace status` shows what is down"
+                    raise OperatorError(str(failure), hint) from None
+            else:
+                return answer
+            time.sleep(pause)
 
     def progress(self, job: str) -> dict[str, Any]:
         """How far a job is, its times as datetimes; empty before its first batch."""

@@ -8,6 +8,7 @@ import pytest
 
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.http import AnyHost, Unanswered
+from millrace.cluster.insight_api import InsightApi
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan, load_plan
 
@@ -22,6 +23,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answer = status, body
+        self.retry_after = ""
+        self.refusals = 0  # 429 so many times first
         self.asked = 0
 
     @property
@@ -35,7 +38,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.asked += 1
         status, body = self.server.answer
-        self.send_response(status)
+        refused = self.server.asked <= self.server.refusals
+        self.send_response(429 if refused else status)
+        if self.server.retry_after:
+            self.send_header("Retry-After", self.server.retry_after)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -78,6 +84,37 @@ def test_nobody_says_of_each_host_what_it_did_instead(servers):
         hosts.get("/x")
     assert NOBODY in str(failure.value)
     assert "403" in str(failure.value)
+
+
+def insight_api(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> InsightApi:
+    monkeypatch.setattr(Plan, "addresses", lambda *_: list(addresses))
+    return InsightApi(load_plan("local"))
+
+
+def test_a_busy_api_is_asked_again_when_it_says(servers, monkeypatch):
+    _, busy = servers
+    busy.refusals, busy.retry_after = 2, "1"
+    asked = []
+    monkeypatch.setattr("millrace.cluster.insight_api.time.sleep", asked.append)
+    api = insight_api(monkeypatch, NOBODY, busy.address)
+    assert api.get("/v1/progress") == {"hello": 1}
+    assert asked == [1, 1]
+
+
+def test_an_api_that_stays_busy_is_given_up_within_patience(servers, monkeypatch):
+    busy, _ = servers
+    busy.answer, busy.retry_after = (503, b"busy"), "1"
+    monkeypatch.setattr("millrace.cluster.insight_api.PATIENCE_SECONDS", 1.5)
+    with pytest.raises(OperatorError, match="503 busy"):
+        insight_api(monkeypatch, busy.address).get("/v1/progress")
+    assert busy.asked == 2
+
+
+def test_an_api_that_refuses_without_a_time_is_given_up_at_once(servers, monkeypatch):
+    refusing, _ = servers
+    with pytest.raises(OperatorError, match="403"):
+        insight_api(monkeypatch, refusing.address).get("/v1/progress")
+    assert refusing.asked == 1
 
 
 def hdfs(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> Hdfs:
