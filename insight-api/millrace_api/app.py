@@ -14,7 +14,7 @@ from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
-from millrace_api import models, problems, stream
+from millrace_api import declared, models, problems, stream
 from millrace_api.admission import Admission, Asker, Busy, RateLimit, TooMany
 from millrace_api.history import History
 from millrace_api.hub import Hub
@@ -279,6 +279,7 @@ def create_app(
             if connections:
                 await stack.enter_async_context(connections(app))
             await stack.enter_async_context(in_background(hub.run()))
+            await stack.enter_async_context(in_background(declared.keep_fresh(app)))
             yield
 
     app = FastAPIOffline(  # the documentation's scripts come from here: no Internet is needed
@@ -304,6 +305,7 @@ def create_app(
         RateLimited, limit=RateLimit(settings.client_requests_per_second, settings.client_burst)
     )
     app.include_router(router)
+    declared.install(app)
     app.mount("/page", StaticFiles(directory=PAGE))
     return app
 

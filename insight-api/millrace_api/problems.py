@@ -15,12 +15,17 @@ from millrace_api.store import StoreUnavailable
 log = logging.getLogger(__name__)
 
 
+class NotFound(Exception):
+    """There is nothing of that name; the message says what there is."""
+
+
 def install(app: FastAPI) -> None:
     """Answer every expected error with a problem; what is left is a bug and gets a bare 500."""
     app.add_exception_handler(BadRange, _bad_range)
     app.add_exception_handler(RequestValidationError, _bad_parameters)
     app.add_exception_handler(StoreUnavailable, _store_unavailable)
     app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(NotFound, _not_found)
 
 
 def _bad_range(_: Request, error: BadRange) -> JSONResponse:
@@ -37,6 +42,10 @@ def _store_unavailable(request: Request, error: StoreUnavailable) -> JSONRespons
     log.warning("%s: store unavailable: %s", request.url.path, error)
     detail = "No quorum of the store answers; try again shortly."
     return _problem(503, "Store unavailable", detail, retry_after_seconds=AGAIN_SECONDS)
+
+
+def _not_found(_: Request, error: NotFound) -> JSONResponse:
+    return _problem(404, "Not found", str(error))
 
 
 def _refused(_: Request, error: Refused) -> JSONResponse:

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from itertools import groupby
 from typing import Any, Protocol
 
 from cassandra import ConsistencyLevel, DriverException, InvalidRequest, RequestExecutionException
@@ -152,6 +153,20 @@ class Store(Protocol):
     async def progress(self) -> list[JobProgress]:
         """Every job that has committed a batch, by name."""
 
+    async def descriptions(self) -> list[str]:
+        """What each declared job says of its rows, as JSON."""
+
+    async def job_rows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        partitions: Iterable[tuple[date, int]],
+        span: Span,
+        limit: int,
+        wanted: Mapping[str, Any],
+    ) -> list[dict[str, Any]]:
+        """The newest rows of a declared job whose columns have the values that are wanted."""
+
     async def health(self) -> StoreHealth:
         """Reads with a quorum, then says how many nodes are up."""
 
@@ -292,6 +307,41 @@ class CassandraStore:
         for row in rows:
             events[row.bucket.date(), row.window] += row.events
         return [LateEvents(day, window, count) for (day, window), count in sorted(events.items())]
+
+    async def descriptions(self) -> list[str]:
+        rows = await self._fetch("SELECT description FROM {keyspace}.job_outputs")
+        return [row.description for row in rows]
+
+    async def job_rows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        partitions: Iterable[tuple[date, int]],
+        span: Span,
+        limit: int,
+        wanted: Mapping[str, Any],
+    ) -> list[dict[str, Any]]:
+        names = ("window_start", *columns, "version")
+        chosen = ", ".join(f'"{name}"' for name in names)
+        # What isn't wanted is left out here, so no limit may be set there.
+        most = "" if wanted else f" LIMIT {limit}"
+        query = (
+            f'SELECT {chosen} FROM {{keyspace}}."{table}" WHERE day = ? AND bucket = ?'
+            f" AND window_start >= ? AND window_start < ? ORDER BY window_start DESC{most}"
+        )
+        found: list[dict[str, Any]] = []
+        by_day = groupby(partitions, lambda partition: partition[0])
+        for _, buckets in by_day:  # the newest day first: often it has enough
+            bindings = [(*partition, span.start, span.end) for partition in buckets]
+            rows = [
+                dict(zip(names, row, strict=True))
+                for row in await self._fetch_each(query, bindings)
+            ]
+            rows = [row for row in rows if wanted.items() <= row.items()]
+            found += sorted(rows, key=lambda row: row["window_start"], reverse=True)
+            if len(found) >= limit:
+                break
+        return found[:limit]
 
     async def health(self) -> StoreHealth:
         # system_schema is local to each node; a quorum must be asked about replicated data.

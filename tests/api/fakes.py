@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from typing import Any
 
 from millrace_api.live import BATCH, FeedUnavailable
 from millrace_api.ranges import Span, Window
@@ -26,6 +27,8 @@ class FakeStore:
     letters: list[DeadLetter] = field(default_factory=list)
     late: list[LateEvents] = field(default_factory=list)
     jobs: list[JobProgress] = field(default_factory=list)
+    described: list[str] = field(default_factory=list)
+    job_table: list[dict[str, Any]] = field(default_factory=list)
     away: bool = False
     takes_seconds: float = 0
     reads: list[tuple[object, ...]] = field(default_factory=list)
@@ -85,6 +88,29 @@ class FakeStore:
         jobs = self.jobs
         self._commit()
         return jobs
+
+    async def descriptions(self) -> list[str]:
+        self._check()
+        return self.described
+
+    async def job_rows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        partitions: Iterable[tuple[date, int]],
+        span: Span,
+        limit: int,
+        wanted: Mapping[str, Any],
+    ) -> list[dict[str, Any]]:
+        self._check()
+        asked = set(partitions)
+        rows = [
+            row
+            for row in self.job_table
+            if (row["day"], row["bucket"]) in asked and wanted.items() <= row.items()
+        ]
+        self._commit()
+        return rows[:limit]
 
     async def health(self) -> StoreHealth:
         self._check()

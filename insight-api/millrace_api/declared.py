@@ -1,0 +1,269 @@
+"""Routes of the jobs that are one file: made from what each job says of its rows.
+
+A job describes its table in ``job_outputs`` when it begins to lead; nothing here knows any job.
+"""
+
+import asyncio
+import json
+import logging
+import zlib
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, ConfigDict, Field
+
+from millrace_api import problems
+from millrace_api.admission import Asker
+from millrace_api.ranges import BadRange, Span, parse_moment
+from millrace_api.store import JobProgress, Store, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+LONGEST = timedelta(days=31)
+MOST_WINDOWS = 2976  # 31 days of quarters of an hour
+REFRESH_SECONDS = 15.0
+JSON_TYPES = {"int": "integer", "bigint": "integer", "double": "number", "boolean": "boolean"}
+COLUMN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
+router = APIRouter()
+
+
+async def asker_of(request: Request) -> Asker:
+    return Asker(request.client.host if request.client else "", request.app.state.admission)
+
+
+AskerDep = Annotated[Asker, Depends(asker_of)]
+
+
+class Output(BaseModel):
+    """What a job says of its rows; see millrace_jobs.outputs, which writes it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    job: str = Field(pattern=COLUMN)
+    table: str = Field(pattern=COLUMN)
+    summary: str
+    window_seconds: int
+    key: dict[str, str]
+    values: dict[str, str]
+    approximate: dict[str, float]
+    buckets: int
+
+    @property
+    def columns(self) -> list[str]:
+        return [*self.key, *self.values]
+
+    def bucket(self, key: Sequence[Any]) -> int:
+        """The partition of a day that a key is in: as the job deals them."""
+        return zlib.crc32(json.dumps(list(key)).encode()) % self.buckets
+
+
+class DeclaredJob(BaseModel):
+    """A job with its window, and the columns of its rows by their types."""
+
+    job: str
+    summary: str
+    window_seconds: int
+    key: dict[str, str]
+    values: dict[str, str]
+    approximate: dict[str, float] = Field(description="Relative standard error of sketches.")
+    rows: str = Field(description="Where the rows are.")
+
+
+class DeclaredJobs(BaseModel):
+    jobs: list[DeclaredJob]
+
+
+class JobRows(BaseModel):
+    """Rows of a job, the newest windows first."""
+
+    job: str
+    start: datetime = Field(serialization_alias="from")
+    end: datetime = Field(serialization_alias="to")
+    window_seconds: int
+    truncated: bool = Field(description="There are more rows than `limit`.")
+    rows: list[dict[str, Any]]
+
+
+@router.get("/v1/jobs", tags=["jobs"])
+async def jobs(request: Request) -> DeclaredJobs:
+    """The jobs that are one file each, and what their rows have."""
+    outputs = await refresh(request.app)
+    return DeclaredJobs(
+        jobs=[
+            DeclaredJob(**output.model_dump(), rows=f"/v1/jobs/{output.job}")
+            for output in outputs.values()
+        ]
+    )
+
+
+@router.get("/v1/jobs/{job}", tags=["jobs"])
+async def job_rows(
+    request: Request,
+    asker: AskerDep,
+    job: str,
+    start: Annotated[str, Query(alias="from", description="Start, included.")],
+    end: Annotated[str, Query(alias="to", description="End, excluded.")],
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many rows.")] = 100,
+) -> JobRows:
+    """Rows whose window starts in the range. A column of the key as parameter asks for its rows."""
+    store: Store = request.app.state.store
+    outputs = await refresh(request.app)
+    if job not in outputs:
+        raise problems.NotFound(f"no job {job!r} has written yet; /v1/jobs lists those that have")
+    output = outputs[job]
+    span = _span(output, start, end)
+    wanted = _wanted(output, request)
+    # First, so that no row is called final that changed after its watermark was read.
+    progress = await store.progress()
+    partitions = _partitions(output, span, wanted)
+    async with asker.lane(span.length // timedelta(seconds=output.window_seconds)):
+        found = await store.job_rows(
+            output.table, output.columns, partitions, span, limit + 1, wanted
+        )
+    watermark = _watermark(progress, job)
+    return JobRows(
+        job=job,
+        start=span.start,
+        end=span.end,
+        window_seconds=output.window_seconds,
+        truncated=len(found) > limit,
+        rows=[_row(output, row, watermark) for row in found[:limit]],
+    )
+
+
+async def refresh(app: FastAPI) -> dict[str, Output]:
+    """What the jobs say of themselves, by name."""
+    descriptions = await app.state.store.descriptions()
+    outputs = [Output.model_validate_json(text) for text in descriptions]
+    app.state.outputs = {output.job: output for output in sorted(outputs, key=lambda o: o.job)}
+    return app.state.outputs
+
+
+async def keep_fresh(app: FastAPI) -> None:
+    """For the OpenAPI document, which is made without waiting for anything."""
+    while True:
+        try:
+            await refresh(app)
+        except StoreUnavailable as error:
+            log.debug("the jobs' descriptions can't be read: %s", error)
+        await asyncio.sleep(REFRESH_SECONDS)
+
+
+def install(app: FastAPI) -> None:
+    """Routes, and a path for each job in the OpenAPI document."""
+    app.state.outputs = {}
+    app.include_router(router)
+
+    def openapi() -> dict[str, Any]:
+        document = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+        )
+        generic = document["paths"]["/v1/jobs/{job}"]["get"]
+        for output in app.state.outputs.values():
+            document["paths"][f"/v1/jobs/{output.job}"] = {"get": _operation(generic, output)}
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _operation(generic: dict[str, Any], output: Output) -> dict[str, Any]:
+    """The generic route, as this job's: its summary, and its key as parameters."""
+    parameters = [one for one in generic["parameters"] if one["name"] != "job"]
+    keys = [
+        {"name": name, "in": "query", "required": False, "schema": _schema(kind)}
+        for name, kind in output.key.items()
+    ]
+    properties = {name: _schema(kind) for name, kind in (output.key | output.values).items()}
+    row = {"type": "object", "properties": properties}
+    rows = {"type": "object", "properties": {"rows": {"type": "array", "items": row}}}
+    responses = generic["responses"] | {
+        "200": {"description": output.summary, "content": {"application/json": {"schema": rows}}}
+    }
+    return generic | {
+        "summary": output.summary,
+        "operationId": f"job_{output.job}",
+        "parameters": [*parameters, *keys],
+        "responses": responses,
+    }
+
+
+def _schema(kind: str) -> dict[str, str]:
+    if kind == "timestamp":
+        return {"type": "string", "format": "date-time"}
+    return {"type": JSON_TYPES.get(kind, "string")}
+
+
+def _span(output: Output, start: str, end: str) -> Span:
+    span = Span(parse_moment("from", start), parse_moment("to", end))
+    if span.start >= span.end:
+        raise BadRange("to", "must be later than 'from' (the range is from ≤ time < to)")
+    longest = min(LONGEST, timedelta(seconds=output.window_seconds * MOST_WINDOWS))
+    if span.length > longest:
+        raise BadRange("to", f"the range may have {longest} at most; ask in parts")
+    return span
+
+
+def _wanted(output: Output, request: Request) -> dict[str, Any]:
+    """The columns of the key that were given. Raises BadRange for what is no such column."""
+    wanted: dict[str, Any] = {}
+    for name, text in request.query_params.items():
+        if name in ("from", "to", "limit"):
+            continue
+        if name not in output.key:
+            raise BadRange(name, f"is no column of the key, which is {', '.join(output.key)}")
+        wanted[name] = _parsed(name, output.key[name], text)
+    return wanted
+
+
+def _parsed(name: str, kind: str, text: str) -> Any:
+    if kind not in ("int", "bigint"):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise BadRange(name, f"'{text}' is no whole number") from None
+
+
+def _partitions(output: Output, span: Span, wanted: dict[str, Any]) -> list[tuple[date, int]]:
+    """The newest day first. A whole key is in one partition of each day."""
+    names = list(output.key)
+    if wanted.keys() == output.key.keys():
+        buckets = [output.bucket([wanted[name] for name in names])]
+    else:
+        buckets = list(range(output.buckets))
+    return [(day, bucket) for day in reversed(list(span.days())) for bucket in buckets]
+
+
+def _watermark(progress: list[JobProgress], job: str) -> datetime | None:
+    return next((one.watermark for one in progress if one.job == job), None)
+
+
+def _row(output: Output, row: dict[str, Any], watermark: datetime | None) -> dict[str, Any]:
+    start = row["window_start"].replace(tzinfo=UTC)
+    end = start + timedelta(seconds=output.window_seconds)
+    return {
+        "window_start": _iso(start),
+        "window_end": _iso(end),
+        **{name: _shown(row[name]) for name in output.columns},
+        "final": watermark is not None and end <= watermark,
+        "version": row["version"],
+    }
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return _iso(value.replace(tzinfo=UTC))
+    if isinstance(value, bytes):
+        return value.hex()
+    return value
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
