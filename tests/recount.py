@@ -8,6 +8,7 @@ an event that is well formed but of a time out of range it counts.)
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import blake2b
 
 from millrace.audit.page_views import PageViewRule, page_of
 from millrace.replay.progress import HOUR
@@ -15,6 +16,7 @@ from millrace.replay.source import Source
 from millrace.weblog import Malformed, Request, parse_line
 
 MINUTE = 60
+SLOT = 1800
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
 
 
@@ -44,6 +46,8 @@ class Recount:
     minutes: dict[datetime, Counts] = field(default_factory=lambda: defaultdict(Counts))
     hours: dict[datetime, Counts] = field(default_factory=lambda: defaultdict(Counts))
     pages: Counter[str] = field(default_factory=Counter)
+    # (start of the half hour, visitor) → requests
+    slots: Counter[tuple[datetime, str]] = field(default_factory=Counter)
     malformed: int = 0
     first: datetime | None = None
     last: datetime | None = None
@@ -77,6 +81,8 @@ def _add(result: Recount, request: Request, is_page_view: bool, time: int) -> No
         counts.add(request, is_page_view)
     if is_page_view:
         result.pages[page_of(request.url)] += 1
+    visitor = blake2b(request.address.encode(), digest_size=16).hexdigest()
+    result.slots[_start(time, SLOT), visitor] += 1
     result.first = min(result.first or moment, moment)
     result.last = max(result.last or moment, moment)
 

@@ -97,6 +97,9 @@ def assert_exact(insights: Insights, truth: Recount, seconds: float = 180) -> No
     _assert_windows(insights, "1h", truth.hours, start, end)
     _assert_windows(insights, "1m", truth.minutes, start, end)
     _assert_pages(insights, truth, start, end)
+    wait_until(
+        lambda: _assert_sessions(insights, truth, start, end), seconds, "sessions equal the recount"
+    )
     assert insights.get("/v1/late", from_=start, to=end)["days"] == []
 
 
@@ -124,6 +127,21 @@ def _assert_pages(insights: Insights, truth: Recount, start: datetime, end: date
     expected = sorted(truth.pages.items(), key=lambda page: (-page[1], page[0]))
     assert [(page["url"], page["page_views"]) for page in top["pages"]] == expected[:TOP]
     assert top["distinct_pages"] == len(expected)
+
+
+def _assert_sessions(insights: Insights, truth: Recount, start: datetime, end: datetime) -> bool:
+    """A declared job, by its own route: each visitor's requests by half an hour."""
+    found: dict[tuple[datetime, str], int] = {}
+    while start < end:
+        part_end = min(start + 6 * HOUR, end)
+        answer = insights.get("/v1/jobs/sessions", from_=start, to=part_end, limit=1000)
+        assert not answer["truncated"]
+        for row in answer["rows"]:
+            slot = datetime.fromisoformat(row["window_start"])
+            found[slot, row["visitor_id"]] = row["events"]
+        start = part_end
+    assert found == truth.slots
+    return True
 
 
 def _figures(answer: dict[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,16 @@ def test_the_whole_log(counted: Recount) -> None:
     assert counted.last == moment("2015-05-17T11:00:00")
 
 
+def test_slots_of_visitors(counted: Recount) -> None:
+    assert sorted((start, count) for (start, _), count in counted.slots.items()) == [
+        (moment("2015-05-17T10:00"), 1),
+        (moment("2015-05-17T10:00"), 2),
+        (moment("2015-05-17T10:30"), 2),
+        (moment("2015-05-17T11:00"), 1),
+    ]
+    assert len({visitor for _, visitor in counted.slots}) == 3
+
+
 def test_windows(counted: Recount) -> None:
     assert {start: counts.requests for start, counts in counted.hours.items()} == {
         moment("2015-05-17T10:00"): 5,
