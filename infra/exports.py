@@ -8,8 +8,12 @@ from millrace.plan import Plan
 
 
 def export(
-    plan: Plan, inventory: pulumi.Input[Any], endpoints: dict[str, pulumi.Input[Any]]
+    plan: Plan, inventory: pulumi.Input[Any], public: pulumi.Input[str] | None = None
 ) -> None:
+    """``public`` is where everybody finds the API, if there is such a place."""
+    endpoints: dict[str, Any] = {
+        name: [str(endpoint) for endpoint in found] for name, found in plan.endpoints if found
+    }
     pulumi.export("inventory", inventory)
-    pulumi.export("endpoints", endpoints)
+    pulumi.export("endpoints", endpoints | ({"public": public} if public else {}))
     pulumi.export("plan_digest", plan.digest)

@@ -34,7 +34,7 @@ def _declare(plan: Plan) -> None:
             aws.declare(plan, read_manifest())
         case "static":
             # Somebody else makes the hosts; the stack only says what is to run on them.
-            export(plan, build_inventory(plan, read_manifest()), plan.endpoints)
+            export(plan, build_inventory(plan, read_manifest()))
 
 
 def declare(plan: Plan, image: str, manifest: dict[str, dict[str, str]]) -> None:
@@ -48,4 +48,4 @@ def declare(plan: Plan, image: str, manifest: dict[str, dict[str, str]]) -> None
         artifacts=ARTIFACTS,
     )
     LocalCluster(plan.cluster, args)
-    export(plan, build_inventory(plan, manifest), plan.endpoints)
+    export(plan, build_inventory(plan, manifest))

@@ -62,7 +62,7 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
             "distributions": {
                 name: entry | {"url": f"{url}/{entry['file']}"} for name, entry in manifest.items()
             },
-            "endpoints": plan.endpoints,
+            "endpoints": plan.endpoints.model_dump(mode="json"),
             "topics": {name: topic.model_dump() for name, topic in plan.topics.items()},
             "streams": {name: s.model_dump(mode="json") for name, s in plan.streams.items()},
             "replication": {

@@ -33,7 +33,7 @@ def declare(plan: Plan, manifest: dict[str, dict[str, str]]) -> None:
     inventory = pulumi.Output.all(**cluster.devices).apply(
         lambda devices: build_inventory(plan, manifest, artifacts=artifacts, devices=devices)
     )
-    export(plan, inventory, {**plan.endpoints, "public": cluster.address})
+    export(plan, inventory, public=cluster.address)
 
 
 def renewed(plan: Plan, hosts: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from millrace_api.settings import Settings, host_and_port
+from millrace_api.settings import Settings
 
 BATCH = 200
 CONNECT_SECONDS = 0.5
@@ -41,7 +41,7 @@ class RedisFeed:
         self._stream = settings.stream
         fail_at_once = Retry(NoBackoff(), 0)  # the caller has another source, and comes back
         self._sentinel = Sentinel(
-            [host_and_port(sentinel) for sentinel in settings.sentinels],
+            settings.sentinels,
             sentinel_kwargs={
                 "socket_timeout": CONNECT_SECONDS,
                 "socket_connect_timeout": CONNECT_SECONDS,

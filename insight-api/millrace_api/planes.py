@@ -5,20 +5,20 @@ from datetime import UTC, datetime
 
 from millrace_api.live import Feed, FeedUnavailable
 from millrace_api.models import Plane, State
-from millrace_api.settings import host_and_port
+from millrace_api.settings import Endpoint
 from millrace_api.store import Store, StoreUnavailable
 
 CONNECT_SECONDS = 0.5
 STALE_SECONDS = 30.0  # far longer than a batch takes
 
 
-async def planes(kafka: list[str], store: Store, feed: Feed) -> list[Plane]:
+async def planes(kafka: list[Endpoint], store: Store, feed: Feed) -> list[Plane]:
     """All planes, checked at the same time."""
     checks = _ingest(kafka), _process(store), _store(store), _cache(feed)
     return list(await asyncio.gather(*checks))
 
 
-async def _ingest(brokers: list[str]) -> Plane:
+async def _ingest(brokers: list[Endpoint]) -> Plane:
     answers = await asyncio.gather(*(_accepts(broker) for broker in brokers))
     return Plane(
         name="ingest",
@@ -69,8 +69,8 @@ async def _cache(feed: Feed) -> Plane:
     return plane("up", f"master with {replicas} replica{'s' if replicas > 1 else ''}")
 
 
-async def _accepts(endpoint: str) -> bool:
-    host, port = host_and_port(endpoint)
+async def _accepts(endpoint: Endpoint) -> bool:
+    host, port = endpoint
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)

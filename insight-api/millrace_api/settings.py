@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+
+Endpoint = tuple[str, PositiveInt]  # host and port
 
 DEFAULT_FILE = "/etc/millrace/insight-api/config.json"
 
@@ -12,14 +14,13 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cluster: str
-    cassandra: list[str]
-    cassandra_port: PositiveInt
+    cassandra: list[Endpoint] = Field(min_length=1)
     datacenter: str
     keyspace: str
-    sentinels: list[str]
+    sentinels: list[Endpoint]
     redis_master: str
     stream: str
-    kafka: list[str]
+    kafka: list[Endpoint]
     request_timeout_seconds: float
     speculate_after_seconds: float
     light_windows: PositiveInt
@@ -42,9 +43,3 @@ def load_settings() -> Settings:
     """The settings from the file that ``MILLRACE_API_CONFIG`` names."""
     path = Path(os.environ.get("MILLRACE_API_CONFIG", DEFAULT_FILE))
     return Settings.model_validate_json(path.read_bytes())
-
-
-def host_and_port(endpoint: str) -> tuple[str, int]:
-    """``("coord-1", 26379)`` for ``"coord-1:26379"``."""
-    host, _, port = endpoint.rpartition(":")
-    return host, int(port)

@@ -210,8 +210,8 @@ class CassandraStore:
             ),
         )
         cluster = Cluster(
-            settings.cassandra,
-            port=settings.cassandra_port,
+            [host for host, _ in settings.cassandra],
+            port=settings.cassandra[0][1],
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
             reconnection_policy=ExponentialReconnectionPolicy(base_delay=0.5, max_delay=10),
             connect_timeout=settings.request_timeout_seconds,

@@ -47,9 +47,8 @@ class Master:
 
 
 def _sentinel(plan: Plan, seconds: float) -> Sentinel:
-    addresses = (address.split(":") for address in plan.addresses("redis_sentinel", "client"))
-    hosts = [(host, int(port)) for host, port in addresses]
-    return Sentinel(hosts, sentinel_kwargs=_once(seconds))
+    sentinels = plan.reachable("redis_sentinel", "client")
+    return Sentinel(sentinels, sentinel_kwargs=_once(seconds))
 
 
 def _once(seconds: float) -> dict[str, object]:

@@ -14,6 +14,8 @@ from millrace.plan.model import Plan
 from millrace.plan.parts import (
     CONTROLLER_ID_BASE,
     DATA_ROOT,
+    Endpoint,
+    Endpoints,
     Host,
     MachinesPlan,
     NetworkPlan,
@@ -26,6 +28,8 @@ __all__ = [
     "CONTROLLER_ID_BASE",
     "DATA_ROOT",
     "SHARED_COMPONENTS",
+    "Endpoint",
+    "Endpoints",
     "Host",
     "MachinesPlan",
     "NetworkPlan",

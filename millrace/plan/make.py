@@ -24,7 +24,15 @@ from millrace.jobs import folders_of, load_job_settings, with_jobs
 from millrace.jobs import problems as job_refusals
 from millrace.plan import addresses, availability, aws
 from millrace.plan.model import Plan
-from millrace.plan.parts import Host, MachinesPlan, Service, TopicPlan, unit
+from millrace.plan.parts import (
+    Endpoint,
+    Endpoints,
+    Host,
+    MachinesPlan,
+    Service,
+    TopicPlan,
+    unit,
+)
 from millrace.streams import Stream, load_streams, plan_stream
 from millrace.streams import problems as stream_refusals
 
@@ -170,21 +178,20 @@ def _property(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _endpoints(hosts: list[Host], components: Mapping[str, Component]) -> dict[str, Any]:
-    def each(service: str, port: str) -> list[str]:
+def _endpoints(hosts: list[Host], components: Mapping[str, Component]) -> Endpoints:
+    def each(service: str, port: str) -> list[Endpoint]:
         if service not in components:
             return []
         number = components[service].ports[port]
-        return [f"{host.name}:{number}" for host in hosts if service in host.services]
+        return [Endpoint(host.name, number) for host in hosts if service in host.services]
 
-    return {
-        "zookeeper": ",".join(each("zookeeper", "client")),
-        "kafka": ",".join(each("kafka_broker", "client")),
-        "kafka_controllers": ",".join(each("kafka_controller", "controller")),
-        "cassandra": [host.name for host in hosts if "cassandra" in host.services],
-        "cassandra_port": components["cassandra"].ports["native"],
-        "sentinels": each("redis_sentinel", "client"),
-        "resourcemanagers": each("resourcemanager", "http"),
-        "namenodes": each("namenode", "http"),
-        "insight_api": [f"http://{address}" for address in each("insight_api", "http")],
-    }
+    return Endpoints(
+        zookeeper=each("zookeeper", "client"),
+        kafka=each("kafka_broker", "client"),
+        kafka_controllers=each("kafka_controller", "controller"),
+        cassandra=each("cassandra", "native"),
+        sentinels=each("redis_sentinel", "client"),
+        resourcemanagers=each("resourcemanager", "http"),
+        namenodes=each("namenode", "http"),
+        insight_api=each("insight_api", "http"),
+    )

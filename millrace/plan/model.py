@@ -10,6 +10,8 @@ from millrace.config import Names, Profile, Replication
 from millrace.plan.aws import AwsPlan
 from millrace.plan.parts import (
     HOST_OVERHEAD,
+    Endpoint,
+    Endpoints,
     Host,
     MachinesPlan,
     Model,
@@ -45,7 +47,7 @@ class Plan(Model):
     replication: Replication
     applications: dict[str, list[str]]
     job_folders: list[str]
-    endpoints: dict[str, Any]
+    endpoints: Endpoints
     # What only one provider has; not in another one's plan, nor in its digest.
     aws: AwsPlan | None = Field(default=None, exclude_if=_absent)
     machines: MachinesPlan | None = Field(default=None, exclude_if=_absent)
@@ -61,8 +63,12 @@ class Plan(Model):
 
     def addresses(self, service: str, port: str) -> list[str]:
         """``address:port`` of each host of a service, for clients outside the cluster's network."""
+        return [str(endpoint) for endpoint in self.reachable(service, port)]
+
+    def reachable(self, service: str, port: str) -> list[Endpoint]:
+        """As `addresses`, for clients that want host and port apart."""
         number = self.services[service].ports[port]
-        return [f"{host.address}:{number}" for host in self.hosts_of(service)]
+        return [Endpoint(host.address, number) for host in self.hosts_of(service)]
 
     @property
     def applications_memory(self) -> int:

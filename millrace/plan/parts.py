@@ -1,6 +1,6 @@
 """What a plan consists of."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,6 +15,29 @@ HOST_OVERHEAD = 64
 
 class Model(BaseModel):
     model_config = ConfigDict(frozen=True)
+
+
+class Endpoint(NamedTuple):
+    """Where a service listens. In JSON, and so for the roles, a pair."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Endpoints(Model):
+    """Where clients on the cluster's own hosts find each service, by host name."""
+
+    zookeeper: list[Endpoint] = []
+    kafka: list[Endpoint] = []
+    kafka_controllers: list[Endpoint] = []
+    cassandra: list[Endpoint] = []
+    sentinels: list[Endpoint] = []
+    resourcemanagers: list[Endpoint] = []
+    namenodes: list[Endpoint] = []
+    insight_api: list[Endpoint] = []
 
 
 class Volume(Model):

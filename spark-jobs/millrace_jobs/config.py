@@ -12,6 +12,8 @@ from typing import Any
 from millrace_jobs.stream import Stream
 from millrace_jobs.strict import read
 
+Endpoint = tuple[str, int]
+
 
 @dataclass(frozen=True)
 class CassandraNames:
@@ -66,6 +68,20 @@ class Names:
 
 
 @dataclass(frozen=True)
+class Endpoints:
+    """Host and port of each server."""
+
+    zookeeper: list[Endpoint]
+    kafka: list[Endpoint]
+    kafka_controllers: list[Endpoint]
+    cassandra: list[Endpoint]
+    sentinels: list[Endpoint]
+    resourcemanagers: list[Endpoint]
+    namenodes: list[Endpoint]
+    insight_api: list[Endpoint]
+
+
+@dataclass(frozen=True)
 class Config:
     """``settings`` has a group for each job, which includes what all jobs share."""
 
@@ -77,7 +93,7 @@ class Config:
     kafka: str
     cassandra: list[str]
     cassandra_port: int
-    sentinels: list[tuple[str, int]]
+    sentinels: list[Endpoint]
     lease_seconds: float
     catch_up_seconds: float
     checkpoints: str
@@ -91,18 +107,18 @@ def load(path: Path) -> Config:
 
 
 def parse(content: dict[str, Any]) -> Config:
-    endpoints, settings = content["endpoints"], content["settings"]
+    endpoints, settings = read(Endpoints, content["endpoints"]), content["settings"]
     common = settings["common"]
     return Config(
         application=content["application"],
         version=content["version"],
         jobs=content["jobs"],
         names=read(Names, content["names"]),
-        zookeeper=endpoints["zookeeper"],
-        kafka=endpoints["kafka"],
-        cassandra=endpoints["cassandra"],
-        cassandra_port=endpoints["cassandra_port"],
-        sentinels=[_host_and_port(address) for address in endpoints["sentinels"]],
+        zookeeper=_joined(endpoints.zookeeper),
+        kafka=_joined(endpoints.kafka),
+        cassandra=[host for host, _ in endpoints.cassandra],
+        cassandra_port=endpoints.cassandra[0][1],
+        sentinels=endpoints.sentinels,
         lease_seconds=common["lease_seconds"],
         catch_up_seconds=common["catch_up_seconds"],
         checkpoints=common["checkpoints"],
@@ -112,6 +128,5 @@ def parse(content: dict[str, Any]) -> Config:
     )
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, port = address.rsplit(":", 1)
-    return host, int(port)
+def _joined(endpoints: list[Endpoint]) -> str:
+    return ",".join(f"{host}:{port}" for host, port in endpoints)

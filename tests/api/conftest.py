@@ -20,14 +20,13 @@ def settings() -> Settings:
 def api_settings() -> Settings:
     return Settings(
         cluster="millrace-test",
-        cassandra=["127.0.0.1"],
-        cassandra_port=9042,
+        cassandra=[("127.0.0.1", 9042)],
         datacenter="millrace",
         keyspace="millrace",
-        sentinels=["127.0.0.1:26379"],
+        sentinels=[("127.0.0.1", 26379)],
         redis_master="millrace",
         stream="millrace:traffic",
-        kafka=["127.0.0.1:1"],
+        kafka=[("127.0.0.1", 1)],
         request_timeout_seconds=2,
         speculate_after_seconds=0.25,
         light_windows=240,

@@ -82,7 +82,7 @@ async def connected(settings: Any) -> AsyncIterator[CassandraStore]:
     from millrace.plan import load_plan
 
     plan = load_plan(stack_name())
-    addresses = [host.address for host in plan.hosts_of("cassandra")]
+    addresses = plan.reachable("cassandra", "native")
     store = CassandraStore(settings.model_copy(update={"cassandra": addresses}))
     async with asyncio.timeout(60):
         await store.connect_forever()

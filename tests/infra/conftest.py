@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from millrace.config import KafkaReplication, Replication, load_names
-from millrace.plan import Host, NetworkPlan, Plan, Volume
+from millrace.plan import Endpoint, Endpoints, Host, NetworkPlan, Plan, Volume
 
 ENVIRONMENT = "infra-test"
 CLUSTER = f"millrace-{ENVIRONMENT}"
@@ -49,7 +49,7 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
         ),
         applications={},
         job_folders=[],
-        endpoints={"store": "store-1:1,store-2:1"},
+        endpoints=Endpoints(kafka=[Endpoint("store-1", 1), Endpoint("store-2", 1)]),
     )
 
 

@@ -141,7 +141,7 @@ def test_hosts_are_as_planned(cluster: auto.Stack, host: Container, client) -> N
     assert host.attrs["HostConfig"]["RestartPolicy"]["Name"] == "no"
     assert not host.attrs["HostConfig"]["PortBindings"]
     assert host.labels["millrace.host"] == "store-1"
-    assert automation.outputs(cluster)["endpoints"] == {"store": "store-1:1,store-2:1"}
+    assert automation.outputs(cluster)["endpoints"] == {"kafka": ["store-1:1", "store-2:1"]}
 
 
 def test_ansibles_key_opens_the_host(host: Container) -> None:

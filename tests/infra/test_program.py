@@ -142,7 +142,7 @@ def test_names_and_labels_carry_the_cluster(declare, plan: Plan) -> None:
 def test_outputs(declare, plan: Plan) -> None:
     _, exported = declare(plan)
     assert exported["inventory"]["store"]["hosts"] == ["store-1", "store-2"]
-    assert exported["endpoints"] == plan.endpoints
+    assert exported["endpoints"] == {"kafka": ["store-1:1", "store-2:1"]}
     assert exported["plan_digest"] == plan.digest
 
 

@@ -71,6 +71,9 @@ def _template(role: str, name: str, folder: Path) -> dict[str, Any]:
 def test_the_jobs_read_what_is_rendered(plan: Plan, rendered: Path) -> None:
     read = config.load(rendered / "insights.json")
     assert (read.application, read.jobs) == ("insights", ["archive", "traffic"])
+    assert read.kafka == "kafka-1:9092,kafka-2:9092,kafka-3:9092"
+    assert read.cassandra == ["cassandra-1", "cassandra-2", "cassandra-3"]
+    assert read.sentinels == plan.endpoints.sentinels
     assert read.names.cassandra.keyspace == plan.names.cassandra.keyspace
     assert read.names.zookeeper.applications == plan.names.zookeeper.applications
 
@@ -83,6 +86,8 @@ def test_a_contract_is_read_off_what_is_rendered(rendered: Path) -> None:
 def test_the_gateway_reads_what_is_rendered(plan: Plan, rendered: Path) -> None:
     read = gateway.load(rendered / "gateway.json")
     assert read.name == HOST
+    assert read.zookeeper == "coord-1:2181,coord-2:2181,coord-3:2181"
+    assert read.resourcemanagers == ["master-1:8088", "master-2:8088"]
     assert read.user == plan.names.hdfs.user
     assert read.znodes.gateway_lock == plan.names.zookeeper.gateway_lock
     assert read.cassandra.keyspace == plan.names.cassandra.keyspace
@@ -90,5 +95,6 @@ def test_the_gateway_reads_what_is_rendered(plan: Plan, rendered: Path) -> None:
 
 def test_the_api_reads_what_is_rendered(plan: Plan, rendered: Path) -> None:
     read = ApiSettings.model_validate_json((rendered / "config.json").read_bytes())
+    assert read.kafka == plan.endpoints.kafka
     assert read.stream == plan.names.redis.live_stream
     assert read.keyspace == plan.names.cassandra.keyspace
