@@ -10,9 +10,9 @@ from pathlib import Path
 from millrace.common.paths import REPO
 from millrace.drill.runbook import Block, Runbook
 
-LONGEST = 600  # s, of one block: a cold start of everything is allowed this long
+LONGEST_SECONDS = 600  # of one block: a cold start of everything is allowed this long
 SHOWN_LINES = 20
-GRACE = 5  # s, to save its variables
+GRACE_SECONDS = 5  # to save its variables
 
 # Upper-case variables outlive their block, so that what was injected can be undone by name; they
 # are saved on every exit, because a rollback needs them most after a failure. Names that bash had
@@ -52,7 +52,11 @@ def run_blocks(runbook: Runbook, tag: str, stack: str, folder: Path) -> None:
         log = folder / f"{tag}-{number}.log"
         code = _run(block, stack, folder / "variables", log)
         if code:
-            what = f"took longer than {LONGEST} s" if code == -signal.SIGTERM else f"exit {code}"
+            what = (
+                f"took longer than {LONGEST_SECONDS} s"
+                if code == -signal.SIGTERM
+                else f"exit {code}"
+            )
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-SHOWN_LINES:])
             raise BlockFailed(f"{runbook.path.name}:{block.line} ({tag}): {what}\n{tail}", code)
 
@@ -75,7 +79,7 @@ def _run(block: Block, stack: str, state: Path, log: Path) -> int:
             start_new_session=True,
         )
         try:
-            return process.wait(LONGEST)
+            return process.wait(LONGEST_SECONDS)
         except subprocess.TimeoutExpired:
             return -signal.SIGTERM
         finally:
@@ -87,7 +91,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
         try:
-            process.wait(GRACE)
+            process.wait(GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -11,8 +11,9 @@ from rich.text import Text
 from millrace.common.live import LiveOnTerminal
 from millrace.drill.gaps import Times
 from millrace.drill.planes import Sampler, successes
+from millrace.drill.runbook import Plane
 
-SHOWN_AS_GAP = 1.0  # s
+SHOWN_AS_GAP_SECONDS = 1.0
 
 
 class Display(LiveOnTerminal):
@@ -25,10 +26,10 @@ class Display(LiveOnTerminal):
         self._since = time.time()
         self._worst: dict[str, float] = {}
         self._live = Live(self, console=console, transient=True) if console.is_terminal else None
-        self.samplers: dict[str, Sampler] = {}
+        self.samplers: dict[Plane, Sampler] = {}
 
     def phase(self, text: str) -> None:
-        """Tells what is done now; the worst gaps are counted anew."""
+        """Says what is done now; the worst gaps are counted anew."""
         self._phase, self._since, self._worst = text, time.time(), {}
         self._console.print(f"[dim]{time.strftime('%H:%M:%S')}[/] {self._title}: {text}")
 
@@ -40,9 +41,9 @@ class Display(LiveOnTerminal):
         for plane, times in self._seen().items():
             silent = time.time() - float(times[-1]) if len(times) else 0.0
             self._worst[plane] = max(self._worst.get(plane, 0.0), silent)
-            style = "red" if silent > SHOWN_AS_GAP else ""
+            style = "red" if silent > SHOWN_AS_GAP_SECONDS else ""
             table.add_row(plane, Text(f"{silent:.1f} s", style), f"{self._worst[plane]:.1f} s")
         return table
 
-    def _seen(self) -> Mapping[str, Times]:
+    def _seen(self) -> Mapping[Plane, Times]:
         return successes(self.samplers) if self.samplers else {}

@@ -98,7 +98,7 @@ def _log_to(path: Path) -> None:
 
 
 def _interrupted(journal: Journal) -> bool:
-    return journal["status"] == "interrupted"
+    return bool(journal["status"] == "interrupted")
 
 
 def _steps(journal: Journal) -> list[Journal]:

@@ -25,7 +25,7 @@ from millrace.status import health
 
 NAME = "random"
 FAULT = 27  # its row of the fault matrix
-SHORTEST, LONGEST = 5.0, 45.0  # seconds that a fault stays
+SHORTEST_SECONDS, LONGEST_SECONDS = 5.0, 45.0  # that a fault stays
 
 
 def choose(rng: random.Random, candidates: Sequence[Runbook], broken: set[str]) -> Runbook | None:
@@ -174,7 +174,7 @@ class RandomDrill:
             while (now := time.time()) - since < 60 * self.minutes:
                 nemesis.look()
                 if runbook := choose(rng, self.candidates, nemesis.broken):
-                    nemesis.inject(runbook, rng.uniform(SHORTEST, LONGEST))
+                    nemesis.inject(runbook, rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS))
                 time.sleep(max(0.0, now + self.every_seconds - time.time()))
         failures = nemesis.verdict + runner.wait_healthy(stage.plan, stage.show)
         self.injected = nemesis.injected

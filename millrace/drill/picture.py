@@ -7,6 +7,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
 from millrace.drill.gaps import over
 from millrace.drill.report import Gaps
@@ -14,7 +15,7 @@ from millrace.drill.timeline import Timeline
 
 WORKS, SILENT, TEXT, LINE = "#d9ead3", "#cc2936", "#374151", "#6b7280"
 # A silence is red when it is longer than the longest one of the baseline by this factor.
-FACTOR, LEAST = 1.5, 0.3
+FACTOR, LEAST_SECONDS = 1.5, 0.3
 SHOWN_MARKS = {"inject": "fault", "recover": "recover", "rollback": "healed"}
 
 
@@ -25,7 +26,7 @@ def gaps_svg(timeline: Timeline, baseline: Gaps, worst: Gaps) -> str:
     figure, axes = plt.subplots(figsize=(11, 1.2 + 0.42 * len(baseline)))
     for row, plane in enumerate(baseline):
         axes.barh(row, end - start, height=0.6, color=WORKS)
-        least = max(LEAST, FACTOR * baseline[plane])
+        least = max(LEAST_SECONDS, FACTOR * baseline[plane])
         seen = timeline.successes[plane]
         silent = [gap for times in seen for gap in over(times, start, end, least)]
         axes.broken_barh(
@@ -50,7 +51,7 @@ def gaps_svg(timeline: Timeline, baseline: Gaps, worst: Gaps) -> str:
     return out.getvalue()
 
 
-def _marks(timeline: Timeline, start: float, axes: plt.Axes) -> None:
+def _marks(timeline: Timeline, start: float, axes: Axes) -> None:
     for episode in timeline.episodes:
         for mark in episode.marks:
             if mark.name in SHOWN_MARKS:

@@ -25,7 +25,7 @@ from millrace.plan import Plan
 PERIOD_SECONDS = 0.1
 PERIOD_WITHOUT_GOAL_SECONDS = 0.5
 # A probe that hangs is a gap already; it only has to come back to see the end of it.
-TIMEOUT = 1.0  # s
+TIMEOUT_SECONDS = 1.0
 # The name of everything that probes write: a topic, a znode, a folder, a key, a keyspace.
 NAME = "millrace-drill"
 KEYSPACE = "millrace_drill"
@@ -74,7 +74,7 @@ class Sampler(threading.Thread):
 
 
 @contextmanager
-def sampling(plan: Plan, goals: Collection[str]) -> Iterator[dict[str, Sampler]]:
+def sampling(plan: Plan, goals: Collection[str]) -> Iterator[dict[Plane, Sampler]]:
     """Plane → its running sampler, `read` standing for `process` as well.
 
     ``goals`` are the planes that have one.
@@ -109,7 +109,7 @@ def sampling(plan: Plan, goals: Collection[str]) -> Iterator[dict[str, Sampler]]
                 sampler.join(2 * cassandra.REQUEST_SECONDS)
 
 
-def successes(samplers: dict[str, Sampler]) -> dict[str, Times]:
+def successes(samplers: dict[Plane, Sampler]) -> dict[Plane, Times]:
     """Plane → the times at which it was seen to work, of all planes but `produce`."""
     seen = {name: sampler.successes() for name, sampler in samplers.items()}
     return {Plane.PROCESS: samplers[Plane.READ].growths()} | seen
@@ -140,8 +140,8 @@ def kafka_probe(plan: Plan) -> Probe:
     topic = kafka.NewTopic(NAME, 1, plan.replication.kafka.factor)
 
     def probe() -> None:
-        asked = admin.create_topics([topic], validate_only=True, request_timeout=TIMEOUT)
-        asked[NAME].result(2 * TIMEOUT)
+        asked = admin.create_topics([topic], validate_only=True, request_timeout=TIMEOUT_SECONDS)
+        asked[NAME].result(2 * TIMEOUT_SECONDS)
 
     return probe
 
@@ -150,7 +150,7 @@ def zookeeper_probe(plan: Plan, stack: ExitStack) -> Probe:
     """A znode is written, which takes a quorum."""
     client = stack.enter_context(zookeeper.insisting(plan))
     client.ensure_path(NAME)
-    return lambda: client.set_async(NAME, b"").get(timeout=TIMEOUT) and None
+    return lambda: client.set_async(NAME, b"").get(timeout=TIMEOUT_SECONDS) and None
 
 
 def hdfs_probe(plan: Plan, stack: ExitStack) -> Probe:
@@ -170,12 +170,16 @@ def hdfs_probe(plan: Plan, stack: ExitStack) -> Probe:
 def yarn_probe(plan: Plan, stack: ExitStack) -> Probe:
     """The active ResourceManager tells the cluster's metrics; the standby only redirects."""
     hosts = _hosts(plan, stack, "resourcemanager")
-    return lambda: hosts.get("/ws/v1/cluster/metrics") and None
+
+    def probe() -> None:
+        hosts.get("/ws/v1/cluster/metrics")
+
+    return probe
 
 
 def redis_probe(plan: Plan) -> Probe:
     """A write at the master that the Sentinels name at this moment."""
-    master = redis.Master(plan, TIMEOUT / 2)
+    master = redis.Master(plan, TIMEOUT_SECONDS / 2)
     return lambda: master.set(NAME, "")
 
 
@@ -205,4 +209,6 @@ def cassandra_probe(plan: Plan, stack: ExitStack) -> Probe:
 
 
 def _hosts(plan: Plan, stack: ExitStack, service: str) -> AnyHost:
-    return stack.enter_context(any_host(plan.addresses(service, "http"), TIMEOUT, TIMEOUT / 2))
+    return stack.enter_context(
+        any_host(plan.addresses(service, "http"), TIMEOUT_SECONDS, TIMEOUT_SECONDS / 2)
+    )

@@ -8,7 +8,7 @@ from millrace.drill.gaps import Times, longest
 from millrace.drill.runbook import Plane
 
 # Plane → times of success; of `produce` one list for each partition, the worst of which counts.
-Successes = Mapping[str, Sequence[Times]]
+Successes = Mapping[Plane, Sequence[Times]]
 
 
 class Span(NamedTuple):

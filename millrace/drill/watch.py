@@ -23,7 +23,7 @@ from millrace.ledger.book import Ledger
 from millrace.ledger.session import ledgers
 from millrace.plan import Plan
 
-LONGEST = "12h"  # of a load; it is stopped when the drill ends
+LOAD_LENGTH = "12h"  # at most; the load is stopped when the drill ends
 BASELINE_SECONDS = 10.0
 FLOWING_BATCHES = 3
 LONGEST_START_SECONDS = 120.0  # until results flow
@@ -35,7 +35,7 @@ AUDIT_WAIT_SECONDS = 180.0  # until the jobs have counted the last event
 class Watch:
     """``baseline`` is a time in which nothing was broken."""
 
-    samplers: dict[str, Sampler]
+    samplers: dict[Plane, Sampler]
     load: subprocess.Popen[bytes]
     ledger: Path
     baseline: Span
@@ -81,7 +81,7 @@ def watching(
 def loading(rate: float, ledger: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`millrace load`, ended in order when the context is left."""
     command = [sys.executable, "-m", "millrace.cli", "load", "--rate", f"{rate:g}"]
-    command += ["--for", LONGEST, "--run", ledger]
+    command += ["--for", LOAD_LENGTH, "--run", ledger]
     with (folder / "load.log").open("wb") as log:
         # A session of its own: Ctrl-C undoes the fault first, then ends the load.
         load = subprocess.Popen(

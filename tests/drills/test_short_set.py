@@ -3,12 +3,13 @@
 Nothing here is asserted by the clock: a busy machine misses goals, but nothing may lose an event.
 """
 
-import time
+from operator import not_
 
 import pytest
 from rich.console import Console
 
 from millrace.common.paths import stack_name
+from millrace.common.waiting import wait_until
 from millrace.drill.runbook import load_runbook
 from millrace.drill.runner import run
 from millrace.plan import Plan, load_plan
@@ -21,10 +22,7 @@ RATE = 500  # events a second, beside everything else that a test machine of two
 
 
 def wait_until_steady(plan: Plan) -> None:
-    deadline = time.monotonic() + STEADY_SECONDS
-    while problems := health.problems(plan):
-        assert time.monotonic() < deadline, problems
-        time.sleep(5)
+    assert wait_until(lambda: health.problems(plan), STEADY_SECONDS, 5, done=not_) == []
 
 
 @pytest.mark.parametrize(

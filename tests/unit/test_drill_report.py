@@ -1,6 +1,7 @@
 """What counts as passed, and how it is told."""
 
 import random
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,13 @@ from millrace.drill.report import Audit, Machine, Report, Run, combined, markdow
 from millrace.drill.runbook import Plane, Runbook, load_runbook, load_runbooks, parse_runbook
 from millrace.drill.runner import record, require_allowed
 from millrace.drill.standby import youngest
-from millrace.drill.tables import drills_page, drills_table, load_records, runbooks_index
+from millrace.drill.tables import (
+    RECORDS,
+    drills_page,
+    drills_table,
+    load_records,
+    runbooks_index,
+)
 from millrace.drill.timeline import Episode, Mark, Span, Timeline, longest_gaps
 from millrace.plan import load_plan
 from tests.e2e.support import wait_until
@@ -206,6 +213,17 @@ def test_tables_tell_what_was_recorded(tmp_path, runbooks):
     page = drills_page(records, runbooks)
     assert "\n## kafka\n\n[A leader dies](../../runbooks/kafka.md): passed.\n" in page
     assert "\n| produce | 0.20 | 4.90 | 5 |\n" in page
+
+
+def test_links_of_the_generated_tables_lead_somewhere():
+    records, runbooks = load_records(), load_runbooks()
+    page = drills_page(records, runbooks)
+    headings = set(re.findall(r"^## (.+)$", page, re.MULTILINE))
+    tables = drills_table(records, runbooks) + runbooks_index(runbooks, records)
+    assert set(re.findall(r"docs/drills/README\.md#([a-z-]+)", tables)) == headings
+    assert headings == records.keys()
+    for target in re.findall(r"\]\(([^)]+)\)", page):
+        assert (RECORDS / target).exists(), target
 
 
 def test_the_control_run_stands_first(tmp_path, runbooks):

@@ -128,7 +128,7 @@ def test_the_stack_and_the_toolkit_are_at_hand(tmp_path):
 
 
 def test_a_block_that_hangs_is_ended_and_its_variables_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "LONGEST", 0.5)
+    monkeypatch.setattr(blocks, "LONGEST_SECONDS", 0.5)
     runbook = parse(text(inject="HOST=kafka-1\nsleep 60", rollback=f"echo $HOST > {tmp_path}/seen"))
     with pytest.raises(BlockFailed, match="took longer than"):
         run_blocks(runbook, "inject", "local", tmp_path / "run")
