@@ -130,10 +130,12 @@ def drills_view(plan: Plan, runbooks: Sequence[Runbook], records: "Records") -> 
 
 def reports_view(reports: Sequence["Report"]) -> Table:
     """What was measured, worst of all runs."""
+    from millrace.drill.report import minutes
     from millrace.drill.tables import seconds
 
     table = Table(title="drills", title_justify="left")
-    for column in ("drill", "verdict", "goal", "worst", "lost", "duplicated", "wrong"):
+    columns = ("drill", "verdict", "goal", "worst", "lost", "duplicated", "wrong", "standby idle")
+    for column in columns:
         table.add_column(column)
     for report in reports:
         audit = report.audit
@@ -144,6 +146,7 @@ def reports_view(reports: Sequence["Report"]) -> Table:
             seconds(report.goal),
             seconds(report.worst),
             *map(str, counts),
+            minutes(report.standby_idle_seconds),
         )
     return table
 

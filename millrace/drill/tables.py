@@ -58,7 +58,8 @@ def drills_table(records: Records, runbooks: Sequence[Runbook]) -> str:
     components = {runbook.name: runbook.about.component for runbook in runbooks}
     for runbook in runbooks:
         if not runbook.about.faults and runbook.name not in records:
-            rows.append(f"| {runbook.about.title} | not recorded yet | | | | | | |")
+            link = f"[{runbook.about.title}](runbooks/{runbook.name}.md)"
+            rows.append(f"| {link} | not recorded yet | | | | | | |")
     for report in _ordered(records):
         cells = [
             f"[{report.title}](docs/drills/README.md#{report.name})",

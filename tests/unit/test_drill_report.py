@@ -201,7 +201,7 @@ def test_a_report_survives_being_recorded(tmp_path):
 def test_tables_tell_what_was_recorded(tmp_path, runbooks):
     records = recorded(tmp_path / "drills", report(GOOD))
     *_, floor, row = drills_table(records, runbooks).splitlines()
-    assert floor == "| Nothing breaks | not recorded yet | | | | | | |"
+    assert floor == "| [Nothing breaks](runbooks/none.md) | not recorded yet | | | | | | |"
     assert row == (
         "| [A leader dies](docs/drills/README.md#kafka) | passed "
         "| 4.9 / 5 | – | 1 / 2 | – | 0, 0, 0 | – |"
