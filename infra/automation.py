@@ -185,5 +185,5 @@ def _holder_is_gone(message: str) -> bool:
     return not Path("/proc", holder["pid"]).exists()
 
 
-def _changes(summary: Mapping[str, int] | None) -> dict[str, int]:
+def _changes(summary: Mapping[OpType, int] | None) -> dict[str, int]:
     return {OpType(op).value: count for op, count in (summary or {}).items() if op != OpType.SAME}

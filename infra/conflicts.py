@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network, ip_network
+from typing import Any
 
 import docker
 from docker.errors import DockerException, ImageNotFound
@@ -81,8 +82,8 @@ def _data_left_out(client: docker.DockerClient, plan: Plan) -> Iterator[str]:
             yield f"the volume {volume.name} holds data of a host that is no longer in the plan"
 
 
-def _owner(plan: Plan) -> OwnerProps:
-    return OwnerProps(cluster=plan.cluster, stack=plan.environment)
+def _owner(plan: Plan) -> dict[str, Any]:
+    return {**OwnerProps(cluster=plan.cluster, stack=plan.environment)}
 
 
 def _volumes(plan: Plan) -> set[str]:

@@ -49,6 +49,7 @@ class LocalCluster(ComponentResource):
 
     def _make_network(self) -> Network:
         plan = self._args.plan
+        assert plan.network.gateway, "every plan for Docker has one"
         return Network(
             "network",
             {
@@ -70,6 +71,7 @@ class LocalCluster(ComponentResource):
 
     def _make_artifact_server(self) -> None:
         network = self._args.plan.network
+        assert network.artifacts, "every plan for Docker has one"
         ArtifactServer(
             "artifacts",
             {

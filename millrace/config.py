@@ -2,7 +2,7 @@
 
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 import yaml
 from pydantic import (
@@ -18,8 +18,8 @@ from pydantic import (
 from millrace.common.errors import OperatorError
 from millrace.common.paths import CONFIGS
 
-PROFILES = ("small", "standard", "large")
 Profile = Literal["small", "standard", "large"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
 Scalar = bool | int | float | str
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -63,7 +63,7 @@ class JvmFlag(Model):
     value: str = Field(pattern=r"^-")
     why: str = Field(min_length=10)
     source: str = Field(min_length=3)
-    profiles: list[Profile] = list(PROFILES)
+    profiles: list[Profile] = [*PROFILES]
 
 
 class Memory(Model):

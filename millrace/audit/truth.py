@@ -89,7 +89,7 @@ def requests_by_day(
     """
     before_end = records["offset"].to_numpy() < end[records["partition"].to_numpy()]
     days = day_of(epoch_seconds(records["event_time"]))
-    result = {}
+    result: dict[Window, int] = {}
     for day in {day_of(hour) for hour in hours}:
         others = sum(
             rows

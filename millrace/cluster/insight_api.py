@@ -40,7 +40,7 @@ class InsightApi:
     def progress(self, job: str) -> dict[str, Any]:
         """How far a job is, its times as datetimes; empty before its first batch."""
         jobs = self.get("/v1/progress")["jobs"]
-        found = next((one for one in jobs if one["job"] == job), {})
+        found: dict[str, Any] = next((one for one in jobs if one["job"] == job), {})
         times = ("watermark", "max_event_time", "updated")
         return {
             key: datetime.fromisoformat(value) if key in times and value else value

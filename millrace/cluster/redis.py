@@ -1,5 +1,7 @@
 """Redis, by way of its Sentinels: they know which host is the master."""
 
+from typing import Any
+
 from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -51,6 +53,6 @@ def _sentinel(plan: Plan, seconds: float) -> Sentinel:
     return Sentinel(sentinels, sentinel_kwargs=_once(seconds))
 
 
-def _once(seconds: float) -> dict[str, object]:
+def _once(seconds: float) -> dict[str, Any]:
     retry = Retry(NoBackoff(), 0)
     return {"socket_timeout": seconds, "socket_connect_timeout": seconds, "retry": retry}

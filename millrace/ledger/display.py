@@ -17,7 +17,9 @@ PLAIN_SECONDS = 10.0
 class Display(LiveOnTerminal):
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._live = Live(console=console, transient=True) if console.is_terminal else None
+        self._live: Live | None = (
+            Live(console=console, transient=True) if console.is_terminal else None
+        )
         self._told = time.monotonic()
         self._before = (time.monotonic(), 0)
         self._rate = 0.0

@@ -77,7 +77,7 @@ def make_plan(
         aws.problems(environment, components, hosts, topics, events_topic, cluster)
     ):
         raise _refusal(name, problems)
-    load = environment.load and environment.load.events_per_second
+    load = environment.load.events_per_second if environment.load else None
     if problems := list(stream_refusals(streams, set(events.topics), load)):
         raise OperatorError("\n".join(problems), "nothing was created or changed")
     return Plan(
