@@ -50,8 +50,9 @@ test-all: $(VENV)/tests ## The same, and the negative controls that spoil the cl
 test-fast: $(VENV)/tests ## Tests that need no cluster, in about 2 minutes
 	@$(VENV)/bin/python tests/run.py --fast
 
-lint: $(VENV)/tests ## Formatting, types, Ansible's production profile
+lint: $(VENV)/tests ## Formatting, rooms, types, Ansible's production profile
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check .
+	@$(VENV)/bin/lint-imports && $(VENV)/bin/mypy
 	@cd ansible && ../$(VENV)/bin/ansible-lint --offline
 
 rehearse-aws: $(VENV)/toolkit $(VENV)/rehearsal/ready ## The AWS environment STACK with the official plugin, against an AWS on loopback

@@ -34,6 +34,8 @@ def millrace(*arguments: str) -> list[str]:
 FAST_STAGES = {
     "format": [str(BIN / "ruff"), "format", "--check", "."],
     "lint": [str(BIN / "ruff"), "check", "."],
+    "rooms": [str(BIN / "lint-imports"), "--no-logo"],
+    "types": [str(BIN / "mypy")],
     "distributions": millrace("setup", "--only", "spark"),
     "fast tests": pytest(*FAST, "-m", "not engine and not cluster and not slow"),
 }

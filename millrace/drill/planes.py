@@ -92,7 +92,7 @@ def sampling(plan: Plan, goals: Collection[str]) -> Iterator[dict[Plane, Sampler
             Plane.CASSANDRA: cassandra_probe(plan, stack),
         }
         closely = {Plane.READ, *goals}
-        samplers: dict[str, Sampler] = {
+        samplers = {
             name: Sampler(
                 name, probe, PERIOD_SECONDS if name in closely else PERIOD_WITHOUT_GOAL_SECONDS
             )
