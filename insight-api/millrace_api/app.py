@@ -158,9 +158,9 @@ async def dead_letters(
     return models.DeadLetters(
         start=span.start,
         end=span.end,
-        count=len(found.letters),
-        complete=found.all,
-        dead_letters=[models.DeadLetterRecord.of(letter) for letter in found.letters[:limit]],
+        count=sum(found.counts.values()),
+        reasons=found.counts,
+        dead_letters=[models.DeadLetterRecord.of(sample) for sample in found.samples[:limit]],
     )
 
 

@@ -137,10 +137,10 @@ class DeadLetterRecord(Answer):
 
 class DeadLetters(Range):
     count: int = Field(description="All in the range, not only those listed.")
-    complete: bool = Field(
-        description="False when a day has more than are looked at: then there are more."
+    reasons: dict[str, int] = Field(description="The count of each reason.")
+    dead_letters: list[DeadLetterRecord] = Field(
+        description="Samples, latest first: a few of each minute and reason are kept."
     )
-    dead_letters: list[DeadLetterRecord] = Field(description="The latest ones, latest first.")
 
 
 class LateDay(Answer):

@@ -118,10 +118,10 @@ class JobProgress:
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """``all`` unless there were more than are looked at; then any of them."""
+    """How many for each reason, and samples of them."""
 
-    letters: list[DeadLetter]
-    all: bool
+    counts: dict[str, int]
+    samples: list[DeadLetter]
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Store(Protocol):
         """Page views by URL."""
 
     async def dead_letters(self, span: Span) -> DeadLetters:
-        """Dead letters received in the span, latest first."""
+        """Dead letters received in the span, of whole minutes; samples are the latest first."""
 
     async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
         """Late events of each day and size of window that has any, oldest first."""
@@ -261,21 +261,26 @@ class CassandraStore:
 
     async def dead_letters(self, span: Span) -> DeadLetters:
         days = list(span.days())
+        counted = await self._fetch_each(
+            "SELECT reason, records FROM {keyspace}.dead_letter_counts"
+            " WHERE bucket = ? AND minute >= ? AND minute < ?",
+            [(day, span.start, span.end) for day in days],
+        )
+        counts: Counter[str] = Counter()
+        for row in counted:
+            counts[row.reason] += row.records
         rows = await self._fetch_each(
             "SELECT id, reason, size, preview, kafka_timestamp FROM {keyspace}.dead_letters"
             " WHERE bucket = ? LIMIT ?",
             [(day, MOST_DEAD_LETTERS) for day in days],
         )
-        read = Counter(row.kafka_timestamp.date() for row in rows)
-        letters = [
+        samples = [
             DeadLetter(row.id, row.reason, row.size, row.preview, _utc(row.kafka_timestamp))
             for row in rows
         ]
-        inside = [letter for letter in letters if span.start <= letter.received < span.end]
-        return DeadLetters(
-            sorted(inside, key=lambda letter: letter.received, reverse=True),
-            all=max(read.values(), default=0) < MOST_DEAD_LETTERS,
-        )
+        inside = [sample for sample in samples if span.start <= sample.received < span.end]
+        latest_first = sorted(inside, key=lambda sample: sample.received, reverse=True)
+        return DeadLetters(dict(counts), latest_first)
 
     async def progress(self) -> list[JobProgress]:
         rows = await self._fetch(

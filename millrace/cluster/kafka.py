@@ -1,11 +1,13 @@
-"""Kafka: clients of the plan's brokers, and how far the traffic job is behind them.
+"""Kafka: clients of the plan's brokers, and how far the jobs are behind them.
 
 Brokers that are down or change their roles are everyday: what librdkafka logs of it is left out,
 and errors that matter are raised. Its own types are had from here.
 """
 
 import logging
+import time
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import (
@@ -116,20 +118,45 @@ def leader_address(plan: Plan, topic: str, seconds: float) -> str | None:
     return leader.host if leader and leader.host else None
 
 
-def traffic_lag(admin: AdminClient, plan: Plan) -> int:
-    """Committed records that no committed batch has read; raises KafkaException without brokers."""
+@dataclass(frozen=True)
+class Lag:
+    """Committed records that no committed batch has read, and those of them that wait too long."""
+
+    records: int
+    overdue: int
+
+
+def lag(admin: AdminClient, plan: Plan, job: str, now: float) -> Lag:
+    """A record is overdue when Kafka had it ``lag_seconds`` of the job's settings before ``now``,
+    in seconds since 1970. Raises KafkaException without brokers."""
     topic = plan.names.kafka.topics.events
     ends = topic_ends(admin, topic, plan.topics[topic].partitions)
-    read = {position.partition: position.offset for position in positions(admin, plan)}
-    return sum(end - max(0, read.get(partition, 0)) for partition, end in enumerate(ends))
+    read = {position.partition: position.offset for position in positions(admin, plan, job)}
+    due_seconds = now - plan.shared["spark"]["settings"][job]["lag_seconds"]
+    due = _offsets(admin, topic, len(ends), OffsetSpec.for_timestamp(int(due_seconds * 1000)))
+    return lag_of(ends, [max(0, read.get(p, 0)) for p in range(len(ends))], due)
 
 
-def positions(admin: AdminClient, plan: Plan) -> list[TopicPartition]:
-    """What the job committed with its results, its note included; raises KafkaException.
+def lag_of(ends: list[int], read: list[int], due: list[int]) -> Lag:
+    """By partition: its end, what was read, and its first record that isn't due; -1 if all are."""
+    overdue = (
+        min(end, first if first >= 0 else end) - position
+        for end, position, first in zip(ends, read, due, strict=True)
+    )
+    return Lag(sum(ends) - sum(read), sum(max(0, records) for records in overdue))
 
-    It does so in one transaction; see its results sink.
+
+def traffic_lag(admin: AdminClient, plan: Plan) -> int:
+    """Records that the traffic job has before it; raises KafkaException without brokers."""
+    return lag(admin, plan, JOB, time.time()).records
+
+
+def positions(admin: AdminClient, plan: Plan, job: str = JOB) -> list[TopicPartition]:
+    """What a job committed last, its note included; raises KafkaException.
+
+    With its results it does so in one transaction; see the results sink.
     """
-    group = plan.names.consumer_group(JOB)
+    group = plan.names.consumer_group(job)
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
     return list(_answer(asked[group]).topic_partitions)
 
@@ -157,9 +184,13 @@ def high_watermark(admin: AdminClient, partition: TopicPartition) -> int:
 
 
 def _ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
+    return _offsets(admin, topic, partitions, OffsetSpec.latest())
+
+
+def _offsets(admin: AdminClient, topic: str, partitions: int, spec: OffsetSpec) -> list[int]:
     asked = [TopicPartition(topic, partition) for partition in range(partitions)]
     answers = admin.list_offsets(
-        {partition: OffsetSpec.latest() for partition in asked},
+        dict.fromkeys(asked, spec),
         isolation_level=IsolationLevel.READ_COMMITTED,
         request_timeout=TIMEOUT,
     )

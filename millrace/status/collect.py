@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from millrace.status.ring import ring
 
 def collect(plan: Plan) -> dict[str, Any]:
     """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``,
-    ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, the traffic job's ``lag``,
+    ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, each job's ``lag``,
     and when that was: ``at``, in seconds since 1970."""
     admin = kafka.connect(plan)
     return {
@@ -27,7 +28,9 @@ def collect(plan: Plan) -> dict[str, Any]:
         "cassandra": ring(plan),
         "drivers": ask_drivers(plan),
         "at": time.time(),
-        "lag": _ask_lag(admin, plan),
+        "lag": {
+            job: _ask_lag(admin, plan, job) for jobs in plan.applications.values() for job in jobs
+        },
     }
 
 
@@ -79,8 +82,8 @@ def _ask_kafka(admin: AdminClient) -> dict[str, Any]:
     }
 
 
-def _ask_lag(admin: AdminClient, plan: Plan) -> dict[str, Any]:
+def _ask_lag(admin: AdminClient, plan: Plan, job: str) -> dict[str, Any]:
     try:
-        return {"records": kafka.traffic_lag(admin, plan)}
+        return asdict(kafka.lag(admin, plan, job, time.time()))
     except KafkaException as error:
         return {"error": str(error.args[0])}

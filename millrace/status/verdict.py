@@ -52,7 +52,7 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
         _plain(seen, "nodemanager", "NodeManagers"),
         _plain(seen, "zkfc", "Failover controllers"),
         applications(plan, seen.drivers, observed["at"]),
-        _lag(plan, observed["lag"]),
+        *(_lag(plan, job, lag) for job, lag in observed["lag"].items()),
         _plain(seen, "job_gateway", "Job gateways"),
         _api(seen),
     ]
@@ -207,14 +207,17 @@ def applications(plan: Plan, drivers: list[dict[str, Any]], now: float) -> Compo
     return _component("Applications", "; ".join(texts), problems, leaderless)
 
 
-def _lag(plan: Plan, lag: dict[str, Any]) -> Component:
-    """A job that can't take what waits for it in two full batches falls behind."""
+def _lag(plan: Plan, job: str, lag: dict[str, Any]) -> Component:
+    """A job falls behind when records wait for it longer than its settings allow."""
+    name = f"Job {job}"
     if "error" in lag:
-        return _component("Traffic job", "no answer", [lag["error"]], down=True)
-    behind = lag["records"]
-    limit = 2 * plan.shared["spark"]["settings"]["traffic"]["max_offsets_per_trigger"]
-    problems = ["it falls behind, or catches up"] if behind > limit else []
-    return _component("Traffic job", f"{behind:,} records behind", problems, down=False)
+        return _component(name, "no answer", [lag["error"]], down=True)
+    bound_seconds = plan.shared["spark"]["settings"][job]["lag_seconds"]
+    late = (
+        f"it falls behind, or catches up: {lag['overdue']:,} wait for {bound_seconds} s or longer"
+    )
+    problems = [late] if lag["overdue"] else []
+    return _component(name, f"{lag['records']:,} records behind", problems, down=False)
 
 
 def _standby(driver: dict[str, Any], now: float) -> str:

@@ -25,6 +25,7 @@ class FakeStore:
     rows: list[TrafficRow] = field(default_factory=list)
     pages: dict[datetime, Counter[str]] = field(default_factory=dict)
     letters: list[DeadLetter] = field(default_factory=list)
+    letter_counts: dict[str, int] = field(default_factory=dict)
     late: list[LateEvents] = field(default_factory=list)
     jobs: list[JobProgress] = field(default_factory=list)
     described: list[str] = field(default_factory=list)
@@ -76,7 +77,7 @@ class FakeStore:
     async def dead_letters(self, span: Span) -> DeadLetters:
         self._check()
         inside = [letter for letter in self.letters if span.start <= letter.received < span.end]
-        return DeadLetters(inside, all=True)
+        return DeadLetters(self.letter_counts, inside)
 
     async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
         self._check()

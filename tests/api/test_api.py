@@ -106,8 +106,10 @@ def test_dead_letters_are_all_counted_but_few_are_listed(
 ) -> None:
     noon = datetime(2015, 5, 17, 12, tzinfo=UTC)
     store.letters = [DeadLetter(f"events-0-{i}", "not JSON", 9, "{", noon) for i in range(5)]
+    store.letter_counts = {"not JSON": 1_000_000, "no value": 2}
     answer = client.get("/v1/dead-letters", params=DAY | {"limit": 2}).json()
-    assert answer["count"] == 5
+    assert answer["count"] == 1_000_002
+    assert answer["reasons"] == {"not JSON": 1_000_000, "no value": 2}
     assert [letter["id"] for letter in answer["dead_letters"]] == ["events-0-0", "events-0-1"]
 
 

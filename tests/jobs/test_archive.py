@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from millrace_jobs import maintenance
+from millrace_jobs.checkpoint import Batch
 from millrace_jobs.jobs import archive as job
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.jobs.samples import RECEIVED, STREAM, event
+from tests.jobs.samples import NAMES, RECEIVED, STREAM, event
 
 pytestmark = pytest.mark.slow
 
@@ -34,27 +35,40 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
     Gives a function that has it write a batch and tells the dead letters.
     """
     reasons: list[str] = []
+    told: list[int] = []
     jobs: list[job.Archive] = []
 
     class DeadLetters:
         def __init__(self, *_: Any) -> None:
             pass
 
-        def write(self, malformed: DataFrame, _: int) -> None:
+        def write(self, malformed: DataFrame, *_: Any) -> None:
             reasons.extend(row.reason for row in malformed.collect())
 
+    class Positions:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def tell(self, read: Any) -> None:
+            told.append(read["events"]["0"])
+
+        def tell_last(self, _: Any) -> None:
+            pass
+
     monkeypatch.setattr(job, "DeadLetters", DeadLetters)
+    monkeypatch.setattr(job, "Positions", Positions)
 
     def start(again: bool = False) -> Write:
         context = SimpleNamespace(
             job="archive",
-            config=SimpleNamespace(kafka="", archive=table),
+            config=SimpleNamespace(kafka="", archive=table, names=NAMES),
             stream=STREAM,
             settings={"dead_letter_request_bytes": 1, "kafka_connect_ms": 2000},
             tables=None,
             checkpoint_id=lambda: "checkpoint",
             version=lambda batch: batch,
             lease=SimpleNamespace(confirm=lambda: None, verify=lambda: None),
+            checkpoint=SimpleNamespace(batch=lambda number: Batch({}, {"events": {"0": number}})),
         )
         if not again:
             jobs.append(job.Archive(context))  # type: ignore[arg-type]
@@ -64,6 +78,7 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
         def write(values: list[bytes | None], batch: int) -> list[str]:
             reasons.clear()
             archive_job.write(records(values), batch)
+            assert told[-1] == batch  # how far it has read
             return list(reasons)
 
         return write

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from millrace_jobs.lease import LeaseLost
 from millrace_jobs.sinks import archive, cassandra, results
 from millrace_jobs.sinks.cassandra import PORTION_BYTES, Tables, WriteFailed, portions
-from millrace_jobs.sinks.dead_letters import letters, summaries
+from millrace_jobs.sinks.dead_letters import DeadLetters, letters, summary
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
 from millrace_jobs.versions import version
@@ -381,12 +381,55 @@ def test_dead_letters_hold_the_bytes_and_tell_the_place(records: Records) -> Non
     }
 
 
-def test_summaries_are_short_and_readable(records: Records) -> None:
+def test_samples_are_short_and_readable(records: Records) -> None:
     values = [b"\xff\xfe" + b"x" * 1_000_000, None, "ü".encode() * 300]
     malformed = parse.malformed(records(values).transform(parse.classify, STREAM), STREAM)
-    rows = {row.id: row for row in summaries(malformed).collect()}
-    assert rows["events-0-0"].preview == "��" + "x" * 198
-    assert rows["events-0-0"].size == 1_000_002
-    assert (rows["events-0-1"].size, rows["events-0-1"].preview) == (0, None)
-    assert rows["events-0-2"].preview == "ü" * 200
-    assert rows["events-0-2"].kafka_timestamp == at("2026-01-01")
+    samples = {s.id: s for row in summary(malformed, 10).collect() for s in row.samples}
+    assert samples["events-0-0"].preview == "\ufffd\ufffd" + "x" * 198
+    assert samples["events-0-0"].size == 1_000_002
+    assert (samples["events-0-1"].size, samples["events-0-1"].preview) == (0, None)
+    assert samples["events-0-2"].preview == "ü" * 200
+    assert samples["events-0-2"].kafka_timestamp == at("2026-01-01")
+
+
+def test_all_dead_letters_are_counted_and_few_come_to_the_driver(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: dict[str, list[Any]] = {}
+
+    class Kept:
+        def upsert(self, table: str, columns: Any, rows: list[Any], timestamp: int) -> None:
+            assert timestamp == version(7, 3)
+            written[table] = [dict(zip(columns, row, strict=True)) for row in rows]
+
+    settings = {"dead_letter_samples": 2, "dead_letter_request_bytes": 1, "kafka_connect_ms": 2000}
+    garbage: list[bytes | None] = [b"garbage"] * 500 + [b"[]"] * 3
+    malformed = parse.malformed(
+        records(garbage).repartition(3).transform(parse.classify, STREAM), STREAM
+    )
+    monkeypatch.setattr(type(malformed), "write", FakeWriter())
+    sink = DeadLetters("", "dead-letter", Kept(), settings)  # type: ignore[arg-type]
+    sink.write(malformed, "query", 3, version(7, 3))
+    counts = {row["reason"]: row["records"] for row in written["dead_letter_counts"]}
+    assert counts == {"not JSON": 500, "not a JSON object": 3}
+    [key] = {(r["minute"], r["checkpoint"], r['"batch"']) for r in written["dead_letter_counts"]}
+    assert key == (at("2026-01-01"), "query", 3)
+    # The first of each by their place, so that a batch that runs again keeps the same.
+    assert sorted((row["reason"], row["id"]) for row in written["dead_letters"]) == [
+        ("not JSON", "events-0-0"),
+        ("not JSON", "events-0-1"),
+        ("not a JSON object", "events-0-500"),
+        ("not a JSON object", "events-0-501"),
+    ]
+
+
+class FakeWriter:
+    """A frame's ``write`` whose records go nowhere: Kafka's part has a test of its own."""
+
+    def format(self, _: str) -> "FakeWriter":
+        return self
+
+    def options(self, **_: Any) -> "FakeWriter":
+        return self
+
+    def save(self) -> None: ...

@@ -11,7 +11,7 @@ from millrace.status.ring import states
 from millrace.status.verdict import judge
 
 PLAN = load_plan("local")
-BATCH = PLAN.shared["spark"]["settings"]["traffic"]["max_offsets_per_trigger"]
+JOBS = PLAN.applications.values()
 UP = {"active": True, "restarts": 0}
 
 
@@ -58,7 +58,7 @@ def healthy() -> dict:
         "kafka": kafka,
         "cassandra": ring,
         "drivers": drivers,
-        "lag": {"records": 0},
+        "lag": {job: {"records": 0, "overdue": 0} for jobs in JOBS for job in jobs},
         "at": 1_800_000_060.0,
     }
 
@@ -141,13 +141,17 @@ def test_kafka_without_an_answer_is_down():
 @pytest.mark.parametrize(
     ("lag", "state"),
     [
-        ({"records": 2 * BATCH}, "healthy"),
-        ({"records": 2 * BATCH + 1}, "degraded"),
+        ({"records": 10**6, "overdue": 0}, "healthy"),  # as many as there may be, if they are new
+        ({"records": 5, "overdue": 1}, "degraded"),
         ({"error": "timed out"}, "down"),
     ],
 )
-def test_a_job_that_falls_behind_shows(lag, state):
-    assert verdict(healthy() | {"lag": lag}, "Traffic job").state == state
+@pytest.mark.parametrize("job", ["traffic", "archive"])
+def test_a_job_that_falls_behind_shows(job, lag, state):
+    observed = healthy()
+    observed["lag"][job] = lag
+    assert verdict(observed, f"Job {job}").state == state
+    assert judge(PLAN, observed).state == state
 
 
 def test_without_a_standby_no_host_is_asked(monkeypatch):
@@ -158,10 +162,14 @@ def test_without_a_standby_no_host_is_asked(monkeypatch):
 
 
 def test_health_is_that_of_every_component(monkeypatch):
-    observed = healthy() | {"lag": {"records": 2 * BATCH + 1}}
+    observed = healthy()
+    observed["lag"]["archive"] = {"records": 1_400_000, "overdue": 1_300_000}
     monkeypatch.setattr(health, "ask_drivers", lambda plan: observed["drivers"])
     monkeypatch.setattr(health, "collect", lambda plan: observed)
-    assert health.problems(PLAN) == ["Traffic job: degraded, it falls behind, or catches up"]
+    [problem] = health.problems(PLAN)
+    assert problem.startswith(
+        "Job archive: degraded, it falls behind, or catches up: 1,300,000 wait"
+    )
 
 
 def test_every_state_can_be_shown():
@@ -196,7 +204,7 @@ def test_a_cassandra_node_whose_heartbeat_stands_still_is_down():
 def test_the_nemesis_learns_which_components_are_not_whole(monkeypatch):
     observed = healthy()
     observed["kafka"]["under_replicated"] = 1
-    observed["lag"]["records"] = 100 * BATCH  # a backlog is no illness
+    observed["lag"]["archive"]["overdue"] = 10**6  # a backlog is no illness
     observed["drivers"] = [d for d in observed["drivers"] if d["state"] == "leading"]
     monkeypatch.setattr(health, "collect", lambda plan: observed)
     assert health.unhealthy(PLAN) == {"kafka", "spark"}

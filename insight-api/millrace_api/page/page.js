@@ -119,7 +119,7 @@ function showPages(top) {
 }
 
 function showLetters(letters) {
-  $("letters").textContent = number.format(letters.count) + (letters.complete ? "" : "+");
+  $("letters").textContent = number.format(letters.count);
   $("letters-note").textContent = "received in the last 24 hours";
   $("letters-figure").classList.toggle("alert", letters.count > 0);
   $("letter-list").replaceChildren(

@@ -7,6 +7,7 @@ from millrace_jobs import sources
 from millrace_jobs.context import JobContext
 from millrace_jobs.sinks import archive
 from millrace_jobs.sinks.dead_letters import DeadLetters
+from millrace_jobs.sinks.positions import Positions
 from millrace_jobs.transforms import parse
 
 
@@ -24,6 +25,8 @@ class Archive:
             context.tables,
             context.settings,
         )
+        group = f"{context.config.names.kafka.group_prefix}{context.job}"
+        self._positions = Positions(context.config.kafka, group)
         self._is_first_batch = True  # since it leads, or was started again
 
     def frame(self, max_offsets: int) -> DataFrame:
@@ -35,6 +38,7 @@ class Archive:
     def lead(self) -> None:
         """Delta itself refuses the second of two appends of one batch: who began it matters not."""
         self._is_first_batch = True
+        self._positions.tell_last(self._context.checkpoint)
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """Reads Kafka once, and again only for a batch that has malformed records.
@@ -46,12 +50,15 @@ class Archive:
         seen = Observation()
         observed = classified.observe(seen, F.count_if(~F.col("is_event")).alias("malformed"))
         self._context.lease.verify()  # what Delta has taken is there for good
-        application = f"{self._context.job} {self._context.checkpoint_id()}"
+        checkpoint = self._context.checkpoint_id()
+        application = f"{self._context.job} {checkpoint}"
         alone = archive.append(parse.valid(observed, stream), config.archive, application, batch)
         # Delta skips a batch that it has, and then nothing is observed. Only the first batch can be
         # one that was begun before, or one that a predecessor adds in the same moment.
         if self._is_first_batch or not alone or seen.get["malformed"]:
             self._context.lease.confirm()
             malformed = parse.malformed(classified, stream)
-            self._dead_letters.write(malformed, self._context.version(batch))
+            version = self._context.version(batch)
+            self._dead_letters.write(malformed, checkpoint, batch, version)
         self._is_first_batch = False
+        self._positions.tell(self._context.checkpoint.batch(batch).end)

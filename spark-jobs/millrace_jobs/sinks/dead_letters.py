@@ -1,8 +1,9 @@
-"""Dead letters: the original bytes to a topic, a line about each to Cassandra.
+"""Dead letters: the original bytes to a topic, counts and some samples to Cassandra.
 
-A record's place in its topic is its key in both, so a batch that ran twice leaves each letter once.
-The bytes go from executors straight to Kafka, for they may be many and large; the driver only sees
-short previews, at most as many as a batch has records.
+A record's place in its topic is its key in the topic and of a sample, and counts are those of a
+batch, so a batch that ran twice leaves each letter once and counts it once. A producer that changes
+its format makes all its records malformed, millions of them: the bytes go from executors straight
+to Kafka, and the driver sees as much as there are reasons in a minute.
 """
 
 from typing import Any
@@ -14,7 +15,8 @@ from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.sources import connecting
 
 PREVIEW_CHARACTERS = 200
-COLUMNS = ("bucket", "id", "reason", "size", "preview", "kafka_timestamp")
+SAMPLE_COLUMNS = ("bucket", "id", "reason", "size", "preview", "kafka_timestamp")
+COUNT_COLUMNS = ("bucket", "minute", "reason", "checkpoint", '"batch"', "records")
 
 
 class DeadLetters:
@@ -23,6 +25,7 @@ class DeadLetters:
     def __init__(self, brokers: str, topic: str, tables: Tables, settings: dict[str, Any]) -> None:
         request_bytes = settings["dead_letter_request_bytes"]
         self._tables = tables
+        self._samples = settings["dead_letter_samples"]
         self._sink = {
             "kafka.bootstrap.servers": brokers,
             **connecting(settings),
@@ -32,9 +35,21 @@ class DeadLetters:
             "kafka.buffer.memory": str(2 * request_bytes),
         }
 
-    def write(self, malformed: DataFrame, timestamp: int) -> None:
+    def write(self, malformed: DataFrame, checkpoint: str, batch: int, version: int) -> None:
+        """Send all, count all, and keep ``dead_letter_samples`` of each minute and reason."""
         letters(malformed).write.format("kafka").options(**self._sink).save()
-        self._tables.upsert("dead_letters", COLUMNS, summaries(malformed).collect(), timestamp)
+        rows = summary(malformed, self._samples).collect()
+        counts = [
+            (row.minute.date(), row.minute, row.reason, checkpoint, batch, row.records)
+            for row in rows
+        ]
+        samples = [
+            (row.minute.date(), sample.id, row.reason, *sample[1:])
+            for row in rows
+            for sample in row.samples
+        ]
+        self._tables.upsert("dead_letter_counts", COUNT_COLUMNS, counts, version)
+        self._tables.upsert("dead_letters", SAMPLE_COLUMNS, samples, version)
 
 
 def letters(malformed: DataFrame) -> DataFrame:
@@ -54,17 +69,28 @@ def letters(malformed: DataFrame) -> DataFrame:
     )
 
 
-def summaries(malformed: DataFrame) -> DataFrame:
-    """Rows of the table ``dead_letters``."""
+def summary(malformed: DataFrame, samples: int) -> DataFrame:
+    """For each minute of Kafka's time and reason: how many, and the first so many of them.
+
+    First by their place in the topic, so that a batch that runs again keeps the same ones.
+    """
     # Cut as bytes first: the value may be megabytes. What isn't UTF-8 shows as question marks.
     beginning = F.substring("value", 1, 4 * PREVIEW_CHARACTERS).cast("string")
-    return malformed.select(
-        F.to_date("timestamp").alias("bucket"),
+    sample = F.struct(
         _id().alias("id"),
-        "reason",
         F.coalesce(F.octet_length("value"), F.lit(0)).cast("bigint").alias("size"),
         F.left(F.make_valid_utf8(beginning), F.lit(PREVIEW_CHARACTERS)).alias("preview"),
         F.col("timestamp").alias("kafka_timestamp"),
+    )
+    described = malformed.select(
+        F.date_trunc("minute", "timestamp").alias("minute"),
+        "reason",
+        sample.alias("sample"),
+        F.struct("partition", "offset").alias("place"),
+    )
+    return described.groupBy("minute", "reason").agg(
+        F.count("*").alias("records"),
+        F.expr(f"min_by(sample, place, {int(samples)})").alias("samples"),
     )
 
 
