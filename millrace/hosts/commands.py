@@ -2,7 +2,7 @@
 
 import shlex
 import subprocess
-import time
+from operator import not_
 from typing import Annotated
 
 import typer
@@ -11,10 +11,11 @@ from millrace.cluster.ssh import ssh_command
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
+from millrace.common.waiting import wait_until
 from millrace.hosts.power import Action, act, named
 from millrace.plan import load_plan
 
-PAUSE = 10  # s between two looks, each of which costs every host a process or two
+PAUSE_SECONDS = 10  # between two looks, each of which costs every host a process or two
 HEALTHY = "healthy"
 
 
@@ -81,8 +82,6 @@ def await_command(
     from millrace.status import health
 
     plan = load_plan(stack_name())
-    deadline = time.monotonic() + parse_duration(within)
-    while problems := health.problems(plan):
-        if time.monotonic() > deadline:
-            raise OperatorError("\n".join([f"not healthy within {within}:", *problems]))
-        time.sleep(PAUSE)
+    seconds = parse_duration(within)
+    if problems := wait_until(lambda: health.problems(plan), seconds, PAUSE_SECONDS, done=not_):
+        raise OperatorError("\n".join([f"not healthy within {within}:", *problems]))
