@@ -66,8 +66,10 @@ class History:
         pieces = [
             Piece(piece.window, part) for piece in decompose(span) for part in by_day(piece.span)
         ]
-        closed = [p for p in pieces if p.span.length == DAY and is_final(p.span.end, watermark)]
-        changing = [piece for piece in pieces if piece not in closed]
+        closed, changing = [], []
+        for piece in pieces:
+            whole = piece.span.length == DAY and is_final(piece.span.end, watermark)
+            (closed if whole else changing).append(piece)
         days = await self._days.get(
             checkpoint,
             [piece.span for piece in closed],

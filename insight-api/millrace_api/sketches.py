@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from datasketches import hll_sketch, hll_union
+from datasketches import hll_sketch, hll_union, tgt_hll_type
 
 STANDARD_DEVIATIONS = 2  # about 95 % confidence
 
@@ -41,4 +41,4 @@ def _merged(sketches: Iterable[bytes | None]) -> hll_sketch | None:
         sketch = hll_sketch.deserialize(stored)
         union = union or hll_union(sketch.lg_config_k)  # as precise as what the job stored
         union.update(sketch)
-    return union and union.get_result()
+    return union and union.get_result(tgt_hll_type.HLL_8)  # as stored: HLL_4 takes 40 times as long
