@@ -80,6 +80,9 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
 
 def _provider(plan: Plan) -> dict[str, str]:
     """Only where it matters to a role: hosts of `local` come from our own image, others don't."""
+    if plan.provider == "aws":
+        # The API takes its load balancer's word for who asks.
+        return {"provider": plan.provider, "load_balancers": plan.network.subnet}
     return {} if plan.provider == "docker" else {"provider": plan.provider}
 
 

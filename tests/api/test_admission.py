@@ -15,6 +15,7 @@ from millrace_api.admission import Admission, Busy, Lane, RateLimit, TooMany
 from millrace_api.app import create_app
 from millrace_api.settings import Settings
 from millrace_api.store import JobProgress
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tests.api.fakes import FakeFeed, FakeStore
 
@@ -90,6 +91,29 @@ def test_who_asks_too_often_is_told_when_to_ask_again_and_others_are_not(
             assert answers[-1].headers["content-type"] == "application/problem+json"
             assert (await scanner.get("/healthz")).status_code == 200
             assert (await other.get("/v1/progress")).status_code == 200
+
+    run(scenario)
+
+
+def test_behind_a_load_balancer_a_client_is_who_it_says_asks(
+    settings: Settings, store: FakeStore, feed: FakeFeed
+) -> None:
+    limits = {"client_requests_per_second": 1, "client_burst": 1}
+    app = create_app(settings.model_copy(update=limits), store, feed)
+    behind = ProxyHeadersMiddleware(app, trusted_hosts="10.64.0.0/16")
+
+    async def status(client: httpx.AsyncClient, forwarded: str) -> int:
+        answer = await client.get("/v1/progress", headers={"X-Forwarded-For": forwarded})
+        return answer.status_code
+
+    async def scenario() -> None:
+        async with over(behind, "10.64.1.2") as balancer, over(behind, "10.9.9.9") as stranger:
+            assert await status(balancer, "203.0.113.1") == 200
+            assert await status(balancer, "203.0.113.2") == 200
+            # What the client itself claims comes first and counts nothing.
+            assert await status(balancer, "198.51.100.1, 203.0.113.1") == 429
+            assert await status(stranger, "203.0.113.3") == 200
+            assert await status(stranger, "203.0.113.4") == 429
 
     run(scenario)
 

@@ -65,3 +65,13 @@ def test_a_task_sees_where_its_volumes_are(tmp_path: Path) -> None:
     assert variables["machine_volumes"] == [
         {"path": "/var/lib/millrace/kafka-broker", "id": "vol-0"}
     ]
+
+
+def test_the_api_takes_the_load_balancers_word_for_who_asks() -> None:
+    def trusted(name: str) -> str | None:
+        plan = load_plan(name)
+        made = build_inventory(plan, MANIFEST, artifacts="https://bucket")
+        return made["all"]["vars"]["millrace"].get("load_balancers")
+
+    assert trusted("dev") == load_plan("dev").network.subnet
+    assert trusted("local") is None  # everybody asks there without anything between
