@@ -18,6 +18,7 @@ from infra.docker_resources import (
 from millrace.inventory import ARTIFACTS_PORT
 from millrace.plan import Host as PlannedHost
 from millrace.plan import Plan
+from millrace.providers.docker import container_name
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class LocalCluster(ComponentResource):
     def _container(self, name: str, address: str) -> ContainerProps:
         return ContainerProps(
             **self._owner,
-            name=f"{self._args.plan.cluster}-{name}",
+            name=container_name(self._args.plan, name),
             image=self._args.image,
             network=self._network.id,
             network_name=self._args.plan.cluster,

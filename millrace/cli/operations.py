@@ -1,62 +1,16 @@
 """Operations on a stack: check the machine, make the hosts, converge the services, remove all."""
 
-import shutil
-import socket
-import subprocess
-from collections.abc import Iterator
-
 from rich.console import Console
 
 from millrace.cli.playbook import run_playbook
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan, load_plan
-from millrace.preflight import observe, problems
-
-SSH_PORT = 22
-ANSWER_SECONDS = 5
+from millrace.providers import provider_of
 
 
 def check_machine(plan: Plan, console: Console) -> None:
     """Refuses, with numbers, what this machine can't hold; nothing has been made by then."""
-    if plan.provider != "docker":
-        _check_from_afar(plan, console)
-        return
-    machine = observe(plan)
-    if found := problems(plan, machine):
-        raise OperatorError("\n".join(found), "nothing was created or changed")
-    console.print(
-        f"preflight: {machine.memory_available:,} MiB of memory and "
-        f"{machine.disk_available:,} MiB of disk are enough for {plan.cluster}"
-    )
-
-
-def _check_from_afar(plan: Plan, console: Console) -> None:
-    """The hosts are elsewhere: can this machine make and enter them?"""
-    found = list(_missing_tools() if plan.aws else _unreachable(plan))
-    if found:
-        raise OperatorError("\n".join(found), "nothing was created or changed")
-    console.print(f"preflight: this machine can make and enter the hosts of {plan.cluster}")
-
-
-def _missing_tools() -> Iterator[str]:
-    tools = ("aws", "session-manager-plugin")
-    missing = [tool for tool in tools if not shutil.which(tool)]
-    for tool in missing:
-        yield f"{tool} is missing: hosts on AWS are entered by it (docs/aws.md)"
-    if "aws" not in missing:
-        asked = subprocess.run(
-            ["aws", "sts", "get-caller-identity"], capture_output=True, text=True
-        )
-        if asked.returncode:
-            yield f"AWS knows no credentials of this shell: {asked.stderr.strip()}"
-
-
-def _unreachable(plan: Plan) -> Iterator[str]:
-    for host in plan.hosts:
-        try:
-            socket.create_connection((host.address, SSH_PORT), ANSWER_SECONDS).close()
-        except OSError as error:
-            yield f"{host.name} doesn't answer at {host.address}:{SSH_PORT}: {error}"
+    console.print(f"preflight: {provider_of(plan).check_machine(plan)}")
 
 
 def make_hosts(name: str, console: Console) -> None:
@@ -66,8 +20,7 @@ def make_hosts(name: str, console: Console) -> None:
     plan = load_plan(name)
     check_machine(plan, console)
     stack = automation.stack(name, console.print)
-    if plan.aws:
-        # What is refused, by a policy or as it would remove data, is refused before all else.
+    if provider_of(plan).PREVIEWS:
         automation.preview(stack, packs=[automation.POLICIES])
     result = automation.up(stack, console.print)
     changes = ", ".join(f"{count} {kind}" for kind, count in sorted(result.changes.items()))

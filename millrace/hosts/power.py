@@ -2,10 +2,10 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
-from typing import Protocol
 
 from millrace.common.errors import OperatorError
 from millrace.plan import Host, Plan
+from millrace.providers import provider_of
 
 
 class Action(StrEnum):
@@ -17,23 +17,12 @@ class Action(StrEnum):
     REJOIN = "rejoin"
 
 
-class Hosts(Protocol):
-    """What a provider can do to one host. Each action may be repeated."""
-
-    def kill(self, host: Host) -> None: ...
-    def start(self, host: Host) -> None: ...
-    def freeze(self, host: Host) -> None: ...
-    def thaw(self, host: Host) -> None: ...
-    def partition(self, host: Host) -> None: ...
-    def rejoin(self, host: Host) -> None: ...
-
-
 def act(plan: Plan, action: Action, names: list[str]) -> None:
     """Does it to every host at once. OperatorError for unknown hosts, before anything is done."""
     hosts = [named(plan, name) for name in names]
-    provider = _provider(plan)
+    control = provider_of(plan).control(plan)
     with ThreadPoolExecutor(max_workers=len(hosts)) as pool:
-        list(pool.map(getattr(provider, action), hosts))
+        list(pool.map(getattr(control, action), hosts))
 
 
 def named(plan: Plan, name: str) -> Host:
@@ -43,14 +32,3 @@ def named(plan: Plan, name: str) -> Host:
             f"{plan.environment} has no host '{name}'", "`millrace plan` lists its hosts"
         )
     return plan.host(name)
-
-
-def _provider(plan: Plan) -> Hosts:
-    if plan.provider != "docker":
-        raise OperatorError(
-            f"hosts of provider '{plan.provider}' can't be handled from here",
-            "use the provider's own console; `millrace host` knows Docker hosts only",
-        )
-    from millrace.hosts.docker import DockerHosts
-
-    return DockerHosts(plan)

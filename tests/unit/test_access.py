@@ -2,10 +2,11 @@
 
 import subprocess
 
-from millrace.cluster.access import TUNNEL, key_file, user
+from millrace.cluster.access import key_file, user
 from millrace.cluster.ssh import ssh_command
 from millrace.inventory import build_inventory
 from millrace.plan import load_plan
+from millrace.providers.aws import TUNNEL
 
 MANIFEST = {"store": {"version": "1", "file": "store-1.tar", "sha256": "0" * 64}}
 

@@ -7,9 +7,10 @@ from typer.testing import CliRunner
 
 from millrace.cli import app
 from millrace.common.errors import OperatorError
-from millrace.hosts import commands, docker, power, roles
-from millrace.hosts.docker import partition_script
+from millrace.hosts import commands, power, roles
 from millrace.plan import load_plan
+from millrace.providers import docker_hosts
+from millrace.providers.docker_hosts import partition_script
 from millrace.status import health
 
 PLAN = load_plan("local")
@@ -76,14 +77,14 @@ def test_a_partition_drops_both_ways_to_all_other_hosts_and_spares_the_operator(
 
 
 def test_nothing_is_done_when_one_host_is_unknown(monkeypatch):
-    monkeypatch.setattr(power, "_provider", lambda plan: pytest.fail("it acted"))
+    monkeypatch.setattr(power, "provider_of", lambda plan: pytest.fail("it acted"))
     with pytest.raises(OperatorError, match="local has no host 'kafka-9'"):
         power.act(PLAN, power.Action.KILL, ["kafka-1", "kafka-9"])
 
 
 def test_other_providers_refuse(monkeypatch):
     # Should the refusal be gone, this test must not kill the host of a cluster that runs here.
-    monkeypatch.setattr(docker, "DockerHosts", lambda plan: pytest.fail("it reached Docker"))
+    monkeypatch.setattr(docker_hosts, "DockerHosts", lambda plan: pytest.fail("it reached Docker"))
     aws = PLAN.model_copy(update={"provider": "aws"})
     with pytest.raises(OperatorError, match="provider 'aws'"):
         power.act(aws, power.Action.KILL, ["kafka-1"])

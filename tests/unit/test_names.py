@@ -20,7 +20,7 @@ ROLE_FILES = {".yml", ".j2", ".cql", ".sh"}
 # What else a word stands for, by where: everywhere under a path that begins so.
 OTHERWISE = {
     ("millrace/common/paths.py", "millrace"): "the toolkit's folder in the user's cache",
-    ("millrace/cluster/access.py", "millrace"): "the account by which hosts are entered",
+    ("millrace/providers/__init__.py", "millrace"): "the account by which hosts are entered",
     ("millrace/inventory.py", "millrace"): "the variable that holds the plan in the inventory",
     ("millrace/replay/pipeline.py", "events"): "the stream of configs/streams that logs go to",
     ("infra/", "millrace"): "Pulumi's project and modules, the hosts' account, that variable",

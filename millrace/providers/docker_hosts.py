@@ -6,6 +6,7 @@ from docker.models.containers import Container
 
 from millrace.common.errors import OperatorError
 from millrace.plan import Host, Plan
+from millrace.providers.docker import container_name
 
 CHAIN = "millrace-partition"
 
@@ -75,7 +76,7 @@ class DockerHosts:
             _run(container, REJOIN.format(chain=CHAIN))
 
     def _container(self, host: Host) -> Container:
-        name = f"{self._plan.cluster}-{host.name}"
+        name = container_name(self._plan, host.name)
         try:
             return self._client.containers.get(name)
         except NotFound:

@@ -3,7 +3,7 @@ from ipaddress import IPv4Network
 import pytest
 
 from millrace.plan import load_plan
-from millrace.preflight import Machine, problems
+from millrace.providers.docker_machine import Machine, problems
 
 PLAN = load_plan("local")
 ROOMY = Machine(memory_available=64_000, disk_available=500_000, docker_root="/var/lib/docker")
