@@ -124,13 +124,13 @@ def test_only_health_can_be_awaited():
 def test_waiting_ends_with_health(monkeypatch):
     answers = iter([["Kafka brokers: degraded"], []])
     monkeypatch.setattr(health, "problems", lambda plan: next(answers))
-    monkeypatch.setattr(commands, "PAUSE", 0)
+    monkeypatch.setattr(commands, "PAUSE_SECONDS", 0)
     assert CliRunner().invoke(app, ["await", "healthy"]).exit_code == 0
     assert next(answers, "none left") == "none left"
 
 
 def test_waiting_ends_in_time_and_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(health, "problems", lambda plan: ["Redis: down, 0 master"])
-    monkeypatch.setattr(commands, "PAUSE", 0)
+    monkeypatch.setattr(commands, "PAUSE_SECONDS", 0)
     result = CliRunner().invoke(app, ["await", "healthy", "--within", "0s"])
     assert result.exception.message == "not healthy within 0s:\nRedis: down, 0 master"
