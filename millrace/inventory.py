@@ -58,7 +58,7 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
             "artifacts_url": url,
             "hosts": {host.name: _host(host) for host in plan.hosts},
             "services": {name: s.model_dump(mode="json") for name, s in plan.services.items()},
-            "shared": plan.shared,
+            "shared": {"hadoop": plan.hadoop.model_dump(), "spark": plan.spark.rendered()},
             "distributions": {
                 name: entry | {"url": f"{url}/{entry['file']}"} for name, entry in manifest.items()
             },

@@ -5,7 +5,7 @@ import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,8 +40,7 @@ class Archive:
 
     def __init__(self, hdfs: Hdfs, plan: Plan) -> None:
         self._hdfs = hdfs
-        settings = plan.shared["spark"]["settings"]["common"]
-        self._path = urlsplit(settings["archive"]).path
+        self._path = plan.spark.settings.common.archive
         self._files = self._list_files()
 
     def rows_by_hour(self) -> dict[int, int]:

@@ -16,11 +16,11 @@ class PageViewRule:
 
     @classmethod
     def of(cls, plan: Plan) -> "PageViewRule":
-        settings = plan.shared["spark"]["settings"]["traffic"]
+        settings = plan.spark.settings.traffic
         return cls(
-            methods=settings["page_view_methods"],
-            statuses=settings["page_view_statuses"],
-            asset_extensions=settings["page_view_asset_extensions"],
+            methods=settings.page_view_methods,
+            statuses=settings.page_view_statuses,
+            asset_extensions=settings.page_view_asset_extensions,
         )
 
     def __call__(self, request: Request) -> bool:

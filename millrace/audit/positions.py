@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -53,9 +52,8 @@ class Positions:
 
     def _archived(self, partitions: int) -> np.ndarray:
         """What the archive job's last finished batch ended with, by its checkpoint."""
-        settings = self._plan.shared["spark"]["settings"]
-        checkpoints = urlsplit(settings["common"]["checkpoints"]).path
-        path = f"{checkpoints}/{settings['archive']['checkpoint']}"
+        settings = self._plan.spark.settings
+        path = f"{settings.common.checkpoints}/{settings.archive.checkpoint}"
         finished = [int(name) for name in self._hdfs.names(f"{path}/commits") if name.isdecimal()]
         if not finished:
             return np.zeros(partitions, np.int64)

@@ -141,9 +141,9 @@ def _hours_of(ledger: Ledger) -> set[int]:
 
 
 def _lateness(plan: Plan) -> Lateness:
-    settings = plan.shared["spark"]["settings"]["traffic"]
-    ahead = plan.streams[settings["stream"]].ahead_seconds
-    return Lateness(settings["watermark_seconds"], ahead)
+    settings = plan.spark.settings
+    ahead = plan.streams[settings.common.stream].ahead_seconds
+    return Lateness(settings.traffic.watermark_seconds, ahead)
 
 
 def _touched(truth: Truth, own: pa.Table) -> tuple[set[Window], set[Page]]:

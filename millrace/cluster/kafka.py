@@ -60,10 +60,10 @@ def patient(plan: Plan) -> dict[str, Any]:
 
 def quick(plan: Plan) -> dict[str, Any]:
     """A client's settings: it turns from a broker that is silent, as soon as the jobs do."""
-    jobs = plan.shared["spark"]["settings"]["common"]
+    jobs = plan.spark.settings.common
     return patient(plan) | {
-        "socket.connection.setup.timeout.ms": jobs["kafka_connect_ms"],
-        "socket.timeout.ms": jobs["kafka_answer_ms"],
+        "socket.connection.setup.timeout.ms": jobs.kafka_connect_ms,
+        "socket.timeout.ms": jobs.kafka_answer_ms,
     }
 
 
@@ -132,7 +132,7 @@ def lag(admin: AdminClient, plan: Plan, job: str, now: float) -> Lag:
     topic = plan.names.kafka.topics.events
     ends = topic_ends(admin, topic, plan.topics[topic].partitions)
     read = {position.partition: position.offset for position in positions(admin, plan, job)}
-    due_seconds = now - plan.shared["spark"]["settings"][job]["lag_seconds"]
+    due_seconds = now - plan.spark.settings.job(job).lag_seconds
     due = _offsets(admin, topic, len(ends), OffsetSpec.for_timestamp(int(due_seconds * 1000)))
     return lag_of(ends, [max(0, read.get(p, 0)) for p in range(len(ends))], due)
 

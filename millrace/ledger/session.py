@@ -74,4 +74,4 @@ def ledgers() -> Path:
 
 
 def _watermark(plan: Plan) -> int:
-    return int(plan.shared["spark"]["settings"]["traffic"]["watermark_seconds"])
+    return plan.spark.settings.traffic.watermark_seconds

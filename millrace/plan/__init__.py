@@ -3,6 +3,7 @@
 capacity.py      how much hardware a load needs
 parts.py         what a plan consists of: hosts, services, topics
 aws.py           a plan's part for AWS
+spark.py         the jobs' settings
 model.py         the plan, and what can be asked of it
 addresses.py     where hosts are
 availability.py  what can't be highly available, and why

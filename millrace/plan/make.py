@@ -30,9 +30,11 @@ from millrace.plan.parts import (
     Host,
     MachinesPlan,
     Service,
+    SharedSettings,
     TopicPlan,
     unit,
 )
+from millrace.plan.spark import SparkPlan, settings_of
 from millrace.streams import Stream, load_streams, plan_stream
 from millrace.streams import problems as stream_refusals
 
@@ -95,15 +97,16 @@ def make_plan(
             service: _service(service, components[service], hosts, environment.profile)
             for service in sorted({s for host in hosts for s in host.services})
         },
-        shared={
-            shared: {
-                "distribution": components[shared].distribution,
-                "jvm": _jvm(components[shared], environment.profile),
-                "settings": _settings(components[shared], environment.profile),
-            }
-            for shared in SHARED_COMPONENTS
-            if shared in components
-        },
+        hadoop=SharedSettings(
+            distribution=components["hadoop"].distribution,
+            jvm=_jvm(components["hadoop"], environment.profile),
+            settings=_settings(components["hadoop"], environment.profile),
+        ),
+        spark=SparkPlan(
+            distribution=components["spark"].distribution,
+            jvm=_jvm(components["spark"], environment.profile),
+            settings=settings_of(components["spark"], environment.profile),
+        ),
         topics=topics,
         streams={
             stream: plan_stream(

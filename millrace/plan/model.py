@@ -17,8 +17,10 @@ from millrace.plan.parts import (
     Model,
     NetworkPlan,
     Service,
+    SharedSettings,
     TopicPlan,
 )
+from millrace.plan.spark import SparkPlan
 from millrace.streams import StreamPlan
 
 
@@ -40,7 +42,8 @@ class Plan(Model):
     network: NetworkPlan
     hosts: list[Host]
     services: dict[str, Service]
-    shared: dict[str, dict[str, Any]]
+    hadoop: SharedSettings
+    spark: SparkPlan
     topics: dict[str, TopicPlan]
     limits: dict[str, Any]
     streams: dict[str, StreamPlan]
@@ -73,13 +76,7 @@ class Plan(Model):
     @property
     def applications_memory(self) -> int:
         """MiB that all Spark applications' containers ask YARN for."""
-        spark = self.shared["spark"]["settings"]["spark-defaults.conf"]
-        driver, executor = (
-            _mebibytes(spark[f"spark.{kind}.memory"])
-            + _mebibytes(spark[f"spark.{kind}.memoryOverhead"])
-            for kind in ("driver", "executor")
-        )
-        return len(self.applications) * (driver + spark["spark.executor.instances"] * executor)
+        return len(self.applications) * self.spark.settings.defaults.application_mebibytes
 
     def planned_memory(self, host: Host) -> int:
         """MiB that the host's services and its own daemons are planned to hold resident."""
@@ -87,8 +84,3 @@ class Plan(Model):
 
     def hosts_of(self, service: str) -> list[Host]:
         return [host for host in self.hosts if service in host.services]
-
-
-def _mebibytes(size: str) -> int:
-    """Spark's ``512m`` or ``2g`` in MiB."""
-    return int(size[:-1]) * {"m": 1, "g": 1024}[size[-1]]

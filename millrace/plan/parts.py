@@ -75,6 +75,14 @@ class Service(Model):
     settings: dict[str, dict[str, Any]]
 
 
+class SharedSettings(Model):
+    """What several services are configured with and none of them is."""
+
+    distribution: str | None
+    jvm: list[str]
+    settings: dict[str, dict[str, Any]]
+
+
 class TopicPlan(Model):
     partitions: int
     replication: int

@@ -31,7 +31,7 @@ class Pipeline:
             client=kafka.patient(plan),
             api=InsightApi(plan),
             topics=plan.names.kafka.topics,
-            watermark=plan.shared["spark"]["settings"]["traffic"]["watermark_seconds"],
+            watermark=plan.spark.settings.traffic.watermark_seconds,
             limits=Limits(
                 earliest=stream.earliest_seconds,
                 ahead=stream.ahead_seconds,

@@ -212,7 +212,7 @@ def _lag(plan: Plan, job: str, lag: dict[str, Any]) -> Component:
     name = f"Job {job}"
     if "error" in lag:
         return _component(name, "no answer", [lag["error"]], down=True)
-    bound_seconds = plan.shared["spark"]["settings"][job]["lag_seconds"]
+    bound_seconds = plan.spark.settings.job(job).lag_seconds
     late = (
         f"it falls behind, or catches up: {lag['overdue']:,} wait for {bound_seconds} s or longer"
     )

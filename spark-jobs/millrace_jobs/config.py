@@ -109,11 +109,13 @@ def load(path: Path) -> Config:
 def parse(content: dict[str, Any]) -> Config:
     endpoints, settings = read(Endpoints, content["endpoints"]), content["settings"]
     common = settings["common"]
+    names = read(Names, content["names"])
+    hdfs = f"hdfs://{names.hdfs.nameservice}"
     return Config(
         application=content["application"],
         version=content["version"],
         jobs=content["jobs"],
-        names=read(Names, content["names"]),
+        names=names,
         zookeeper=_joined(endpoints.zookeeper),
         kafka=_joined(endpoints.kafka),
         cassandra=[host for host, _ in endpoints.cassandra],
@@ -121,8 +123,8 @@ def parse(content: dict[str, Any]) -> Config:
         sentinels=endpoints.sentinels,
         lease_seconds=common["lease_seconds"],
         catch_up_seconds=common["catch_up_seconds"],
-        checkpoints=common["checkpoints"],
-        archive=common["archive"],
+        checkpoints=hdfs + common["checkpoints"],
+        archive=hdfs + common["archive"],
         streams={name: Stream.of(name, part) for name, part in content["streams"].items()},
         settings={job: common | settings[job] for job in content["jobs"]},
     )

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from millrace.config import KafkaReplication, Replication, load_names
-from millrace.plan import Endpoint, Endpoints, Host, NetworkPlan, Plan, Volume
+from millrace.plan import Endpoint, Endpoints, Host, NetworkPlan, Plan, Volume, load_plan
 
 ENVIRONMENT = "infra-test"
+LOCAL = load_plan("local")
 CLUSTER = f"millrace-{ENVIRONMENT}"
 
 
@@ -40,7 +41,8 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
         ),
         hosts=[make_host(index, memory) for index in range(1, hosts + 1)],
         services={},
-        shared={},
+        hadoop=LOCAL.hadoop,
+        spark=LOCAL.spark,
         topics={},
         limits={},
         streams={},

@@ -210,7 +210,7 @@ def test_buckets_are_private_versioned_encrypted_and_tls_only(declared) -> None:
         assert refuse["Resource"] == [ARN_OF + name, ARN_OF + name + "/*"]
         assert made["BucketLifecycleConfiguration"][name]["rules"]
     expire = made["BucketLifecycleConfiguration"]["archive"]["rules"][1]["expiration"]
-    assert expire == {"days": plan.shared["spark"]["settings"]["archive"]["keep_days"]}
+    assert expire == {"days": plan.spark.settings.archive.keep_days}
     assert made["BucketObjectv2"]["store-1.tar"]["bucket"].endswith(f"artifacts-{ACCOUNT}")
 
 

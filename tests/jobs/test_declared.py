@@ -19,7 +19,7 @@ from millrace.plan import load_plan
 from tests.jobs.samples import STREAM, at, event
 
 Records = Callable[[list[bytes | None]], DataFrame]
-SETTINGS = load_plan("local").shared["spark"]["settings"]
+SETTINGS = load_plan("local").spark.rendered()["settings"]
 MINUTE = {
     "checkpoint": "test",
     "window_seconds": 60,

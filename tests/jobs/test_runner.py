@@ -244,8 +244,7 @@ def test_two_drivers_keep_away_from_each_other(
 
 
 def test_the_last_attempt_takes_any_host() -> None:
-    settings = load_plan("local").shared["spark"]["settings"]["spark-defaults.conf"]
-    assert settings["spark.yarn.maxAppAttempts"] > CHOOSY_ATTEMPTS
+    assert load_plan("local").spark.settings.defaults.attempts > CHOOSY_ATTEMPTS
 
 
 def leading_since(moment: float) -> bytes:

@@ -260,3 +260,13 @@ def test_every_part_has_its_topic():
     del content["topics"]["replay_progress"]
     with pytest.raises(ValidationError, match="and nothing else: replay_progress"):
         Events.model_validate(content)
+
+
+def test_a_setting_of_another_type_is_refused_with_its_place():
+    traffic = COMPONENTS["spark"].settings["traffic"]
+    wrong = traffic["watermark_seconds"].model_copy(update={"value": "1d"})
+    settings = COMPONENTS["spark"].settings | {"traffic": traffic | {"watermark_seconds": wrong}}
+    spark = COMPONENTS["spark"].model_copy(update={"settings": settings})
+    environment = Environment.model_validate(LOCAL)
+    with pytest.raises(OperatorError, match=r"spark\.yaml: traffic\.watermark_seconds: Input"):
+        make_plan("local", environment, COMPONENTS | {"spark": spark}, EVENTS, NAMES, STREAMS)

@@ -1,0 +1,104 @@
+"""Spark's tuned settings under a profile, typed where the planner and the toolkit read them.
+
+The others stay beside them as they are: what only jobs read, jobs check.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from millrace.common.paths import CONFIGS
+from millrace.config import Component, Profile, validate
+from millrace.plan.parts import Model
+
+FILE = CONFIGS / "components" / "spark.yaml"
+MEBIBYTES = {"m": 1, "g": 1024}
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="allow", validate_by_name=True)
+
+
+class Defaults(Settings):
+    """spark-defaults.conf. Sizes as Spark writes them: ``512m``, ``2g``."""
+
+    driver_memory: str = Field(alias="spark.driver.memory")
+    driver_overhead: str = Field(alias="spark.driver.memoryOverhead")
+    executor_memory: str = Field(alias="spark.executor.memory")
+    executor_overhead: str = Field(alias="spark.executor.memoryOverhead")
+    executors: PositiveInt = Field(alias="spark.executor.instances")
+    attempts: PositiveInt = Field(alias="spark.yarn.maxAppAttempts")
+
+    @property
+    def application_mebibytes(self) -> int:
+        """What the containers of one application ask YARN for: its driver and its executors."""
+        driver = _mebibytes(self.driver_memory) + _mebibytes(self.driver_overhead)
+        executor = _mebibytes(self.executor_memory) + _mebibytes(self.executor_overhead)
+        return driver + self.executors * executor
+
+
+class Common(Settings):
+    """Of all jobs. ``checkpoints`` and ``archive`` are folders of HDFS."""
+
+    checkpoints: str = Field(pattern=r"^/")
+    archive: str = Field(pattern=r"^/")
+    stream: str
+    kafka_connect_ms: PositiveInt
+    kafka_answer_ms: PositiveInt
+
+
+class Job(Settings):
+    """What each job has. ``lag_seconds`` is how long records may wait for it."""
+
+    checkpoint: str
+    lag_seconds: PositiveInt
+
+
+class Archive(Job):
+    keep_days: PositiveInt
+
+
+class Traffic(Job):
+    watermark_seconds: PositiveInt
+    page_view_methods: list[str]
+    page_view_statuses: list[int]
+    page_view_asset_extensions: list[str]
+
+
+class SparkSettings(Settings):
+    """Beside these, a group for each of the other jobs."""
+
+    __pydantic_extra__: dict[str, Job]
+
+    defaults: Defaults = Field(alias="spark-defaults.conf")
+    common: Common
+    archive: Archive
+    traffic: Traffic
+
+    def job(self, name: str) -> Job:
+        job = getattr(self, name)
+        assert isinstance(job, Job)
+        return job
+
+
+class SparkPlan(Model):
+    distribution: str | None
+    jvm: list[str]
+    settings: SparkSettings
+
+    def rendered(self) -> dict[str, Any]:
+        """As configs/components/spark.yaml names everything."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def settings_of(spark: Component, profile: Profile) -> SparkSettings:
+    """Raises OperatorError for a value of another type than its reader expects."""
+    content = {
+        group: {key: setting.at(profile) for key, setting in settings.items()}
+        for group, settings in spark.settings.items()
+    }
+    return validate(SparkSettings, content, FILE)
+
+
+def _mebibytes(size: str) -> int:
+    return int(size[:-1]) * MEBIBYTES[size[-1]]
