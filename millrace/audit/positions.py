@@ -29,17 +29,17 @@ class Positions:
     def event_ends(self) -> np.ndarray:
         return self.ends(self._topic, self._plan.topics[self._topic].partitions)
 
-    def wait_for_traffic(self, ends: np.ndarray, deadline: float) -> None:
-        """Until all before ``ends`` is in the results, and its late events are counted."""
-        _wait(lambda: self._traffic_is_at(ends), deadline, "traffic")
+    def wait_for(self, job: str, ends: np.ndarray, deadline: float) -> None:
+        """Until all before ``ends`` is in the job's results, and its late events are counted."""
+        _wait(lambda: self._is_at(job, ends), deadline, job)
 
     def wait_for_archive(self, ends: np.ndarray, deadline: float) -> None:
         _wait(lambda: bool((self._archived(len(ends)) >= ends).all()), deadline, "archive")
 
-    def _traffic_is_at(self, ends: np.ndarray) -> bool:
+    def _is_at(self, job: str, ends: np.ndarray) -> bool:
         """The job commits its position with its results, and notes there which batch that was."""
         try:
-            committed = kafka.positions(self._admin, self._plan)
+            committed = kafka.positions(self._admin, self._plan, job)
         except kafka.KafkaException:
             return False
         read = {position.partition: position for position in committed}
@@ -48,7 +48,7 @@ class Positions:
         batch = max(
             int(position.metadata.split()[1]) for position in committed if position.metadata
         )
-        return int(self._api.progress(kafka.JOB).get("batch", -1)) >= batch
+        return int(self._api.progress(job).get("batch", -1)) >= batch
 
     def _archived(self, partitions: int) -> np.ndarray:
         """What the archive job's last finished batch ended with, by its checkpoint."""

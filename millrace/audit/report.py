@@ -48,6 +48,7 @@ class Report:
     foreign: int
     planes: list[Plane]
     notes: list[str] = field(default_factory=list)
+    unit: str = "events"
 
     @property
     def ok(self) -> bool:
@@ -84,10 +85,12 @@ def report_view(report: Report) -> Group:
         figures = (getattr(plane, name) for name in ("checked", *FINDINGS, "late"))
         table.add_row(plane.name, *(f"{figure:,}" for figure in figures), style=style)
     examples = [f"  {plane.name}: {text}" for plane in report.planes for text in plane.examples]
-    known = (
-        f"truth: {report.truth:,} events, {report.in_doubt:,} of them had been in doubt; "
-        f"{report.foreign:,} events of others in the same hours"
-    )
+    known = f"truth: {report.truth:,} {report.unit}"
+    if report.unit == "events":
+        known += (
+            f", {report.in_doubt:,} of them had been in doubt; "
+            f"{report.foreign:,} events of others in the same hours"
+        )
     verdict = "exact: nothing lost, nothing twice" if report.ok else "NOT exact"
     colour = "green" if report.ok else "red"
     return Group(table, *examples, known, *report.notes, f"[bold {colour}]{verdict}[/]")

@@ -32,7 +32,7 @@ from millrace.audit.truth import (
     requests_by_day,
     truth_of,
 )
-from millrace.cluster import cassandra
+from millrace.cluster import cassandra, kafka
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.kafka import Message
@@ -70,7 +70,7 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     positions.wait_for_archive(positions.event_ends(), deadline)
     early = Archive(hdfs, plan).rows_by_hour()
     before = positions.event_ends()
-    positions.wait_for_traffic(before, deadline)
+    positions.wait_for(kafka.JOB, before, deadline)
     with cassandra.reading(plan) as session:
         stored = _stored(Tables(plan, session), days, hours)
     answers = ask(InsightApi(plan), hours)

@@ -11,6 +11,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from millrace.common.errors import OperatorError
+from millrace.common.waiting import wait_until
 from millrace.plan import Plan
 
 TIMEOUT_SECONDS = 4  # a frozen server accepts the call and never answers
@@ -37,6 +38,31 @@ def drivers(plan: Plan) -> list[dict[str, Any]]:
     finally:
         client.stop()
         client.close()
+
+
+def ask(plan: Plan, path: str, question: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Put a question into a node; the answer with the same ``id`` that appears below it.
+
+    OperatorError when ZooKeeper doesn't answer, or nobody answers in time.
+    """
+    quiet()
+    with insisting(plan) as client:
+        client.ensure_path(path)
+        client.set(path, json.dumps(question).encode())
+        found: dict[str, Any] = {}
+
+        def is_answered() -> bool:
+            with suppress(NoNodeError):
+                content, _ = client.get(f"{path}/answer")
+                found.update(json.loads(content or "{}"))
+            return found.get("id") == question["id"]
+
+        if not wait_until(is_answered, seconds):
+            raise OperatorError(
+                f"nobody answered the question in {path} within {seconds:.0f} s",
+                "does the job run, and does a driver lead? `millrace status`, `millrace who`",
+            )
+        return found
 
 
 @contextmanager

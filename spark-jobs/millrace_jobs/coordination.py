@@ -2,6 +2,8 @@
 
 JOBS/JOB/epoch                      the highest epoch that was given out
         /contract                   what the job's checkpoint can't change
+        /recount                    an operator's question, to be answered from the archive
+        /recount/answer             the answer to the last one
 APPLICATIONS/APPLICATION/leader     the lock whose holder leads
                         /drivers    each living driver and what it does, for operators
                         /desired    the gateway's order
@@ -142,6 +144,18 @@ class Coordination:
         path = f"{self._jobs}/{job}/contract"
         self._client.retry(self._client.ensure_path, path)
         self._client.retry(self._client.set, path, json.dumps(contract).encode())
+
+    def question(self, job: str) -> dict[str, Any] | None:
+        """What an operator asks to be counted again: id, start and end; None if it is answered."""
+        path = f"{self._jobs}/{job}/recount"
+        question = json.loads(self._read(path) or "{}")
+        answer = json.loads(self._read(f"{path}/answer") or "{}") if question else {}
+        return question if question and answer.get("id") != question["id"] else None
+
+    def answer(self, job: str, answer: dict[str, Any]) -> None:
+        path = f"{self._jobs}/{job}/recount/answer"
+        self._client.retry(self._client.ensure_path, path)
+        self._client.retry(self._client.set, path, json.dumps(answer).encode())
 
     def is_stop_desired(self, version: str) -> bool:
         """True when the gateway wants this version of the application to end."""

@@ -27,7 +27,7 @@ class Declared:
     output_mode = "update"
 
     def __init__(self, context: JobContext) -> None:
-        self._context = context
+        self.context = context
         self._rows, self._summary = load(context.job)
         self.output = self._describe()
         self._keep_state()
@@ -42,17 +42,21 @@ class Declared:
         )
 
     def frame(self, max_offsets: int) -> DataFrame:
-        context = self._context
+        context = self.context
         records = sources.stream(
             context.spark, context.config.kafka, context.stream.topic, context.settings, max_offsets
         )
         return self.transform(records)
 
     def transform(self, records: DataFrame) -> DataFrame:
-        """Kafka's records → the rows that are stored. In batch, too, for whoever counts again."""
-        stream, settings = self._context.stream, self._context.settings
-        events = parse.valid(records.transform(parse.classify, stream), stream)
-        return analysis.stored(rows_of(self._rows, events, stream.event_time, settings))
+        """Kafka's records → the rows that are stored."""
+        stream = self.context.stream
+        return self.rows(parse.valid(records.transform(parse.classify, stream), stream))
+
+    def rows(self, events: DataFrame) -> DataFrame:
+        """A stream's events, or an archive's, → the rows that are stored."""
+        event_time, settings = self.context.stream.event_time, self.context.settings
+        return analysis.stored(rows_of(self._rows, events, event_time, settings))
 
     def rehearse(self, frame: DataFrame) -> None:
         """Everything that ``write`` does, short of writing."""
@@ -61,16 +65,16 @@ class Declared:
 
     def lead(self) -> None:
         """Only who leads makes the table: two at once could make it twice."""
-        tables, output = self._context.tables, self.output
+        tables, output = self.context.tables, self.output
         tables.create(output.create_table)
-        self._context.lease.confirm()
+        self.context.lease.confirm()
         description = (output.job, output.to_json())
-        tables.upsert(DESCRIPTIONS, DESCRIPTION_COLUMNS, [description], self._context.version(0))
+        tables.upsert(DESCRIPTIONS, DESCRIPTION_COLUMNS, [description], self.context.version(0))
         self._results.take_over()
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """Collects: a batch has at most one row for each window and key that it touched."""
-        context, output = self._context, self.output
+        context, output = self.context, self.output
         rows = [row.asDict() for row in frame.collect()]
         version = context.version(batch)
         context.lease.confirm()
@@ -94,19 +98,19 @@ class Declared:
 
         Before the driver stands by, so a version that can't go on never takes over.
         """
-        row = self._context.tables.select_one(
+        row = self.context.tables.select_one(
             f"SELECT description FROM {{keyspace}}.{DESCRIPTIONS} WHERE job = ?",
-            [self._context.job],
+            [self.context.job],
         )
         kept = json.loads(row.description) if row else {}
         if kept.get("table") == self.output.table and kept["state"] != self.output.state:
             raise Refused(
-                f"job {self._context.job}: its checkpoint holds {kept['state']}, this version"
+                f"job {self.context.job}: its checkpoint holds {kept['state']}, this version"
                 f" aggregates {self.output.state}; give it another checkpoint: docs/new-state.md"
             )
 
     def _describe(self) -> Output:
-        context = self._context
+        context = self.context
         events = no_events(context)
         rows = rows_of(self._rows, events, context.stream.event_time, context.settings)
         return analysis.describe(context.job, self._summary, rows, context.stream, context.settings)

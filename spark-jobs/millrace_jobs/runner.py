@@ -20,6 +20,7 @@ from millrace_jobs.jobs.archive import Archive
 from millrace_jobs.jobs.traffic import Traffic
 from millrace_jobs.lease import Lease, LeaseLost
 from millrace_jobs.progress import Progress, claim, last_epoch
+from millrace_jobs.recount import Recounts
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.warmup import Rehearsal
 
@@ -32,6 +33,7 @@ PROGRAMS: dict[str, type[Archive] | type[Traffic]] = {"archive": Archive, "traff
 POLL_SECONDS = 0.5
 FIRST_BATCH_SECONDS = 20.0
 DRAIN_SECONDS = 60.0
+PAUSE_SECONDS = 60.0
 DRAIN_POLL_SECONDS = 0.02
 
 
@@ -55,6 +57,7 @@ class RunningJob:
     progress: Progress
     draining: threading.Event
     is_second_try: bool = False
+    paused_until: float = 0.0  # of the monotonic clock; it was no use to start it again before
 
 
 def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> None:
@@ -91,7 +94,8 @@ def serve(
         await_first_batch(running[0].query)
         for one in others:
             running.append(start(one, coordination))
-        supervise(running, coordination, config.version)
+        declared = [one.job for one in ready if isinstance(one.job, Declared)]
+        supervise(running, coordination, config.version, Recounts(coordination, declared))
         coordination.announce("draining")
     finally:
         if not coordination.lease.is_lost:
@@ -167,7 +171,9 @@ def await_first_batch(query: StreamingQuery) -> None:
         time.sleep(DRAIN_POLL_SECONDS)
 
 
-def supervise(jobs: list[RunningJob], coordination: Coordination, version: str) -> None:
+def supervise(
+    jobs: list[RunningJob], coordination: Coordination, version: str, recounts: Recounts
+) -> None:
     """Returns when the application is to stop; raises when it can't go on."""
     while not coordination.is_stop_desired(version):
         if coordination.lease.is_lost:
@@ -177,20 +183,28 @@ def supervise(jobs: list[RunningJob], coordination: Coordination, version: str) 
                 if number == 0:  # its results continue sooner on the standby
                     raise error
                 jobs[number] = start_again(job, error, coordination)
-            jobs[number].progress.follow()
+            if not jobs[number].paused_until:  # a heartbeat would say that it writes
+                jobs[number].progress.follow()
+        recounts.look()
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
 
 
 def start_again(job: RunningJob, error: Exception, coordination: Coordination) -> RunningJob:
-    """The job, from its checkpoint. Raises the error if it was no use the last time.
+    """The job, from its checkpoint, unless it was no use the last time.
 
-    A predecessor that was frozen and wakes up may begin its next batch a moment before this driver
-    does, which Spark takes for a second query on the checkpoint.
+    Then a declared job makes a pause, because its trouble is no other job's; of another job the
+    error is raised. A predecessor that was frozen and wakes up may begin its next batch a moment
+    before this driver does, which Spark takes for a second query on the checkpoint.
     """
-    if job.is_second_try and job.query.lastProgress is None:
-        raise error
     reason = str(error).partition("\n")[0]  # without its plan
+    if time.monotonic() < job.paused_until:
+        return job
+    if job.is_second_try and job.query.lastProgress is None and not job.paused_until:
+        if not isinstance(job.ready.job, Declared):
+            raise error
+        log.error("job %s pauses for %.0f s: %s", job.ready.context.job, PAUSE_SECONDS, reason)
+        return replace(job, paused_until=time.monotonic() + PAUSE_SECONDS)
     log.warning("job %s is started again: %s", job.ready.context.job, reason)
     return replace(start(job.ready, coordination), is_second_try=True)
 

@@ -182,7 +182,7 @@ def rows_of(
     settings = SETTINGS["common"] | SETTINGS[job]
     rows, _ = declaration.load(job)
     one = declared.Declared.__new__(declared.Declared)
-    one._context, one._rows = context(spark, job, settings), rows
+    one.context, one._rows = context(spark, job, settings), rows
     found = one.transform(records(list(values))).collect()
     return [row.asDict() for row in found]
 
@@ -241,7 +241,7 @@ def test_a_batch_is_stored_and_published_once_under_its_version(
     calls: list[tuple[str, Any]] = []
     one = declared.Declared.__new__(declared.Declared)
     one.output = OUTPUT
-    one._context = SimpleNamespace(  # type: ignore[assignment]
+    one.context = SimpleNamespace(  # type: ignore[assignment]
         version=lambda batch: 1000 + batch,
         lease=SimpleNamespace(confirm=lambda: calls.append(("confirm", None))),
         checkpoint_id=lambda: "query",
@@ -276,7 +276,7 @@ def test_a_checkpoint_of_another_aggregation_is_refused(
     kept = json.dumps({"table": table, "state": state})
     one = declared.Declared.__new__(declared.Declared)
     one.output = OUTPUT
-    one._context = SimpleNamespace(  # type: ignore[assignment]
+    one.context = SimpleNamespace(  # type: ignore[assignment]
         job="test",
         tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)),
     )

@@ -326,7 +326,8 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
 def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
     """A driver that was frozen would otherwise stay in its successor's standby's way."""
     drained: list[Any] = []
-    one = SimpleNamespace(context=SimpleNamespace(settings={"trigger_seconds": 1}), query=None)
+    context = SimpleNamespace(settings={"trigger_seconds": 1})
+    one = SimpleNamespace(context=context, query=None, job=None)
     lease = SimpleNamespace(is_lost=False, acquire=lambda: None, release=lambda: None)
     driver: Any = SimpleNamespace(
         lease=lease, announce=lambda state: None, is_stop_desired=lambda version: False
@@ -354,7 +355,7 @@ def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any)
     query = SimpleNamespace(
         exception=lambda: next(left, None), lastProgress=object() if batches else None
     )
-    ready: Any = SimpleNamespace(context=SimpleNamespace(job=name))
+    ready: Any = SimpleNamespace(context=SimpleNamespace(job=name), job=None)
     follow: Any = SimpleNamespace(follow=lambda: None)
     return runner.RunningJob(ready, query, follow, threading.Event(), **more)
 
@@ -374,7 +375,7 @@ def supervised(monkeypatch: pytest.MonkeyPatch, jobs: list[Any], *successors: An
     driver: Any = SimpleNamespace(
         lease=SimpleNamespace(is_lost=False), is_stop_desired=lambda _: next(looks, True)
     )
-    runner.supervise(jobs, driver, "v1")
+    runner.supervise(jobs, driver, "v1", SimpleNamespace(look=lambda: None))
     return started
 
 
@@ -633,3 +634,28 @@ def test_heartbeats_stay_in_their_epoch_however_long_a_driver_leads(
     assert tables.timestamps == sorted(tables.timestamps)
     assert all(timestamp < version(6, 0) for timestamp in tables.timestamps)
     assert len(tables.timestamps) == 2
+
+
+def test_a_declared_job_that_fails_again_pauses_and_ends_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
+    declared = object.__new__(runner.Declared)
+    context = SimpleNamespace(job="theirs")
+    ready = runner.ReadyJob(context, declared, None)  # type: ignore[arg-type]
+    query = SimpleNamespace(lastProgress=None)
+    failed = runner.RunningJob(ready, query, None, threading.Event())  # type: ignore[arg-type]
+    started = replace(failed)
+    monkeypatch.setattr(runner, "start", lambda *_: started)
+    error = ValueError("poison")
+
+    again = runner.start_again(failed, error, None)  # type: ignore[arg-type]
+    assert again.is_second_try
+    paused = runner.start_again(again, error, None)  # type: ignore[arg-type]
+    assert paused.paused_until > clock[0]
+    assert runner.start_again(paused, error, None) is paused  # type: ignore[arg-type]
+    clock[0] = paused.paused_until
+    resumed = runner.start_again(paused, error, None)  # type: ignore[arg-type]
+    assert resumed.is_second_try
+    assert not resumed.paused_until

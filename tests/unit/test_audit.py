@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace.audit import compare
+from millrace.audit import compare, declared
 from millrace.audit.archive import EMPTY, _is_needed, _last_checkpoint
 from millrace.audit.page_views import PageViewRule
 from millrace.audit.records import foreign_records, own_records
@@ -24,6 +24,7 @@ from millrace.audit.truth import (
     requests_by_day,
     truth_of,
 )
+from millrace.common.errors import OperatorError
 from millrace.ledger.book import Ledger, State, Writer
 from tests.unit.test_ledger import SPEC
 
@@ -366,3 +367,29 @@ def test_requests_by_day_take_hours_that_were_not_read_from_the_log(
     late = int(may_be_late(records, 60, LATENESS).sum())
     assert everything[today] == EVENTS - late + 7
     assert sum(requests_by_day(records, np.zeros(3), archived, hours).values()) == 2 * 7
+
+
+ANSWER = {"checked": 9, "lost": 0, "extra": 0, "wrong": 0, "late": 0, "examples": ["lost: x"]}
+
+
+@pytest.mark.parametrize(
+    ("found", "ok"),
+    [
+        ({}, True),
+        ({"lost": 1}, False),
+        ({"wrong": 2}, False),
+        ({"extra": 1}, False),
+        ({"wrong": 1, "lost": 1, "late": 2}, True),  # each late event may miss in one row
+        ({"wrong": 2, "lost": 1, "late": 2}, False),
+        ({"extra": 1, "late": 5}, False),  # nothing that is late adds a row
+    ],
+)
+def test_a_recount_is_exact_but_for_what_came_late(found, ok):
+    report = declared.report("sessions", ANSWER | found)
+    assert report.ok is ok
+    assert bool(report.planes[0].examples) is not ok
+
+
+def test_a_recount_that_failed_is_told():
+    with pytest.raises(OperatorError, match="no archive"):
+        declared.report("sessions", {"error": "no archive"})

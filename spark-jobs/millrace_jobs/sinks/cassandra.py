@@ -118,6 +118,16 @@ class Tables:
             "reading",
         )
 
+    def select(self, query: str, parameters: Sequence[Any]) -> list[Any]:
+        """All rows of a query, as `select_one`."""
+        statement = self._prepare(query.format(keyspace=self._keyspace))
+        return retry(
+            lambda: list(self._session.execute(statement, parameters)),
+            Exception,
+            GIVE_UP_SECONDS,
+            "reading",
+        )
+
     def close(self) -> None:
         self._session.cluster.shutdown()
 

@@ -1,0 +1,86 @@
+"""Any declared job: its rows are counted again from the archive, by the driver that leads.
+
+The driver has the code, Spark and the tables; see millrace_jobs.recount. What is asked here has
+come to rest: the archive and the job have taken in all that is in the topic.
+"""
+
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from millrace.audit.positions import Positions
+from millrace.audit.report import Plane, Report
+from millrace.cluster import zookeeper
+from millrace.cluster.hdfs import Hdfs
+from millrace.cluster.insight_api import InsightApi
+from millrace.common.errors import OperatorError
+from millrace.plan import Plan
+
+LONGEST = timedelta(days=31)
+DAY = timedelta(days=1)
+
+
+def audit_job(
+    plan: Plan, job: str, start: datetime | None, end: datetime | None, wait: float = 120.0
+) -> Report:
+    """Compares a job's rows, of windows that start from ``start`` to ``end``, with a recount.
+
+    Args:
+        start, end: with their zones. By default the last day of the job's events.
+        wait: seconds that the jobs, and then the recount, are given.
+
+    Raises OperatorError when there is no such job, or it can't be counted again.
+    """
+    api = InsightApi(plan)
+    declared = {one["job"]: one for one in api.get("/v1/jobs")["jobs"]}
+    if job not in declared:
+        known = ", ".join(declared) or "none"
+        raise OperatorError(
+            f"no declared job {job} has written yet; those that have: {known}",
+            "`millrace audit` without --job audits the jobs archive and traffic",
+        )
+    deadline = time.monotonic() + wait
+    positions = Positions(plan, Hdfs(plan))
+    ends = positions.event_ends()
+    positions.wait_for_archive(ends, deadline)
+    positions.wait_for(job, ends, deadline)
+    newest = api.progress(job).get("max_event_time")
+    if newest is None:
+        raise OperatorError(f"job {job} has not seen an event yet: there is nothing to audit")
+    end = end or newest + timedelta(seconds=declared[job]["window_seconds"])
+    start = start or end - DAY
+    if not timedelta(0) < end - start <= LONGEST:
+        raise OperatorError(f"from {start} to {end} is no range of at most {LONGEST.days} days")
+    question = {
+        "id": uuid.uuid4().hex,
+        "start": _naive(start),
+        "end": _naive(end),
+    }
+    path = f"{plan.names.zookeeper.jobs}/{job}/recount"
+    return report(job, zookeeper.ask(plan, path, question, wait))
+
+
+def report(job: str, answer: dict[str, Any]) -> Report:
+    """The driver's findings as an audit's. Late events excuse as many rows, and are told."""
+    if "error" in answer:
+        raise OperatorError(f"job {job} could not be counted again: {answer['error']}")
+    plane = Plane(f"job {job}, rows", checked=answer["checked"], late=answer["late"])
+    excused = answer["lost"] + answer["wrong"] <= answer["late"]
+    if not excused:
+        plane.lost, plane.wrong = answer["lost"], answer["wrong"]
+    plane.duplicated = answer["extra"]
+    if not plane.ok:
+        plane.examples = answer["examples"]
+    notes = []
+    if excused and answer["late"]:
+        notes.append(
+            f"{answer['lost'] + answer['wrong']} rows differ by events that came too late"
+            f" ({answer['late']} did)"
+        )
+    return Report([job], answer["checked"], 0, 0, [plane], notes, unit="rows")
+
+
+def _naive(moment: datetime) -> str:
+    """UTC without saying so, as Spark has it."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat()

@@ -1,0 +1,78 @@
+"""A declared job's rows are counted again from the archive; every kind of difference is found."""
+
+import threading
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from millrace_jobs import recount as module
+from millrace_jobs.outputs import Output
+from millrace_jobs.recount import Recounts, compare
+
+OUTPUT = Output(
+    job="test",
+    table="job_test",
+    summary="A test.",
+    window_seconds=60,
+    key={"url": "string"},
+    values={"n": "bigint", "mean": "double", "visitors": "bigint", "sketch": "binary"},
+    approximate={"visitors": 0.01, "sketch": 0.01},
+    buckets=1,
+    keep_seconds=86400,
+    state=[],
+)
+
+
+def row(url: str, **values: Any) -> dict[str, Any]:
+    start = datetime(2026, 1, 1)
+    counted = {"n": 1, "mean": 0.1 + 0.2, "visitors": 1000, "sketch": b"a"}
+    return {"window_start": start, "url": url} | counted | values
+
+
+def test_equal_rows_are_exact() -> None:
+    stored = row("/a", mean=0.3, visitors=1020, sketch=b"b")  # as order and sketches may have it
+    findings = compare(OUTPUT, [row("/a")], [stored])
+    assert (findings.checked, findings.lost, findings.extra, findings.wrong) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("stored", "kind"),
+    [
+        ([], "lost"),
+        ([row("/a"), row("/b")], "extra"),
+        ([row("/a", n=2)], "wrong"),
+        ([row("/a", mean=0.31)], "wrong"),
+        ([row("/a", mean=None)], "wrong"),
+        ([row("/a", visitors=1100)], "wrong"),
+    ],
+)
+def test_each_difference_is_found(stored: list[dict[str, Any]], kind: str) -> None:
+    findings = compare(OUTPUT, [row("/a")], stored)
+    counts = {name: getattr(findings, name) for name in ("lost", "extra", "wrong")}
+    assert counts == {"lost": 0, "extra": 0, "wrong": 0} | {kind: 1}
+    assert findings.examples[0].startswith(kind)
+
+
+def test_a_question_is_answered_once_and_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[dict[str, Any]] = []
+    done = threading.Event()
+
+    class Coordination:
+        def question(self, job: str) -> dict[str, Any] | None:
+            asked = {"id": "q", "start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
+            return None if answers else asked
+
+        def answer(self, job: str, answer: dict[str, Any]) -> None:
+            answers.append(answer)
+            done.set()
+
+    def fail(*_: Any) -> None:
+        raise ValueError("no archive\nand a plan")
+
+    monkeypatch.setattr(module, "recount", fail)
+    recounts = Recounts(Coordination(), [SimpleNamespace(output=OUTPUT)])  # type: ignore[arg-type, list-item]
+    recounts.look()
+    assert done.wait(10)
+    recounts.look()
+    assert answers == [{"error": "ValueError: no archive", "id": "q"}]
