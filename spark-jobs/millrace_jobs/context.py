@@ -36,6 +36,12 @@ class JobContext:
     def stream(self) -> Stream:
         return self.config.streams[self.settings["stream"]]
 
+    @property
+    def max_offsets(self) -> int:
+        """Records of a batch at most. All jobs can take as much in the same time: what one has
+        taken, no other has to leave."""
+        return int(self.settings["max_events_per_second"] * self.settings["trigger_seconds"])
+
     def version(self, batch: int) -> int:
         if self.epoch is None:
             raise RuntimeError(f"job {self.job} writes before its driver leads")

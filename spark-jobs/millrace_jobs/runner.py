@@ -114,7 +114,7 @@ def prepare(
     checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings['checkpoint']}")
     context = JobContext(name, config, session, tables, checkpoint, lease)
     job = PROGRAMS.get(name, Declared)(context)
-    return ReadyJob(context, job, job.frame(settings["max_offsets_per_trigger"]))
+    return ReadyJob(context, job, job.frame(context.max_offsets))
 
 
 def rehearse(one: ReadyJob, coordination: Coordination) -> Rehearsal:

@@ -63,7 +63,12 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
             job="archive",
             config=SimpleNamespace(kafka="", archive=table, names=NAMES),
             stream=STREAM,
-            settings={"dead_letter_request_bytes": 1, "kafka_connect_ms": 2000},
+            settings={
+                "dead_letter_request_bytes": 1,
+                "kafka_connect_ms": 2000,
+                "shuffle_partitions": 1,
+                "writers_per_hour": 1,
+            },
             tables=None,
             checkpoint_id=lambda: "checkpoint",
             version=lambda batch: batch,
@@ -111,13 +116,19 @@ def test_a_batch_that_was_begun_before_is_finished(
 def _append(table: str, records: Records, times: list[str], batch: int) -> None:
     values: list[bytes | None] = [event(event_time=time) for time in times]
     events = parse.valid(records(values).transform(parse.classify, STREAM), STREAM)
-    archive.append(events, table, "test", batch)
+    archive.append(events, table, "test", batch, writers=4, writers_per_hour=2)
 
 
 def _files(spark: SparkSession, table: str) -> dict[int, int]:
     rows = spark.read.format("delta").load(table).selectExpr("event_hour", "_metadata.file_name")
     by_hour = rows.distinct().groupBy("event_hour").agg(F.count("*").alias("files")).collect()
     return {row.event_hour: row.files for row in by_hour}
+
+
+def test_few_tasks_share_an_hour(spark: SparkSession, records: Records, table: str) -> None:
+    """One would bound the archive to what one core writes; all would leave too many files."""
+    _append(table, records, ["2015-05-17T10:05:03Z"] * 8 + ["2015-05-17T11:05:03Z"] * 8, 0)
+    assert _files(spark, table) == {10: 2, 11: 2}
 
 
 def test_compaction_merges_the_hours_that_are_over(

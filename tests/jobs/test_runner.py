@@ -538,6 +538,20 @@ def test_a_batch_is_taken_in_once() -> None:
     assert late.counted == [1]
 
 
+def test_no_job_can_take_less_than_another_in_the_same_time() -> None:
+    plan = load_plan("local")
+    settings = plan.shared["spark"]["settings"]
+    jobs = [job for names in plan.applications.values() for job in names]
+    rates = set()
+    for job in jobs:
+        own = settings["common"] | settings[job]
+        config: Any = SimpleNamespace(settings={job: own})
+        context = runner.JobContext(job, config, *[None] * 4)  # type: ignore[arg-type]
+        rates.add(context.max_offsets / own["trigger_seconds"])
+    assert len(jobs) > 1
+    assert len(rates) == 1
+
+
 LATE = "2015-05-17T10:00:00Z", "2015-05-17T11:00:00Z"
 
 

@@ -46,13 +46,21 @@ class Archive:
         The batch isn't cached instead: records may be megabytes, and stream through one by one.
         """
         config, stream = self._context.config, self._context.stream
+        settings = self._context.settings
         classified = frame.transform(parse.classify, stream)
         seen = Observation()
         observed = classified.observe(seen, F.count_if(~F.col("is_event")).alias("malformed"))
         self._context.lease.verify()  # what Delta has taken is there for good
         checkpoint = self._context.checkpoint_id()
         application = f"{self._context.job} {checkpoint}"
-        alone = archive.append(parse.valid(observed, stream), config.archive, application, batch)
+        alone = archive.append(
+            parse.valid(observed, stream),
+            config.archive,
+            application,
+            batch,
+            settings["shuffle_partitions"],
+            settings["writers_per_hour"],
+        )
         # Delta skips a batch that it has, and then nothing is observed. Only the first batch can be
         # one that was begun before, or one that a predecessor adds in the same moment.
         if self._is_first_batch or not alone or seen.get["malformed"]:
