@@ -3,7 +3,9 @@
 import subprocess
 import sys
 import time
+from operator import not_
 
+import typer
 from rich.console import Console
 
 from millrace.cli.insights import insights_view
@@ -13,9 +15,10 @@ from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.kafka import connect, traffic_lag
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_state
+from millrace.common.waiting import wait_until
 from millrace.plan import Plan, load_plan
-from millrace.replay.command import replay_command
-from millrace.replay.run import twice_readable
+from millrace.replay.command import EXIT_STOPPED
+from millrace.replay.run import Asked, replay_log, twice_readable
 from millrace.replay.start import TooLate
 from millrace.setup.machine import run as run_setup
 from millrace.status.collect import collect
@@ -26,7 +29,7 @@ GENERATED_SPAN = "24h"
 GENERATED_RATE = "1"  # requests/s on average: some 86,000 lines
 LIVE_SPAN = "20s"
 LIVE_RATE = "40"
-LONGEST_WAIT = 300  # s until all that was sent is processed
+PROCESSED_WITHIN_SECONDS = 300  # all that was sent
 
 
 def run_demo(stack: str, log: str | None, console: Console) -> None:
@@ -48,9 +51,9 @@ def run_demo(stack: str, log: str | None, console: Console) -> None:
     step("5/5 Traffic")
     plan = load_plan(stack)
     if log is None:
-        _generated_traffic(stack, console)
+        _generated_traffic(plan, console)
     else:
-        _replay(log, console)
+        _replay(plan, log, console)
     _wait_until_processed(plan, console)
     step("Insights")
     api = InsightApi(plan)
@@ -60,16 +63,16 @@ def run_demo(stack: str, log: str | None, console: Console) -> None:
     console.print("All of it keeps running. `make status` shows it, `make down` removes it.")
 
 
-def _generated_traffic(stack: str, console: Console) -> None:
+def _generated_traffic(plan: Plan, console: Console) -> None:
     """A day of traffic, generated once for the stack, and some as it happens."""
-    history = stack_state(stack) / "traffic.log"
+    history = stack_state(plan.environment) / "traffic.log"
     if not history.exists():
         partial = history.with_suffix(".partial")
         with partial.open("wb") as out:
             generate = _millrace("generate", "--last", GENERATED_SPAN, "--rate", GENERATED_RATE)
             subprocess.run(generate, stdout=out, check=True)
         partial.rename(history)
-    _replay(str(history), console)
+    _replay(plan, str(history), console)
     console.print(f"{LIVE_SPAN} of live traffic at {LIVE_RATE} requests/s")
     seed = str(int(time.time()))
     live = _millrace("generate", "--live", LIVE_SPAN, "--rate", LIVE_RATE, "--seed", seed)
@@ -81,27 +84,35 @@ def _millrace(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "millrace.cli", *arguments]
 
 
-def _replay(log: str, console: Console) -> None:
+def _replay(plan: Plan, log: str, console: Console) -> None:
     """The log with its own dates where the jobs can still take them, else as today's traffic."""
     with twice_readable(log) as path:
         try:
-            replay_command(path, speed="max", shift=None, shift_to_now=False, run="")
+            _send(plan, Asked(path))
         except TooLate as late:
             console.print(f"{late.message}; sending it as today's traffic (--shift-to-now)")
-            replay_command(path, speed="max", shift=None, shift_to_now=True, run="")
+            _send(plan, Asked(path, to_now=True))
+
+
+def _send(plan: Plan, asked: Asked) -> None:
+    if not replay_log(plan, asked):
+        raise typer.Exit(EXIT_STOPPED)
 
 
 def _wait_until_processed(plan: Plan, console: Console) -> None:
     """Until the traffic job has committed all that was sent."""
-    deadline = time.monotonic() + LONGEST_WAIT
     admin = connect(plan)
     with console.status("processing") as spinner:
-        while lag := traffic_lag(admin, plan):
+
+        def ask() -> int:
+            lag = traffic_lag(admin, plan)
             spinner.update(f"processing: {lag:,} records to go")
-            if time.monotonic() > deadline:
-                raise OperatorError(
-                    f"after {LONGEST_WAIT} s {lag:,} records are still not processed",
-                    "`millrace status` shows what is down; `yarn logs` on an edge host has the "
-                    "driver's log",
-                )
-            time.sleep(1)
+            return lag
+
+        lag = wait_until(ask, PROCESSED_WITHIN_SECONDS, done=not_)
+    if lag:
+        raise OperatorError(
+            f"after {PROCESSED_WITHIN_SECONDS} s {lag:,} records are still not processed",
+            "`millrace status` shows what is down; `yarn logs` on an edge host has the driver's "
+            "log",
+        )

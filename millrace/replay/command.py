@@ -3,11 +3,9 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
-from millrace.common.signals import stop_on_signals
 from millrace.plan import load_plan
 
 EXIT_STOPPED = 130  # what a shell says of a command ended by Ctrl-C
@@ -31,15 +29,12 @@ def replay_command(
     Stop it anywhere, by Ctrl-C or kill -9, and run the same command again: it goes on.
     """
     from millrace.replay.pace import parse_speed
-    from millrace.replay.pipeline import Pipeline
-    from millrace.replay.run import Asked, replay, twice_readable
+    from millrace.replay.run import Asked, replay_log
     from millrace.replay.start import parse_shift
 
     if shift is not None and shift_to_now:
         raise OperatorError("--shift and --shift-to-now exclude each other")
     hours = None if shift is None else parse_shift(shift)
-    pipeline = Pipeline.of(load_plan(stack_name()))
-    with twice_readable(log, shift_to_now) as path, stop_on_signals() as stop:
-        asked = Asked(path, parse_speed(speed), hours, shift_to_now, run)
-        if not replay(asked, pipeline, stop, Console(soft_wrap=True, highlight=False)):
-            raise typer.Exit(EXIT_STOPPED)
+    asked = Asked(log, parse_speed(speed), hours, shift_to_now, run)
+    if not replay_log(load_plan(stack_name()), asked):
+        raise typer.Exit(EXIT_STOPPED)

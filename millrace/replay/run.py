@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from millrace.cluster.kafka import require_topics
+from millrace.common.signals import stop_on_signals
+from millrace.plan import Plan
 from millrace.replay import start
 from millrace.replay.display import Display
 from millrace.replay.events import Encoder
@@ -24,13 +26,23 @@ from millrace.replay.transactions import EventLog, Stopped, connect, last_progre
 
 @dataclass(frozen=True)
 class Asked:
-    """What the operator asked for. ``shift`` is in hours, None when none was given."""
+    """What the operator asked for.
+
+    ``speed`` None is as fast as is safe; ``shift`` is in hours, None when none was given.
+    """
 
     path: str
-    speed: float | None
-    shift: int | None
-    to_now: bool
-    run: str
+    speed: float | None = None
+    shift: int | None = None
+    to_now: bool = False
+    run: str = ""
+
+
+def replay_log(plan: Plan, asked: Asked) -> bool:
+    """A replay that Ctrl-C ends in order; False when it did."""
+    console = Console(soft_wrap=True, highlight=False)
+    with twice_readable(asked.path, asked.to_now) as path, stop_on_signals() as stop:
+        return replay(replace(asked, path=path), Pipeline.of(plan), stop, console)
 
 
 def replay(asked: Asked, pipeline: Pipeline, stop: threading.Event, console: Console) -> bool:

@@ -3,7 +3,6 @@
 import grp
 import os
 import subprocess
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from docker.errors import DockerException
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import CACHE
+from millrace.common.waiting import wait_until
 from millrace.setup.packages import ensure_command
 from millrace.setup.processes import as_root, run
 from millrace.setup.steps import Report
@@ -62,15 +62,18 @@ def _start(dockerd: str) -> None:
     else:
         _start_detached(dockerd)
         log = str(LOG)
-    deadline = time.monotonic() + START_SECONDS
-    while not _answering():
+
+    def answers() -> bool:
+        if _answering():
+            return True
         _refuse_what_is_not_ours()
-        if time.monotonic() > deadline:
-            raise OperatorError(
-                f"dockerd was started but doesn't answer after {START_SECONDS} s",
-                f"its own reason is in {log}",
-            )
-        time.sleep(0.5)
+        return False
+
+    if not wait_until(answers, START_SECONDS, every_seconds=0.5):
+        raise OperatorError(
+            f"dockerd was started but doesn't answer after {START_SECONDS} s",
+            f"its own reason is in {log}",
+        )
 
 
 def _start_detached(dockerd: str) -> None:
