@@ -15,7 +15,6 @@ from infra.docker_resources import (
     OwnerProps,
     Volume,
 )
-from millrace.inventory import ARTIFACTS_PORT
 from millrace.plan import Host as PlannedHost
 from millrace.plan import Plan
 from millrace.providers.docker import container_name
@@ -76,9 +75,9 @@ class LocalCluster(ComponentResource):
         ArtifactServer(
             "artifacts",
             {
-                **self._container("artifacts", network.artifacts),
+                **self._container("artifacts", network.artifacts.host),
                 "directory": str(self._args.artifacts),
-                "port": ARTIFACTS_PORT,
+                "port": network.artifacts.port,
             },
             self._child,
         )

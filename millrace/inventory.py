@@ -6,8 +6,6 @@ from typing import Any
 from millrace.cluster.access import key_file, user
 from millrace.plan import CONTROLLER_ID_BASE, Host, Plan
 
-ARTIFACTS_PORT = 8000
-
 
 def build_inventory(
     plan: Plan,
@@ -41,7 +39,7 @@ def build_inventory(
 def artifacts_url(plan: Plan) -> str:
     if plan.machines:
         return plan.machines.artifacts
-    return f"http://{plan.network.artifacts}:{ARTIFACTS_PORT}"
+    return f"http://{plan.network.artifacts}"
 
 
 def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def up() -> None:
     from millrace.cli.operations import make_hosts
     from millrace.cli.playbook import run_playbook
 
-    make_hosts(stack_name(), console)
+    make_hosts(load_plan(stack_name()), console)
     run_playbook(stack_name(), "site.yml", [], console)
 
 
@@ -120,7 +120,7 @@ def deploy() -> None:
     """Deploy the streaming jobs of this checkout; where they run already, upgrade by hand-over."""
     from millrace.cli.operations import deploy_jobs
 
-    deploy_jobs(stack_name(), console)
+    deploy_jobs(load_plan(stack_name()), console)
 
 
 @app.command()
@@ -139,7 +139,7 @@ def upgrade(
     if version:
         run_version(load_plan(stack_name()), version, console)
     else:
-        deploy_jobs(stack_name(), console, release)
+        deploy_jobs(load_plan(stack_name()), console, release)
 
 
 @app.command()
@@ -219,7 +219,7 @@ def down(
     """Remove everything that `up` made; data volumes stay unless --purge."""
     from millrace.cli.operations import remove_hosts
 
-    remove_hosts(stack_name(), console, purge=purge)
+    remove_hosts(load_plan(stack_name()), console, purge=purge)
 
 
 @app.command()

@@ -43,13 +43,13 @@ def run_demo(stack: str, log: str | None, console: Console) -> None:
     step("1/5 What this machine lacks")
     run_setup(console)
     step("2/5 Hosts: pulumi up")
-    make_hosts(stack, console)
+    plan = load_plan(stack)
+    make_hosts(plan, console)
     step("3/5 Services: Ansible")
     run_playbook(stack, "site.yml", [], console)
     step("4/5 Streaming jobs")
     run_playbook(stack, "deploy-jobs.yml", [], console)
     step("5/5 Traffic")
-    plan = load_plan(stack)
     if log is None:
         _generated_traffic(plan, console)
     else:

@@ -5,12 +5,13 @@ from ipaddress import IPv4Address, IPv4Network
 
 from millrace.config import Component, Environment
 from millrace.plan.aws import private_subnet
-from millrace.plan.parts import DATA_ROOT, Host, NetworkPlan, Volume, unit
+from millrace.plan.parts import DATA_ROOT, Endpoint, Host, NetworkPlan, Volume, unit
 
 # Addresses of a group: the first is never used, so one fewer hosts than this.
 GROUP_STRIDE = 10
 # Addresses: .1 is the gateway, .2 the artifact server, .11 the first host of the first group.
 ARTIFACTS_OFFSET = 2
+ARTIFACTS_PORT = 8000
 
 
 def plan_network(environment: Environment) -> NetworkPlan:
@@ -20,7 +21,7 @@ def plan_network(environment: Environment) -> NetworkPlan:
     return NetworkPlan(
         subnet=str(subnet),
         gateway=str(subnet.network_address + 1),
-        artifacts=str(subnet.network_address + ARTIFACTS_OFFSET),
+        artifacts=Endpoint(str(subnet.network_address + ARTIFACTS_OFFSET), ARTIFACTS_PORT),
     )
 
 

@@ -90,11 +90,11 @@ class TopicPlan(Model):
 
 
 class NetworkPlan(Model):
-    """``gateway`` and ``artifacts`` are addresses on this machine's bridge: of `local` only."""
+    """``gateway`` and ``artifacts`` are on this machine's bridge: of `local` only."""
 
     subnet: str
     gateway: str | None = None
-    artifacts: str | None = None
+    artifacts: Endpoint | None = None
 
 
 class MachinesPlan(Model):
