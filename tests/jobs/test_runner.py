@@ -540,7 +540,7 @@ def test_a_batch_is_taken_in_once() -> None:
 
 def test_no_job_can_take_less_than_another_in_the_same_time() -> None:
     plan = load_plan("local")
-    settings = plan.shared["spark"]["settings"]
+    settings = plan.spark.rendered()["settings"]
     jobs = [job for names in plan.applications.values() for job in names]
     rates = set()
     for job in jobs:
