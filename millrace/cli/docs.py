@@ -3,8 +3,11 @@
 A block between ``<!-- generated: NAME -->`` and ``<!-- end -->`` is replaced by what NAME makes.
 """
 
+import ast
 import re
+import tomllib
 from html import escape
+from pathlib import Path
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
@@ -14,6 +17,7 @@ from millrace.plan import Plan, load_plan
 from millrace.setup.versions import load_versions
 
 README = REPO / "README.md"
+ARCHITECTURE = REPO / "docs" / "architecture.md"
 PICTURE = REPO / "docs" / "topology.svg"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -27,7 +31,8 @@ def write_docs(check: bool = False) -> None:
     plan = load_plan("local")
     runbooks, records = load_runbooks(), load_records()
     wanted = {
-        README: BLOCK.sub(lambda m: m[1] + _block(m["name"], plan) + m[3], README.read_text()),
+        README: _filled(README, plan),
+        ARCHITECTURE: _filled(ARCHITECTURE, plan),
         PICTURE: topology_svg(plan),
         PAGE: drills_page(records, runbooks),
         RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
@@ -42,9 +47,35 @@ def write_docs(check: bool = False) -> None:
         path.write_text(wanted[path])
 
 
-def _block(name: str, plan: Plan) -> str:
-    make = {"topology": _topology_table, "versions": _versions_table, "drills": _drills_table}
-    return make[name](plan)
+def _filled(path: Path, plan: Plan) -> str:
+    make = {
+        "topology": _topology_table,
+        "versions": _versions_table,
+        "drills": _drills_table,
+        "rooms": _rooms_table,
+    }
+    return BLOCK.sub(lambda m: m[1] + make[m["name"]](plan) + m[3], path.read_text())
+
+
+def _rooms_table(_: Plan) -> str:
+    """The layers that the linter holds the rooms to, from the top, each in its own words."""
+    contracts = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = next(c["layers"] for c in contracts["contracts"] if c["type"] == "layers")
+    rows = ["| layer | room | what it is |", "|---:|---|---|"]
+    for depth, layer in enumerate(layers):
+        for name in re.findall(r"\w+", layer):
+            if text := _purpose(name):
+                rows.append(f"| {len(layers) - depth} | `millrace/{name}` | {text} |")
+    return "\n".join(rows) + "\n"
+
+
+def _purpose(name: str) -> str:
+    """The first sentence that a room, or a module beside the rooms, says of itself."""
+    for path in (REPO / "millrace" / name / "__init__.py", REPO / "millrace" / f"{name}.py"):
+        if path.exists():
+            said = ast.get_docstring(ast.parse(path.read_text())) or ""
+            return said.partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".:")
+    return ""
 
 
 def _topology_table(plan: Plan) -> str:
