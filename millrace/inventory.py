@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from millrace.cluster.access import key_file, user
-from millrace.plan import CONTROLLER_ID_BASE, Host, Plan
+from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan, Service
+
+# Where hosts keep what is ours: distributions, configuration, data, logs.
+PATHS = {
+    "software": "/opt/millrace",
+    "config": "/etc/millrace",
+    "data": DATA_ROOT,
+    "logs": "/var/log/millrace",
+}
 
 
 def build_inventory(
@@ -55,10 +63,11 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
             "digest": plan.digest,
             "artifacts_url": url,
             "hosts": {host.name: _host(host) for host in plan.hosts},
-            "services": {name: s.model_dump(mode="json") for name, s in plan.services.items()},
+            "paths": PATHS,
+            "services": {name: _service(service) for name, service in plan.services.items()},
             "shared": {"hadoop": plan.hadoop.model_dump(), "spark": plan.spark.rendered()},
             "distributions": {
-                name: entry | {"url": f"{url}/{entry['file']}"} for name, entry in manifest.items()
+                name: entry | _places(name, entry, url) for name, entry in manifest.items()
             },
             "endpoints": plan.endpoints.model_dump(mode="json"),
             "topics": {name: topic.model_dump() for name, topic in plan.topics.items()},
@@ -82,6 +91,21 @@ def _provider(plan: Plan) -> dict[str, str]:
         # The API takes its load balancer's word for who asks.
         return {"provider": plan.provider, "load_balancers": plan.network.subnet}
     return {} if plan.provider == "docker" else {"provider": plan.provider}
+
+
+def _service(service: Service) -> dict[str, Any]:
+    paths = {kind: f"{PATHS[kind]}/{service.unit}" for kind in ("config", "data", "logs")}
+    return service.model_dump(mode="json") | {"paths": paths}
+
+
+def _places(name: str, entry: Mapping[str, str], url: str) -> dict[str, str]:
+    """Of a distribution: its tarball's URL, the directory of this version, the link to it."""
+    path = f"{PATHS['software']}/{name}"
+    return {
+        "url": f"{url}/{entry['file']}",
+        "directory": f"{path}-{entry['version']}",
+        "path": path,
+    }
 
 
 def _host(host: Host) -> dict[str, Any]:

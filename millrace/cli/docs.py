@@ -9,6 +9,7 @@ import tomllib
 from html import escape
 from pathlib import Path
 
+from millrace.cli.role_docs import role_readmes
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
@@ -36,12 +37,13 @@ def write_docs(check: bool = False) -> None:
         PICTURE: topology_svg(plan),
         PAGE: drills_page(records, runbooks),
         RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
-    }
+    } | role_readmes()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if check and stale:
         names = ", ".join(str(path.relative_to(REPO)) for path in stale)
         raise OperatorError(
-            f"{names}: not what configs/, runbooks/ and docs/drills/ say", "run `millrace docs`"
+            f"{names}: not what configs/, runbooks/, docs/drills/ and ansible/roles/ say",
+            "run `millrace docs`",
         )
     for path in stale:
         path.write_text(wanted[path])

@@ -16,14 +16,13 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-DATA = Path("/var/lib/millrace")
 MIB = 2**20
 
 
 def problems(expected: dict) -> Iterator[str]:
     yield from system_problems()
     yield from memory_problems(expected["memory"])
-    yield from disk_problems(expected["disk"])
+    yield from disk_problems(Path(expected["data"]), expected["disk"])
     yield from port_problems(expected["services"])
     yield from clock_problems(expected["artifacts"], expected["clock"])
 
@@ -71,8 +70,8 @@ def group_limits(group: str, name: str) -> Iterator[int]:
             yield int(limit)
 
 
-def disk_problems(expected: int) -> Iterator[str]:
-    folder = DATA if DATA.exists() else Path("/var/lib")
+def disk_problems(data: Path, expected: int) -> Iterator[str]:
+    folder = data if data.exists() else data.parent
     status = os.statvfs(folder)
     free = status.f_bavail * status.f_frsize // MIB
     if free < expected:

@@ -1,0 +1,44 @@
+"""README.md of each Ansible role, from its argument_specs: what it makes, then its options."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from millrace.common.paths import ANSIBLE
+
+CODE = re.compile(r"C\(([^)]*)\)")  # Ansible's markup
+
+
+def role_readmes() -> dict[Path, str]:
+    """README.md of every role → what it is to hold. Its first line says what the role makes."""
+    return {
+        path.parents[1] / "README.md": _readme(yaml.safe_load(path.read_text())["argument_specs"])
+        for path in sorted((ANSIBLE / "roles").glob("*/meta/argument_specs.yml"))
+    }
+
+
+def _readme(entry_points: dict[str, Any]) -> str:
+    parts = []
+    for name, spec in entry_points.items():
+        said = _markdown(spec["short_description"])
+        parts.append(f"## `tasks_from: {name}`\n\n{said}." if parts else f"# {said}")
+        parts += [_markdown(paragraph) for paragraph in spec.get("description", [])]
+        if spec["options"]:
+            parts.append(_table(spec["options"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(options: dict[str, Any]) -> str:
+    rows = ["| option | type | |", "|---|---|---|"]
+    for name, option in options.items():
+        required = " (required)" if option.get("required") else ""
+        rows.append(
+            f"| `{name}` | {option['type']}{required} | {_markdown(option['description'])} |"
+        )
+    return "\n".join(rows)
+
+
+def _markdown(text: str) -> str:
+    return CODE.sub(r"`\1`", text).replace("|", r"\|")
