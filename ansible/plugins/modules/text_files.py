@@ -74,6 +74,8 @@ def main():
     changed, diff = [], []
     for name, text in module.params["files"].items():
         path = os.path.join(module.params["directory"], name)
+        if not isinstance(text, str):  # a template of nothing but a number makes a number
+            module.fail_json(msg=f"{path}: {text!r} is {type(text).__name__}, not text")
         before = content(path)
         differs = before != text
         if differs:
