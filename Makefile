@@ -53,7 +53,7 @@ test-fast: $(VENV)/tests ## Tests that need no cluster, in about 2 minutes
 lint: $(VENV)/tests ## Formatting, rooms, types, Ansible's production profile
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check .
 	@$(VENV)/bin/lint-imports && $(VENV)/bin/mypy
-	@cd ansible && ../$(VENV)/bin/ansible-lint --offline
+	@cd ansible && ANSIBLE_INVENTORY=localhost, ../$(VENV)/bin/ansible-lint --offline
 
 rehearse-aws: $(VENV)/toolkit $(VENV)/rehearsal/ready ## The AWS environment STACK with the official plugin, against an AWS on loopback
 	@$(VENV)/bin/python tests/rehearse_aws.py $(if $(filter local,$(STACK)),dev,$(STACK))

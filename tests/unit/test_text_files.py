@@ -77,3 +77,9 @@ def test_check_mode_shows_the_lines_and_writes_nothing(write, tmp_path: Path):
     assert {"-old", "+new", "+more"} <= set(result["diff"].splitlines())
     assert (tmp_path / "etc/a.conf").read_text() == "old\n"
     assert not (tmp_path / "etc/b.conf").exists()
+
+
+def test_what_is_not_text_is_refused_with_its_path(write, tmp_path: Path):
+    """A template of nothing but a number makes a number."""
+    with pytest.raises(AssertionError, match="etc/id: 7 is int, not text"):
+        write({"id": 7})
