@@ -20,7 +20,7 @@ def role_readmes() -> dict[Path, str]:
 
 
 def _readme(entry_points: dict[str, Any]) -> str:
-    parts = []
+    parts: list[str] = []
     for name, spec in entry_points.items():
         said = _markdown(spec["short_description"])
         parts.append(f"## `tasks_from: {name}`\n\n{said}." if parts else f"# {said}")
