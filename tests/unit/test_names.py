@@ -22,6 +22,7 @@ OTHERWISE = {
     ("millrace/common/paths.py", "millrace"): "the toolkit's folder in the user's cache",
     ("millrace/providers/__init__.py", "millrace"): "the account by which hosts are entered",
     ("millrace/inventory.py", "millrace"): "the variable that holds the plan in the inventory",
+    ("millrace/audit/report.py", "events"): "how many, in a report",
     ("millrace/replay/pipeline.py", "events"): "the stream of configs/streams that logs go to",
     ("infra/", "millrace"): "Pulumi's project and modules, the hosts' account, that variable",
     ("spark-jobs/", "events"): "a column, how many; and what a query calls what it reads",
