@@ -40,6 +40,15 @@ class Checkpoint:
     def remove(self) -> None:
         self._fs.delete(self._path, True)
 
+    def query_id(self) -> str | None:
+        """Of the query that writes here; None if there is no checkpoint."""
+        file = self._jvm.org.apache.hadoop.fs.Path(self._path, "metadata")
+        return json.loads(self._text(file))["id"] if self._fs.exists(file) else None
+
+    def newest(self) -> int:
+        """The newest batch that was begun, -1 if there is none."""
+        return max(self._batches("offsets"), default=-1)
+
     def last_committed(self) -> int:
         """The newest committed batch, -1 if there is none."""
         return max(self._batches("commits"), default=-1)
@@ -70,13 +79,15 @@ class Checkpoint:
     def _entry(self, number: int) -> "_Entry":
         """A version line, a line of metadata, then a line of offsets for each source (here one)."""
         file = self._jvm.org.apache.hadoop.fs.Path(self._path, f"offsets/{number}")
+        _, metadata, offsets = self._text(file).splitlines()[:3]
+        return _Entry(json.loads(offsets), json.loads(metadata)["batchWatermarkMs"])
+
+    def _text(self, file: Any) -> str:
         stream = self._fs.open(file)
         try:
-            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
-        _, metadata, offsets = text.splitlines()[:3]
-        return _Entry(json.loads(offsets), json.loads(metadata)["batchWatermarkMs"])
 
 
 @dataclass(frozen=True)

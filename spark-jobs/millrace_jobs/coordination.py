@@ -145,6 +145,17 @@ class Coordination:
         self._client.retry(self._client.ensure_path, path)
         self._client.retry(self._client.set, path, json.dumps(contract).encode())
 
+    def kept_checkpoint(self, job: str) -> str | None:
+        """The name of the checkpoint's folder that the job's last driver had."""
+        kept = json.loads(self._client.retry(self._get, f"{self._jobs}/{job}/contract") or "{}")
+        return kept.get("checkpoint")
+
+    def _get(self, path: str) -> bytes | None:
+        try:
+            return self._client.get(path)[0]
+        except NoNodeError:
+            return None
+
     def question(self, job: str) -> dict[str, Any] | None:
         """What an operator asks to be counted again: id, start and end; None if it is answered."""
         path = f"{self._jobs}/{job}/recount"

@@ -13,6 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from millrace_jobs.checkpoint import Batch
 from millrace_jobs.context import JobContext
+from millrace_jobs.continuity import Known
 from millrace_jobs.late import JudgedBatch, LateEvents
 from millrace_jobs.sinks.cassandra import Tables
 
@@ -41,6 +42,13 @@ def last_epoch(tables: Tables, job: str) -> int:
     """The highest epoch that may have written the job's rows; 0 when none has."""
     row = tables.select_one("SELECT epoch FROM {keyspace}.job_progress WHERE job = ?", [job])
     return row.epoch if row else 0
+
+
+def last_written(tables: Tables, job: str) -> Known | None:
+    """The checkpoint and the batch of the job's last heartbeat; None before the first one."""
+    query = 'SELECT checkpoint, "batch" FROM {keyspace}.job_progress WHERE job = ?'
+    row = tables.select_one(query, [job])
+    return Known(row.checkpoint, row.batch) if row and row.checkpoint else None
 
 
 def claim(context: JobContext) -> None:

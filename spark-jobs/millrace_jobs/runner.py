@@ -10,16 +10,18 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from millrace_jobs import continuity
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
+from millrace_jobs.continuity import Found
 from millrace_jobs.contract import contract
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.declared import Declared
 from millrace_jobs.jobs.archive import Archive
 from millrace_jobs.jobs.traffic import Traffic
 from millrace_jobs.lease import Lease, LeaseLost
-from millrace_jobs.progress import Progress, claim, last_epoch
+from millrace_jobs.progress import Progress, claim, last_epoch, last_written
 from millrace_jobs.recount import Recounts
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.warmup import Rehearsal
@@ -139,6 +141,7 @@ def rehearse(one: ReadyJob, coordination: Coordination) -> Rehearsal:
 def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     """Take the job over from whoever ran it before, and start its query."""
     context, job = one.context, one.job
+    check_continuity(context, coordination.kept_checkpoint(context.job))
     last = last_epoch(context.tables, context.job)
     context.epoch = coordination.take_epoch(context.job, above=last)
     if last:  # the first driver of all leaves that to its first heartbeat, which is a whole row
@@ -162,6 +165,19 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
         .start()
     )
     return RunningJob(one, query, Progress(context, query, job.late_events, committed), draining)
+
+
+def check_continuity(context: JobContext, kept_checkpoint: str | None) -> None:
+    """Raises Discontinued unless the checkpoint goes on where the job stopped.
+
+    Another folder than the one that was kept is a new start that somebody has asked for.
+    """
+    known = last_written(context.tables, context.job)
+    if known is None or kept_checkpoint not in (None, context.settings["checkpoint"]):
+        return
+    checkpoint = context.checkpoint
+    found = Found(checkpoint.query_id(), checkpoint.newest())
+    continuity.check(context.job, checkpoint.location, known, found)
 
 
 def await_first_batch(query: StreamingQuery) -> None:

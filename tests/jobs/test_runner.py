@@ -21,6 +21,7 @@ from kazoo.exceptions import (
 )
 from millrace_jobs import coordination, progress, runner
 from millrace_jobs.checkpoint import Batch
+from millrace_jobs.continuity import Discontinued
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.driver import CHOOSY_ATTEMPTS, SharesHost, keep_apart, let_catch_up
 from millrace_jobs.identity import Identity, identify
@@ -427,7 +428,7 @@ class FakeTables:
 def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tables = FakeTables(SimpleNamespace(epoch=90))
+    tables = FakeTables(SimpleNamespace(epoch=90, checkpoint=None))
     context = runner.JobContext("traffic", *[None] * 2, tables, None, None)  # type: ignore[arg-type]
     asked: list[int] = []
 
@@ -444,13 +445,36 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
     monkeypatch.setattr(runner, "contract", lambda *_: {})
     monkeypatch.setattr(runner.JobContext, "settings", {})
     monkeypatch.setattr(runner.JobContext, "stream", SimpleNamespace(topic="events"))
-    driver: Any = SimpleNamespace(take_epoch=take_epoch, put_contract=lambda *_: None)
+    driver: Any = SimpleNamespace(
+        take_epoch=take_epoch, put_contract=lambda *_: None, kept_checkpoint=lambda _: "traffic"
+    )
     job: Any = SimpleNamespace(lead=lead)
     with pytest.raises(Started):
         runner.start(runner.ReadyJob(context, job, None), driver)  # type: ignore[arg-type]
     assert asked == [90]
     assert tables.rows == [{"job": "traffic", "epoch": 91}]
     assert tables.timestamps == [version(91, 0)]
+
+
+@pytest.mark.parametrize("kept", ["traffic", None])
+def test_a_checkpoint_that_vanished_is_refused_before_anything_is_fenced(
+    monkeypatch: pytest.MonkeyPatch, kept: str | None
+) -> None:
+    tables = FakeTables(SimpleNamespace(epoch=90, checkpoint="query", batch=7))
+    gone = SimpleNamespace(query_id=lambda: None, newest=lambda: -1, location="hdfs://x")
+    context = runner.JobContext("traffic", *[None] * 2, tables, gone, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(runner.JobContext, "settings", {"checkpoint": "traffic"})
+    driver: Any = SimpleNamespace(kept_checkpoint=lambda _: kept)
+    with pytest.raises(Discontinued, match="is gone"):
+        runner.start(runner.ReadyJob(context, None, None), driver)  # type: ignore[arg-type]
+    assert tables.rows == []
+
+
+def test_another_folder_is_a_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = FakeTables(SimpleNamespace(checkpoint="query", batch=7))
+    context = runner.JobContext("traffic", *[None] * 2, tables, None, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(runner.JobContext, "settings", {"checkpoint": "traffic-2"})
+    runner.check_continuity(context, "traffic")
 
 
 class FakeLateEvents:

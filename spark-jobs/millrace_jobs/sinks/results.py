@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from millrace_jobs.checkpoint import Offsets
 from millrace_jobs.config import KafkaNames
+from millrace_jobs.continuity import check_published
 from millrace_jobs.retries import retry
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Results:
             "linger.ms": 5,
         }
         self._producer = Producer(self._settings)
+        self._job = job
         self._published: int | None = None
         self._joined: Future[None] | None = None
 
@@ -89,7 +91,8 @@ class Results:
 
         def publish_once() -> None:
             if self._published is None:
-                self._published = self._last_published(checkpoint, read)
+                self._published, same_offsets = self._last_published(checkpoint, read)
+                check_published(self._job, batch, self._published, same_offsets=same_offsets)
             if batch <= self._published:
                 log.info("batch %d is in the results topic already", batch)
                 return
@@ -111,7 +114,8 @@ class Results:
                 self._producer = Producer(self._settings)
             raise
 
-    def _last_published(self, checkpoint: str, read: Offsets) -> int:
+    def _last_published(self, checkpoint: str, read: Offsets) -> tuple[int, bool]:
+        """The newest batch of this checkpoint, -1 if none; whether it read up to ``read``."""
         partitions = [TopicPartition(t, int(p)) for t, numbers in read.items() for p in numbers]
         committed = retry(
             lambda: self._group.committed(partitions, CALL_SECONDS),
@@ -119,8 +123,13 @@ class Results:
             GIVE_UP_SECONDS,
             "reading the group's offsets",
         )
+        same_offsets = all(
+            position.offset == read[position.topic][str(position.partition)]
+            for position in committed
+        )
         tokens = [position.metadata.split() for position in committed if position.metadata]
-        return max((int(batch) for owner, batch in tokens if owner == checkpoint), default=-1)
+        batches = [int(batch) for owner, batch in tokens if owner == checkpoint]
+        return max(batches, default=-1), same_offsets
 
     def _transaction(self, records: list[tuple[str, str]], positions: list[TopicPartition]) -> None:
         try:
