@@ -62,7 +62,7 @@ def describe(job: str, summary: str, rows: DataFrame, stream: Stream, settings: 
         window_seconds=settings["window_seconds"],
         key={name: types[name] for name in key},
         values={name: kind for name, kind in types.items() if name not in key},
-        approximate=settings.get("approximate", {}),
+        approximate=dict.fromkeys(settings["approximate_columns"], settings["approximate_error"]),
         buckets=settings["buckets"],
         keep_seconds=settings["keep_days"] * 86400,
         state=[_EXPRESSION_ID.sub("", str(aggregates[0].simpleString(1000)))],

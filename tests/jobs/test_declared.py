@@ -26,6 +26,8 @@ MINUTE = {
     "watermark_seconds": 3600,
     "buckets": 4,
     "keep_days": 7,
+    "approximate_columns": ["visitors"],
+    "approximate_error": 0.01,
 }
 
 
@@ -110,6 +112,10 @@ def test_a_mistake_in_a_query_is_shown_with_its_place(describe: Any) -> None:
 def test_a_name_that_is_no_job_is_refused() -> None:
     with pytest.raises(Refused, match=r"neither nobody.py nor nobody.sql"):
         declaration.load("nobody")
+
+
+def test_a_sketch_is_said_to_be_one(describe: Any) -> None:
+    assert describe(by_url).approximate == {"visitors": 0.01}
 
 
 def test_state_tells_another_aggregation(describe: Any) -> None:
