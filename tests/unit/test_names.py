@@ -21,6 +21,7 @@ ROLE_FILES = {".yml", ".j2", ".cql", ".sh"}
 OTHERWISE = {
     ("millrace/common/paths.py", "millrace"): "the toolkit's folder in the user's cache",
     ("millrace/providers/__init__.py", "millrace"): "the account by which hosts are entered",
+    ("millrace/cli/", "millrace"): "the toolkit's folder; that variable, in the roles' documents",
     ("millrace/inventory.py", "millrace"): "the variable that holds the plan in the inventory",
     ("millrace/audit/report.py", "events"): "how many, in a report",
     ("millrace/replay/pipeline.py", "events"): "the stream of configs/streams that logs go to",
