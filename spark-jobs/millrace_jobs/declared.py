@@ -30,7 +30,7 @@ class Declared:
         self.context = context
         self._rows, self._summary = load(context.job)
         self.output = self._describe()
-        self._keep_state()
+        self._is_described = self._keep_state()
         seconds = self.output.window_seconds
         self.late_events = LateEvents(context, {window_name(seconds): seconds})
         self._results = Results(
@@ -65,11 +65,13 @@ class Declared:
 
     def lead(self) -> None:
         """Only who leads makes the table: two at once could make it twice."""
-        tables, output = self.context.tables, self.output
-        tables.create(output.create_table)
-        self.context.lease.confirm()
-        description = (output.job, output.to_json())
-        tables.upsert(DESCRIPTIONS, DESCRIPTION_COLUMNS, [description], self.context.version(0))
+        if not self._is_described:
+            tables, output = self.context.tables, self.output
+            tables.create(output.create_table)
+            self.context.lease.confirm()
+            described = (output.job, output.to_json())
+            tables.upsert(DESCRIPTIONS, DESCRIPTION_COLUMNS, [described], self.context.version(0))
+            self._is_described = True
         self._results.take_over()
 
     def write(self, frame: DataFrame, batch: int) -> None:
@@ -93,21 +95,24 @@ class Declared:
             [output.record(row, version) for row in rows],
         )
 
-    def _keep_state(self) -> None:
-        """Raises Refused when the checkpoint's state is that of another aggregation.
+    def _keep_state(self) -> bool:
+        """Whether the job's rows are described as they are, so that their table is there, too.
 
-        Before the driver stands by, so a version that can't go on never takes over.
+        Raises Refused when the checkpoint's state is that of another aggregation: before the driver
+        stands by, so a version that can't go on never takes over.
         """
         row = self.context.tables.select_one(
             f"SELECT description FROM {{keyspace}}.{DESCRIPTIONS} WHERE job = ?",
             [self.context.job],
         )
         kept = json.loads(row.description) if row else {}
+        offered = json.loads(self.output.to_json())
         if kept.get("table") == self.output.table and kept["state"] != self.output.state:
             raise Refused(
                 f"job {self.context.job}: its checkpoint holds {kept['state']}, this version"
                 f" aggregates {self.output.state}; give it another checkpoint: docs/new-state.md"
             )
+        return kept == offered
 
     def _describe(self) -> Output:
         context = self.context

@@ -287,4 +287,26 @@ def test_a_checkpoint_of_another_aggregation_is_refused(
         tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)),
     )
     with nullcontext() if goes_on else pytest.raises(Refused, match="another checkpoint"):
-        one._keep_state()
+        assert one._keep_state() is False  # another summary, or another table
+
+
+def test_a_table_that_is_described_is_not_made_again() -> None:
+    made: list[Any] = []
+    described: list[str] = []
+    one = declared.Declared.__new__(declared.Declared)
+    one.output = OUTPUT
+    one._results = SimpleNamespace(take_over=lambda: None)  # type: ignore[assignment]
+    one.context = SimpleNamespace(  # type: ignore[assignment]
+        job="test",
+        lease=SimpleNamespace(confirm=lambda: None),
+        version=lambda batch: batch,
+        tables=SimpleNamespace(
+            create=made.append,
+            upsert=lambda _, __, rows, ___: described.append(rows[0][1]),
+            select_one=lambda *_: SimpleNamespace(description=described[-1]) if described else None,
+        ),
+    )
+    for _ in range(2):  # a first driver, and the one after it
+        one._is_described = one._keep_state()
+        one.lead()
+    assert len(made) == len(described) == 1
