@@ -25,7 +25,7 @@ function panel(job, rows) {
   table.append(head, body);
   const scroll = Object.assign(document.createElement("div"), { className: "scroll" });
   scroll.append(rows.length ? table : cell("p", "No rows in the last day of its events."));
-  const title = cell("h2", job.job + " ");
+  const title = cell("h2", `${job.job} · `);
   title.append(cell("span", job.summary));
   card.append(title, scroll);
   return card;
