@@ -204,8 +204,9 @@ def _results_plane(
     truth: Truth, stream: list[dict[str, Any]], windows: set[Window], pages: set[Page]
 ) -> Plane:
     plane = Plane("results topic")
+    # Of every job: each change of a row comes once, in the order of its versions.
     compare.follow(plane, ((record["key"], record["version"]) for record in stream))
-    last_windows, last_pages = _last(stream)
+    last_windows, last_pages = _last(record for record in stream if not is_declared(record))
     compare.compare_windows(plane, truth, windows, last_windows)
     plane.late = compare.late_requests(truth, windows, last_windows)
     compare.compare_pages(plane, truth, pages, last_pages)
@@ -236,6 +237,11 @@ def _as_table(records: Iterable[Message]) -> pa.Table:
         for name, values in columns.items():
             values.append(event[name])
     return pa.table(columns, EMPTY.schema)
+
+
+def is_declared(record: dict[str, Any]) -> bool:
+    """Of a job of one file, whose rows `audit.declared` compares; the traffic job names no job."""
+    return "job" in record
 
 
 def _last(stream: Iterable[dict[str, Any]]) -> tuple[dict[Window, Figures], dict[Page, int]]:

@@ -3,14 +3,18 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from datetime import datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from millrace_jobs.jobs.traffic import page_record
+from millrace_jobs.outputs import Output
 
-from millrace.audit import compare, declared
+from millrace.audit import compare, declared, run
 from millrace.audit.archive import EMPTY, _is_needed, _last_checkpoint
 from millrace.audit.page_views import PageViewRule
 from millrace.audit.records import foreign_records, own_records
@@ -393,3 +397,15 @@ def test_a_recount_is_exact_but_for_what_came_late(found, ok):
 def test_a_recount_that_failed_is_told():
     with pytest.raises(OperatorError, match="no archive"):
         declared.report("sessions", {"error": "no archive"})
+
+
+def test_records_of_declared_jobs_are_told_from_the_traffic_jobs() -> None:
+    start = datetime(2026, 1, 1)
+    output = Output("test", "job_test", "A test.", 60, {"url": "string"}, {}, {}, 1, 1, [])
+    declared_record = output.record({"window_start": start, "url": "/"}, 1)
+    page = page_record(
+        SimpleNamespace(window="1h", window_start=start, window_end=start, url="/", page_views=1),
+        1,
+    )
+    assert run.is_declared(declared_record)
+    assert not run.is_declared(page)
