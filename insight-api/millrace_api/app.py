@@ -15,7 +15,8 @@ from fastapi_offline import FastAPIOffline
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from millrace_api import declared, models, problems, stream
-from millrace_api.admission import Admission, Asker, Busy, RateLimit, TooMany
+from millrace_api.admission import Admission, Busy, RateLimit, TooMany
+from millrace_api.asking import AskerDep, address_of
 from millrace_api.history import History
 from millrace_api.hub import Hub
 from millrace_api.live import Feed, RedisFeed
@@ -75,10 +76,6 @@ async def shared_of(request: Request) -> Shared:
     return request.app.state.shared
 
 
-async def asker_of(request: Request) -> Asker:
-    return Asker(address_of(request.scope), request.app.state.admission)
-
-
 async def settings_of(request: Request) -> Settings:
     return request.app.state.settings
 
@@ -88,7 +85,6 @@ FeedDep = Annotated[Feed, Depends(feed_of)]
 HubDep = Annotated[Hub, Depends(hub_of)]
 HistoryDep = Annotated[History, Depends(history_of)]
 SharedDep = Annotated[Shared, Depends(shared_of)]
-AskerDep = Annotated[Asker, Depends(asker_of)]
 SettingsDep = Annotated[Settings, Depends(settings_of)]
 
 
@@ -260,11 +256,6 @@ class RateLimited:
             except TooMany as error:
                 answer = problems.refusal(error)
         await answer(scope, receive, send)
-
-
-def address_of(scope: Scope) -> str:
-    """A client is an address."""
-    return scope["client"][0] if scope["client"] else ""
 
 
 def create_app(

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
 from millrace_api import problems
-from millrace_api.admission import Asker
+from millrace_api.asking import AskerDep
 from millrace_api.ranges import BadRange, Span, parse_moment
 from millrace_api.store import JobProgress, Store, StoreUnavailable
 
@@ -29,13 +29,6 @@ JSON_TYPES = {"int": "integer", "bigint": "integer", "double": "number", "boolea
 COLUMN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 router = APIRouter()
-
-
-async def asker_of(request: Request) -> Asker:
-    return Asker(request.client.host if request.client else "", request.app.state.admission)
-
-
-AskerDep = Annotated[Asker, Depends(asker_of)]
 
 
 class Output(BaseModel):
