@@ -20,7 +20,7 @@ BIN = Path(sys.executable).parent
 STACK = "test"
 
 console = Console()
-FAST = ["tests/unit", "tests/infra", "tests/api", "tests/jobs"]
+FAST = ["tests/unit", "tests/infra", "tests/api", "tests/gateway", "tests/jobs"]
 
 
 def pytest(*arguments: str) -> list[str]:

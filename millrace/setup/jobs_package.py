@@ -1,7 +1,7 @@
-"""The zips that edge hosts get of spark-jobs/: the jobs, and the gateway that keeps them running.
+"""The zips that edge hosts get: the jobs, and the gateway that keeps them running.
 
-Apart, so that a change in one of them doesn't restart the other. Their bytes depend on their
-content alone, and so does the version that a deployment gets from them.
+Apart, so that a change in one of them doesn't restart the other. What both need is in both. Their
+bytes depend on their content alone, and so does the version that a deployment gets from them.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -18,11 +18,9 @@ from millrace.common.errors import OperatorError
 from millrace.common.paths import CACHE, REPO
 from millrace.jobs import code_of
 
-SOURCE = REPO / "spark-jobs"
-PACKAGE = "millrace_jobs"
-GATEWAY = f"{PACKAGE}/gateway"
-JOBS = f"{PACKAGE}/jobs"
-SHARED = [f"{PACKAGE}/__init__.py", f"{PACKAGE}/strict.py"]
+SHARED = "millrace_shared"
+JOBS = "spark-jobs/millrace_jobs"
+GATEWAY = "job-gateway/millrace_gateway"
 # The oldest date that a zip can hold.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -35,33 +33,34 @@ class Package(BaseModel):
 
 
 def build(
-    source: Path = SOURCE, target: Path = CACHE / "jobs", folders: Iterable[Path] = ()
+    repo: Path = REPO, target: Path = CACHE / "jobs", folders: Iterable[Path] = ()
 ) -> dict[str, Package]:
     """The packages ``jobs`` and ``gateway``, from the sources as they are now.
 
     ``folders`` hold jobs of other repositories, which are packed beside ours.
     """
-    files = dict(sorted(_files(source)))
-    if not files:
-        raise OperatorError(f"{source / PACKAGE} holds no source file", "is the checkout complete?")
-    gateway = {name: path for name, path in files.items() if name.startswith(f"{GATEWAY}/")}
-    shared = {name: path for name, path in files.items() if name in SHARED}
-    jobs = {name: path for name, path in files.items() if name not in gateway}
-    others = {f"{JOBS}/{path.name}": path for folder in folders for path in code_of(folder)}
+    shared = _files(repo / SHARED)
+    others = {f"millrace_jobs/jobs/{p.name}": p for folder in folders for p in code_of(folder)}
     return {
-        "jobs": _package(dict(sorted((jobs | others).items())), target, "jobs"),
-        "gateway": _package(shared | gateway, target, "gateway"),
+        "jobs": _package(shared | _files(repo / JOBS) | others, target, "jobs"),
+        "gateway": _package(shared | _files(repo / GATEWAY), target, "gateway"),
     }
 
 
-def _files(source: Path) -> Iterator[tuple[str, Path]]:
-    for path in (source / PACKAGE).rglob("*"):
-        if path.is_file() and "__pycache__" not in path.parts:
-            yield path.relative_to(source).as_posix(), path
+def _files(package: Path) -> dict[str, Path]:
+    """By its name in a zip, each file of a Python package."""
+    files = {
+        path.relative_to(package.parent).as_posix(): path
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    if not files:
+        raise OperatorError(f"{package} holds no source file", "is the checkout complete?")
+    return files
 
 
 def _package(files: dict[str, Path], target: Path, kind: str) -> Package:
-    contents = {name: path.read_bytes() for name, path in files.items()}
+    contents = {name: path.read_bytes() for name, path in sorted(files.items())}
     digest = _digest(contents)
     path = target / f"{kind}-{digest[:8]}.zip"
     if not path.exists():

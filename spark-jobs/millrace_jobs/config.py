@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace_jobs.stream import Stream
-from millrace_jobs.strict import read
+from millrace_shared.strict import read
 
 Endpoint = tuple[str, int]
 

@@ -18,7 +18,7 @@ from millrace.audit.report import Report
 from millrace.audit.run import audit
 from millrace.cli.service import Gateway, run_version
 from millrace.cluster.ssh import run_on, ssh_command
-from millrace.common.paths import stack_name
+from millrace.common.paths import REPO, stack_name
 from millrace.drill import watch
 from millrace.drill.display import Display
 from millrace.drill.planes import Sampler
@@ -74,14 +74,15 @@ def sabotaged(plan: Plan, name: str, folder: Path) -> None:
 
 
 def spoiled(name: str, folder: Path) -> Path:
-    source = folder / "spark-jobs"
-    shutil.copytree(jobs_package.SOURCE, source)
-    shutil.copy(SABOTAGE / f"{name}.py", source / "millrace_jobs/sabotage.py")
-    main = source / "millrace_jobs/main.py"
+    for package in (jobs_package.SHARED, jobs_package.JOBS, jobs_package.GATEWAY):
+        shutil.copytree(REPO / package, folder / package)
+    source = folder / jobs_package.JOBS
+    shutil.copy(SABOTAGE / f"{name}.py", source / "sabotage.py")
+    main = source / "main.py"
     text = main.read_text()
     assert text.count("import config, driver\n") == 1
     main.write_text(text.replace("import config, driver\n", "import config, driver, sabotage\n"))
-    return jobs_package.build(source, folder)["jobs"].path
+    return jobs_package.build(folder, folder)["jobs"].path
 
 
 def put(plan: Plan, host: Host, content: str | bytes, path: str) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from millrace_jobs.config import Names
 from millrace_jobs.stream import Stream
-from millrace_jobs.strict import read
 
 from millrace.config import load_names
 from millrace.streams import load_streams, plan_stream
+from millrace_shared.strict import read
 
 # As the jobs get them from the plan.
 NAMES = read(Names, load_names().model_dump())

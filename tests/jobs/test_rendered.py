@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from millrace_api.settings import Settings as ApiSettings
+from millrace_gateway import settings as gateway
 from millrace_jobs import config, contract
-from millrace_jobs.gateway import settings as gateway
 
 from millrace.common.paths import ANSIBLE
 from millrace.inventory import build_inventory

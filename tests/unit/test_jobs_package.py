@@ -5,20 +5,20 @@ import pytest
 
 from millrace.common.errors import OperatorError
 from millrace.setup import jobs_package
+from millrace.setup.jobs_package import GATEWAY, JOBS, SHARED
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     files = {
-        "__init__.py": "",
-        "strict.py": "",
-        "main.py": "main = 1\n",
-        "jobs/traffic.py": "traffic = 1\n",
-        "jobs/__pycache__/traffic.cpython-311.pyc": "compiled",
-        "gateway/decide.py": "decide = 1\n",
+        f"{JOBS}/main.py": "main = 1\n",
+        f"{JOBS}/jobs/traffic.py": "traffic = 1\n",
+        f"{JOBS}/jobs/__pycache__/traffic.cpython-311.pyc": "compiled",
+        f"{GATEWAY}/decide.py": "decide = 1\n",
+        f"{SHARED}/strict.py": "strict = 1\n",
     }
     for name, content in files.items():
-        path = tmp_path / "source" / "millrace_jobs" / name
+        path = tmp_path / "source" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     return tmp_path / "source"
@@ -31,21 +31,19 @@ def names(package: jobs_package.Package) -> list[str]:
 def test_jobs_and_gateway_are_packed_apart_and_without_compiled_files(source, tmp_path):
     packages = jobs_package.build(source, tmp_path)
     assert names(packages["jobs"]) == [
-        "millrace_jobs/__init__.py",
         "millrace_jobs/jobs/traffic.py",
         "millrace_jobs/main.py",
-        "millrace_jobs/strict.py",
+        "millrace_shared/strict.py",
     ]
     assert names(packages["gateway"]) == [
-        "millrace_jobs/__init__.py",
-        "millrace_jobs/strict.py",
-        "millrace_jobs/gateway/decide.py",
+        "millrace_gateway/decide.py",
+        "millrace_shared/strict.py",
     ]
 
 
 def test_equal_sources_make_equal_bytes_whatever_their_dates_and_permissions(source, tmp_path):
     first = jobs_package.build(source, tmp_path / "first")["jobs"]
-    main = source / "millrace_jobs" / "main.py"
+    main = source / JOBS / "main.py"
     main.touch()
     main.chmod(0o700)
     second = jobs_package.build(source, tmp_path / "second")["jobs"]
@@ -55,15 +53,22 @@ def test_equal_sources_make_equal_bytes_whatever_their_dates_and_permissions(sou
 
 def test_a_changed_job_makes_another_version_of_the_jobs_alone(source, tmp_path):
     before = jobs_package.build(source, tmp_path)
-    (source / "millrace_jobs" / "jobs" / "traffic.py").write_text("traffic = 2\n")
+    (source / JOBS / "jobs" / "traffic.py").write_text("traffic = 2\n")
     after = jobs_package.build(source, tmp_path)
     assert before["jobs"].digest != after["jobs"].digest
     assert before["gateway"] == after["gateway"]
 
 
+def test_a_change_of_what_they_share_makes_another_version_of_both(source, tmp_path):
+    before = jobs_package.build(source, tmp_path)
+    (source / SHARED / "strict.py").write_text("strict = 2\n")
+    after = jobs_package.build(source, tmp_path)
+    assert all(before[kind].digest != after[kind].digest for kind in ("jobs", "gateway"))
+
+
 def test_a_renamed_file_makes_another_version(source, tmp_path):
     before = jobs_package.build(source, tmp_path)["jobs"]
-    jobs = source / "millrace_jobs" / "jobs"
+    jobs = source / JOBS / "jobs"
     (jobs / "traffic.py").rename(jobs / "visits.py")
     assert jobs_package.build(source, tmp_path)["jobs"].digest != before.digest
 

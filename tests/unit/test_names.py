@@ -14,7 +14,15 @@ import pytest
 from millrace.common.paths import REPO
 from millrace.config import load_names
 
-FOLDERS = ("millrace", "infra", "spark-jobs", "insight-api", "ansible")
+FOLDERS = (
+    "millrace",
+    "millrace_shared",
+    "infra",
+    "job-gateway",
+    "spark-jobs",
+    "insight-api",
+    "ansible",
+)
 ROLE_FILES = {".yml", ".j2", ".cql", ".sh"}
 
 # What else a word stands for, by where: everywhere under a path that begins so.

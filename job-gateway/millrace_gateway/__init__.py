@@ -1,7 +1,8 @@
 """The gateway keeps each deployed application running on YARN: exactly one, of the right version.
 
 One runs on each edge host and the one that holds ZooKeeper's lock acts. It imports nothing of Spark
-and nothing of the jobs, and it is packaged apart from them, so neither restarts the other.
+and nothing of the jobs: what the two must agree on is in millrace_shared. It is packaged apart from
+them, so neither restarts the other.
 
     decide.py     what to do next: a pure function of what was seen
     yarn.py       what YARN runs, as the active ResourceManager tells it

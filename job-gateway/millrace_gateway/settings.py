@@ -6,8 +6,8 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.retry import KazooRetry
 
-from millrace_jobs import strict
-from millrace_jobs.gateway.decide import Limits
+from millrace_gateway.decide import Limits
+from millrace_shared import strict
 
 PATH = Path("/etc/millrace/job-gateway/gateway.json")
 

@@ -7,7 +7,7 @@ from cassandra import DriverException
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import DCAwareRoundRobinPolicy
 
-from millrace_jobs.gateway.settings import Cassandra
+from millrace_gateway.settings import Cassandra
 
 UNANSWERED = (DriverException, NoHostAvailable)
 # A job's heartbeat comes several times in this span.

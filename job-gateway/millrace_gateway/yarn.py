@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from http.client import HTTPException
 from typing import Any
 
-from millrace_jobs.gateway.decide import Run
+from millrace_gateway.decide import Run
 
 ACTIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 ENDED = "FINISHED,FAILED,KILLED"

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from typing import Any
 
-from millrace_jobs.gateway.registry import Registry
-from millrace_jobs.gateway.submit import Deployment
+from millrace_gateway.registry import Registry
+from millrace_gateway.submit import Deployment
 
 SECONDS = 30
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from millrace_jobs.gateway import settings as configuration
-from millrace_jobs.gateway.daemon import Gateway
-from millrace_jobs.gateway.decide import (
+from millrace_gateway import settings as configuration
+from millrace_gateway.daemon import Gateway
+from millrace_gateway.decide import (
     Intent,
     Kill,
     Limits,
@@ -30,10 +30,10 @@ from millrace_jobs.gateway.decide import (
     Wait,
     decide,
 )
-from millrace_jobs.gateway.registry import Deposed
-from millrace_jobs.gateway.settings import Cassandra, Settings, Znodes
-from millrace_jobs.gateway.submit import Child, Deployment, NotDeployed, command
-from millrace_jobs.gateway.yarn import Unreachable, Yarn
+from millrace_gateway.registry import Deposed
+from millrace_gateway.settings import Cassandra, Settings, Znodes
+from millrace_gateway.submit import Child, Deployment, NotDeployed, command
+from millrace_gateway.yarn import Unreachable, Yarn
 
 LIMITS = Limits(drivers=2, submit=120, drain=90, pause=60, settled=300, catch_up=20)
 NOW = 10_000.0

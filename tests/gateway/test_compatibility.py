@@ -8,10 +8,10 @@ from typing import Any
 
 import millrace_jobs
 import pytest
+from millrace_gateway import compatibility
+from millrace_gateway.compatibility import Incompatible
+from millrace_gateway.submit import Deployment
 from millrace_jobs.contract import contract
-from millrace_jobs.gateway import compatibility
-from millrace_jobs.gateway.compatibility import Incompatible
-from millrace_jobs.gateway.submit import Deployment
 
 SETTINGS = {
     "common": {"stream": "events"},

@@ -10,13 +10,13 @@ from dataclasses import asdict
 
 from kazoo.handlers.threading import KazooTimeoutError
 
-from millrace_jobs.gateway import compatibility
-from millrace_jobs.gateway import settings as configuration
-from millrace_jobs.gateway.decide import Intent, State
-from millrace_jobs.gateway.progress import UNANSWERED, Progress
-from millrace_jobs.gateway.registry import Registry
-from millrace_jobs.gateway.settings import Settings
-from millrace_jobs.gateway.submit import NotDeployed, deployment
+from millrace_gateway import compatibility
+from millrace_gateway import settings as configuration
+from millrace_gateway.decide import Intent, State
+from millrace_gateway.progress import UNANSWERED, Progress
+from millrace_gateway.registry import Registry
+from millrace_gateway.settings import Settings
+from millrace_gateway.submit import NotDeployed, deployment
 
 POLL_SECONDS = 2
 LONGEST = "by default deploy_timeout_seconds of its configuration"

@@ -19,8 +19,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.recipe.lock import Lock
 
-from millrace_jobs.gateway.decide import Intent, Order, Submission
-from millrace_jobs.gateway.settings import Znodes
+from millrace_gateway.decide import Intent, Order, Submission
+from millrace_gateway.settings import Znodes
 
 RecordT = TypeVar("RecordT", Intent, Order, Submission)
 

@@ -1,4 +1,4 @@
-"""The gateway itself: `python -m millrace_jobs.gateway.daemon`, one on each edge host.
+"""The gateway itself: `python -m millrace_gateway.daemon`, one on each edge host.
 
 Whatever it can't handle ends it, and systemd starts it again: nothing is lost with it, and a start
 takes a second.
@@ -15,8 +15,8 @@ from typing import Any
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
-from millrace_jobs.gateway import settings as configuration
-from millrace_jobs.gateway.decide import (
+from millrace_gateway import settings as configuration
+from millrace_gateway.decide import (
     Decision,
     Intent,
     Kill,
@@ -28,10 +28,10 @@ from millrace_jobs.gateway.decide import (
     Wait,
     decide,
 )
-from millrace_jobs.gateway.registry import Deposed, LeaderRegistry
-from millrace_jobs.gateway.settings import Settings
-from millrace_jobs.gateway.submit import Child, NotDeployed, deployment
-from millrace_jobs.gateway.yarn import Unreachable, Yarn
+from millrace_gateway.registry import Deposed, LeaderRegistry
+from millrace_gateway.settings import Settings
+from millrace_gateway.submit import Child, NotDeployed, deployment
+from millrace_gateway.yarn import Unreachable, Yarn
 
 log = logging.getLogger("gateway")
 

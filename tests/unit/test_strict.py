@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from millrace_jobs.strict import Misconfigured, load, read
+
+from millrace_shared.strict import Misconfigured, load, read
 
 
 @dataclass(frozen=True)

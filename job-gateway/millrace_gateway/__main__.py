@@ -1,0 +1,3 @@
+from millrace_gateway.commands import main
+
+main()

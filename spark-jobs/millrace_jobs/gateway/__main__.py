@@ -1,3 +1,0 @@
-from millrace_jobs.gateway.commands import main
-
-main()
