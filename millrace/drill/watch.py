@@ -23,6 +23,7 @@ from millrace.ledger.book import Ledger
 from millrace.ledger.session import ledgers
 from millrace.plan import Plan
 
+LOG = "load.log"
 LOAD_LENGTH = "12h"  # at most; the load is stopped when the drill ends
 BASELINE_SECONDS = 10.0
 FLOWING_BATCHES = 3
@@ -37,6 +38,7 @@ class Watch:
 
     samplers: dict[Plane, Sampler]
     load: subprocess.Popen[bytes]
+    log: Path
     ledger: Path
     baseline: Span
 
@@ -46,7 +48,10 @@ class Watch:
         return {Plane.PRODUCE: _acknowledged(Ledger.open(self.ledger))} | seen
 
     def problems(self) -> list[str]:
-        return [] if self.load.poll() is None else ["the load ended before the drill did"]
+        if self.load.poll() is None:
+            return []
+        said = _said(self.log)
+        return [f"the load ended before the drill did, with {self.load.returncode}: {said[-2000:]}"]
 
 
 @contextmanager
@@ -73,7 +78,8 @@ def watching(
         show.phase(f"baseline, {BASELINE_SECONDS:g} s")
         since = time.time()
         time.sleep(BASELINE_SECONDS)
-        yield Watch(samplers, load, ledgers() / ledger, Span(since, time.time()))
+        log = folder / LOG
+        yield Watch(samplers, load, log, ledgers() / ledger, Span(since, time.time()))
         show.phase("the last events are acknowledged")
 
 
@@ -82,7 +88,7 @@ def loading(rate: float, ledger: str, folder: Path) -> Iterator[subprocess.Popen
     """`millrace load`, ended in order when the context is left."""
     command = [sys.executable, "-m", "millrace.cli", "load", "--rate", f"{rate:g}"]
     command += ["--for", LOAD_LENGTH, "--run", ledger]
-    with (folder / "load.log").open("wb") as log:
+    with (folder / LOG).open("wb") as log:
         # A session of its own: Ctrl-C undoes the fault first, then ends the load.
         load = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
@@ -114,11 +120,14 @@ def audited(plan: Plan, ledger: Path) -> Audit:
     )
 
 
+def _said(log: Path) -> str:
+    return log.read_text(errors="replace").strip()
+
+
 def _wait_for_results(results: Sampler, load: subprocess.Popen[bytes], folder: Path) -> None:
     def flowing() -> bool:
         if load.poll() is not None:
-            said = (folder / "load.log").read_text(errors="replace").strip()
-            raise OperatorError(f"the load did not start:\n{said}")
+            raise OperatorError(f"the load did not start:\n{_said(folder / LOG)}")
         return len(results.growths()) >= FLOWING_BATCHES
 
     if not wait_until(flowing, LONGEST_START_SECONDS, every_seconds=0.5):

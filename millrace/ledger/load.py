@@ -3,6 +3,10 @@
 A generator that waits for answers slows down with the service and so hides its outages. This one
 keeps to its schedule; where it can't, because the producer's queue is full, it waits, drops nothing
 and says how far behind it got.
+
+An idempotent producer of librdkafka can end for good when a partition's leader dies: its sequence
+numbers no longer fit the broker's, which it calls fatal. Then, as its documentation asks for, a new
+one goes on, and what the old one had on its way is in doubt: nobody knows whether Kafka has it.
 """
 
 import time
@@ -14,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from millrace.cluster import kafka
-from millrace.cluster.kafka import KafkaError, Message, Producer
+from millrace.cluster.kafka import KafkaError, KafkaException, Message, Producer
 from millrace.ledger.book import FAILED, State, Writer
 from millrace.ledger.events import encode, events
 from millrace.ledger.spec import Spec
@@ -23,39 +27,51 @@ TICK_SECONDS = 0.02
 WRITE_SECONDS = 0.2  # what a crash may leave in doubt
 SLICE = 1000  # events that are made at once: after a standstill many are due
 DELIVERY_SECONDS = 600  # longer than any failover; then an event has failed
+# Of an event that a producer gave back because it ended: it may have been written.
+IN_DOUBT = {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 QUEUE_EVENTS = 1_000_000
 QUEUE_KIBIBYTES = 512 * 1024
 
 
 @dataclass
 class Seen:
-    """What the operator is shown; ``behind`` is in seconds now, ``worst`` was the most so far."""
+    """What the operator is shown; ``behind`` is in seconds now, ``worst`` was the most so far.
+
+    ``producers`` is how many it took, ``ended`` why the last of those that ended did.
+    """
 
     sent: int = 0
     acknowledged: int = 0
     failed: int = 0
+    in_doubt: int = 0
+    producers: int = 1
+    ended: str = ""
     behind: float = 0.0
     worst: float = 0.0
 
     @property
     def waiting(self) -> int:
-        return self.sent - self.acknowledged - self.failed
+        return self.sent - self.acknowledged - self.failed - self.in_doubt
 
 
 class Load:
-    """One run. ``stopping`` is asked all the time; ``show`` is told about five times a second."""
+    """One run. ``stopping`` is asked all the time; ``show`` is told about five times a second.
+
+    ``connect`` makes a producer: at the start, and whenever the one before can't go on.
+    """
 
     def __init__(
         self,
         spec: Spec,
-        producer: Producer,
+        connect: Callable[[], Producer],
         ledger: Writer,
         stopping: Callable[[], bool],
         show: Callable[[Seen], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._spec = spec
-        self._producer = producer
+        self._connect = connect
+        self._producer = connect()
         self._ledger = ledger
         self._stopping = stopping
         self._show = show
@@ -94,9 +110,24 @@ class Load:
             except BufferError:
                 self._poll(TICK_SECONDS)
                 self._note_lag()
+            except KafkaException as failure:
+                if not failure.args[0].fatal():
+                    raise
+                self._replace_producer(str(failure.args[0].str()))
+
+    def _replace_producer(self, reason: str) -> None:
+        """Every event that the old one still had is told of, as purged, before it goes."""
+        self.seen.producers += 1
+        self.seen.ended = reason
+        self._producer.purge()
+        while len(self._producer):
+            self._poll(TICK_SECONDS)
+        self._producer = self._connect()
 
     def _delivered(self, number: int, error: KafkaError | None, message: Message) -> None:
-        if error:
+        if error and error.code() in IN_DOUBT:
+            self.seen.in_doubt += 1
+        elif error:
             self.seen.failed += 1
             self._ledger.record(number, FAILED, -1, self._elapsed_ms())
         else:

@@ -4,6 +4,7 @@ import secrets
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -39,8 +40,7 @@ def run_load(plan: Plan, wish: Wish) -> None:
     """Sends until it is done or a signal ends it; prints the ledger's path last."""
     console = Console(soft_wrap=True, highlight=False)
     topic = wish.topic or plan.names.kafka.topics.events
-    producer = connect(kafka.quick(plan), wish.acks)
-    partitions = kafka.require_topics(producer, {topic})[topic]
+    partitions = kafka.require_topics(kafka.connect(plan), {topic})[topic]
     results = plan.names.kafka.topics.results
     spec = Spec(
         run=wish.run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}",
@@ -62,8 +62,11 @@ def run_load(plan: Plan, wish: Wish) -> None:
     )
     ledger = Writer(ledgers() / spec.run, spec)
     with stop_on_signals() as stop, Display(console) as display:
-        load = Load(spec, producer, ledger, stop.is_set, display.update)
+        producers = partial(connect, kafka.quick(plan), wish.acks)
+        load = Load(spec, producers, ledger, stop.is_set, display.update)
         load.run()
+    if load.seen.ended:
+        console.print(f"{load.seen.producers} producers; the last that ended: {load.seen.ended}")
     console.print(summary(Ledger.open(ledger.path), time.time() - spec.started_ms / 1000))
     print(ledger.path)
 

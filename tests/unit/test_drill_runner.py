@@ -43,7 +43,7 @@ class SteadyWatch(Watch):
 @contextmanager
 def steady_load(*_: object) -> Iterator[Watch]:
     now = time.time()
-    yield SteadyWatch({}, None, Path(), Span(now - 1, now))
+    yield SteadyWatch({}, None, Path(), Path(), Span(now - 1, now))
 
 
 @pytest.fixture

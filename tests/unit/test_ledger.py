@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millrace.cluster.kafka import KafkaError, KafkaException
 from millrace.common.errors import OperatorError
 from millrace.ledger.book import FAILED, FATE, Ledger, State, Writer, newest
 from millrace.ledger.events import (
@@ -183,11 +184,18 @@ class FakeKafka:
         self.waiting: deque = deque()
         self.log: list[bytes] = []
         self.failing: set[int] = set()
+        self.ends: list[float] = []  # when a producer does, in seconds from the start
+
+    def connect(self) -> "FakeKafka":
+        return self
 
     def clock(self) -> float:
         return self.now
 
     def produce(self, topic: str, value: bytes, key: bytes, on_delivery: object) -> None:
+        if self.ends and self.now >= SPEC.started_ms / 1000 + self.ends[0]:
+            self.ends.pop()
+            raise KafkaException(error(KafkaError._FATAL, fatal=True))
         if len(self.waiting) >= self.queue:
             raise BufferError
         self.waiting.append((value, on_delivery))
@@ -200,17 +208,27 @@ class FakeKafka:
         while self.waiting:
             value, delivered = self.waiting.popleft()
             offset = len(self.log)
-            error = SimpleNamespace() if offset in self.failing else None
+            failure = error(KafkaError._MSG_TIMED_OUT) if offset in self.failing else None
             self.log.append(value)
-            delivered(error, SimpleNamespace(partition=lambda: 0, offset=lambda o=offset: o))
+            delivered(failure, SimpleNamespace(partition=lambda: 0, offset=lambda o=offset: o))
+
+    def purge(self) -> None:
+        while self.waiting:
+            value, delivered = self.waiting.popleft()
+            self.log.append(value)  # Kafka had it; its answer was lost
+            delivered(error(KafkaError._PURGE_INFLIGHT), None)
 
     def __len__(self) -> int:
         return len(self.waiting)
 
 
+def error(code: int, fatal: bool = False) -> SimpleNamespace:
+    return SimpleNamespace(code=lambda: code, fatal=lambda: fatal, str=lambda: "broken sequence")
+
+
 def run(kafka: FakeKafka, tmp_path: Path, stopping=lambda: False) -> tuple[Ledger, Seen]:
     writer = Writer(tmp_path / "run", SPEC)
-    load = Load(SPEC, kafka, writer, stopping, lambda seen: None, kafka.clock)
+    load = Load(SPEC, kafka.connect, writer, stopping, lambda seen: None, kafka.clock)
     load.run()
     return Ledger.open(writer.path), load.seen
 
@@ -246,6 +264,18 @@ class TestLoad:
         opened, _ = run(kafka, tmp_path, stopping=lambda: kafka.now > SPEC.started_ms / 1000 + 3)
         assert 2900 < len(opened.acked) < 3100
         assert opened.acked.all()
+        assert opened.finished
+
+    def test_where_a_producer_ends_another_goes_on_and_what_was_on_its_way_is_in_doubt(
+        self, tmp_path: Path
+    ) -> None:
+        kafka = FakeKafka(queue=100_000, away=(2, 3))
+        kafka.ends = [2.5]
+        opened, seen = run(kafka, tmp_path)
+        assert (seen.producers, seen.ended) == (2, "broken sequence")
+        assert len(kafka.log) == SPEC.schedule.events
+        assert opened.in_doubt == seen.in_doubt == pytest.approx(500, abs=50)
+        assert (opened.failed, seen.waiting) == (0, 0)
         assert opened.finished
 
     def test_what_failed_is_not_acknowledged(self, tmp_path: Path) -> None:
