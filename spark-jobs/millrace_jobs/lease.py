@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
+from kazoo.exceptions import BadVersionError, KazooException, LockTimeout, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 log = logging.getLogger(__name__)
@@ -45,17 +45,26 @@ class Lease:
         self._good_until = float("-inf")
         self._ended = threading.Event()
 
-    def acquire(self) -> None:
-        """Returns once this driver leads, however long that takes."""
+    def acquire(self, within: float | None = None) -> bool:
+        """Returns True once this driver leads, however long that takes.
+
+        Args:
+            within: seconds after which it returns False if another driver leads still.
+        """
         while True:
             try:
-                if self._lock.acquire():
+                if self._lock.acquire(timeout=within):
                     break
+                if within is not None:
+                    return False
+            except LockTimeout:
+                return False
             except (KazooException, KazooTimeoutError) as error:
                 log.warning("standing in line for the lease: %r; again", error)
                 time.sleep(self._seconds / QUESTIONS_PER_SESSION)
         self.renew()
         threading.Thread(target=self._keep, name="lease", daemon=True).start()
+        return True
 
     def renew(self) -> None:
         """Ask once whether the lock is still ours."""

@@ -82,12 +82,7 @@ def serve(
         ready = [prepare(name, config, spark, tables, coordination.lease) for name in config.jobs]
         # The one whose results are waited for starts first, and is drained last.
         ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
-        # Only that one: the others' first batch may take its time.
-        rehearsal = rehearse(ready[0], coordination) if rehearsing else None
-        coordination.announce("standby")
-        coordination.lease.acquire()
-        if rehearsal:
-            rehearsal.end()
+        lead(ready[0], config.lease_seconds, coordination, rehearsing=rehearsing)
         if coordination.is_stop_desired(config.version):
             return
         coordination.announce("leading")
@@ -104,6 +99,25 @@ def serve(
             drain(running)  # else nothing that its batches still write would count
         coordination.lease.release()
         tables.close()
+
+
+def lead(
+    first: ReadyJob, lease_seconds: float, coordination: Coordination, *, rehearsing: bool
+) -> None:
+    """Stand by until this driver leads.
+
+    Who starts while nobody leads doesn't rehearse before: every second counts. But of two that
+    start together one stands by, perhaps for weeks; by twice the lease it is known which.
+    """
+    # Only that one: the others' first batch may take its time.
+    rehearsal = rehearse(first, coordination) if rehearsing else None
+    coordination.announce("standby")
+    if not rehearsal:
+        if coordination.lease.acquire(within=2 * lease_seconds):
+            return
+        rehearsal = rehearse(first, coordination)
+    coordination.lease.acquire()
+    rehearsal.end()
 
 
 def prepare(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import (
     BadVersionError,
+    LockTimeout,
     NoNodeError,
     RolledBackError,
     RuntimeInconsistency,
@@ -26,11 +27,14 @@ class FakeLock:
     def __init__(self, interruptions: int) -> None:
         self.interruptions = interruptions
         self.released = False
+        self.taken = False  # by another driver
 
-    def acquire(self) -> bool:
+    def acquire(self, timeout: float | None) -> bool:
         if self.interruptions:
             self.interruptions -= 1
             raise SessionExpiredError
+        if self.taken and timeout is not None:
+            raise LockTimeout
         return True
 
     def release(self) -> None:
@@ -180,6 +184,15 @@ def test_a_released_lease_is_over() -> None:
 
 def test_standing_in_line_outlives_an_expired_session() -> None:
     assert confirmed_within(make(FakeClient(interruptions=2), Clock()), 1)
+
+
+def test_who_asks_for_a_while_is_told_that_another_one_leads() -> None:
+    client = FakeClient()
+    client.lock.taken = True
+    lease = Lease(client, "/leader", "driver", SECONDS)  # type: ignore[arg-type]
+    assert not lease.acquire(within=0.1)
+    client.lock.taken = False
+    assert lease.acquire(within=0.1)
 
 
 def test_what_was_true_just_now_isnt_good_enough_to_fence_others() -> None:

@@ -329,11 +329,11 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
     drained: list[Any] = []
     context = SimpleNamespace(settings={"trigger_seconds": 1})
     one = SimpleNamespace(context=context, query=None, job=None)
-    lease = SimpleNamespace(is_lost=False, acquire=lambda: None, release=lambda: None)
+    lease = SimpleNamespace(is_lost=False, acquire=lambda within: True, release=lambda: None)
     driver: Any = SimpleNamespace(
         lease=lease, announce=lambda state: None, is_stop_desired=lambda version: False
     )
-    config: Any = SimpleNamespace(jobs=["traffic"], version="v1")
+    config: Any = SimpleNamespace(jobs=["traffic"], version="v1", lease_seconds=3)
 
     def fail(*_: Any) -> None:
         lease.is_lost = lost
@@ -348,6 +348,34 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(RuntimeError):
         runner.serve(config, None, driver, rehearsing=False)  # type: ignore[arg-type]
     assert len(drained) == (0 if lost else 1)
+
+
+@pytest.mark.parametrize(
+    ("rehearsing", "leads_at_once", "steps"),
+    [
+        (True, False, ["rehearsal", "standby", "leads", "rehearsal ends"]),
+        (False, True, ["standby"]),
+        (False, False, ["standby", "rehearsal", "leads", "rehearsal ends"]),
+    ],
+)
+def test_whoever_stands_by_rehearses(
+    monkeypatch: pytest.MonkeyPatch, rehearsing: bool, leads_at_once: bool, steps: list[str]
+) -> None:
+    done: list[str] = []
+
+    def acquire(within: float | None = None) -> bool:
+        if within is None:
+            done.append("leads")
+        return leads_at_once
+
+    def rehearse(*_: Any) -> Any:
+        done.append("rehearsal")
+        return SimpleNamespace(end=lambda: done.append("rehearsal ends"))
+
+    monkeypatch.setattr(runner, "rehearse", rehearse)
+    driver: Any = SimpleNamespace(lease=SimpleNamespace(acquire=acquire), announce=done.append)
+    runner.lead(None, 3, driver, rehearsing=rehearsing)  # type: ignore[arg-type]
+    assert done == steps
 
 
 def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any) -> Any:

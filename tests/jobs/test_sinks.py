@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,25 +58,23 @@ class FakeSession:
     def prepare(self, query: str) -> SimpleNamespace:
         return SimpleNamespace(query=query)
 
+    def execute_async(self, batch: tuple[Any, list[tuple[Any, ...]]]) -> Future[None]:
+        statement, rows = batch
+        future: Future[None] = Future()
+        if self.failures:
+            self.failures -= 1
+            future.set_exception(TimeoutError("no quorum"))
+        else:
+            self.writes += [(statement.query, row) for row in rows]
+            self.portions.append(rows)
+            future.set_result(None)
+        return future
+
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
     session = FakeSession()
-
-    def execute(_: Any, batches: list[Any], *__: Any, **___: Any) -> list[Any]:
-        outcomes = []
-        for (statement, rows), _parameters in batches:
-            if session.failures:
-                session.failures -= 1
-                outcomes.append((False, TimeoutError("no quorum")))
-            else:
-                session.writes += [(statement.query, row) for row in rows]
-                session.portions.append(rows)
-                outcomes.append((True, None))
-        return outcomes
-
     monkeypatch.setattr(cassandra, "_batch", lambda statement, rows: (statement, rows))
-    monkeypatch.setattr(cassandra, "execute_concurrent", execute)
     monkeypatch.setattr(cassandra, "connect", lambda _: SimpleNamespace(connect=lambda: session))
     return session
 
@@ -145,8 +143,9 @@ class FakeKafka:
 
     def producer(self) -> SimpleNamespace:
         self.producers += 1
+        joined = self.joined
         return SimpleNamespace(
-            init_transactions=self._join,
+            init_transactions=lambda *_: self._join(joined),
             begin_transaction=self._open.clear,
             produce=lambda topic, value, key: self._open.append((key, json.loads(value))),
             send_offsets_to_transaction=lambda positions, *_: setattr(self, "_sent", positions),
@@ -160,7 +159,9 @@ class FakeKafka:
             consumer_group_metadata=lambda: "group",
         )
 
-    def _join(self, *_: Any) -> None:
+    def _join(self, joined_before: int) -> None:
+        if self.joined > joined_before:  # librdkafka's: "not valid in state Ready"
+            raise KafkaException(KafkaError(KafkaError._STATE))
         if self.errors_of_joining:
             raise KafkaException(self.errors_of_joining.pop(0))
         self.joined += 1
@@ -190,6 +191,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
 
 
 CONFIG: Any = SimpleNamespace(names=NAMES)
+READ_FURTHER = {"events": {"0": 41, "1": 50}}
 READ = {"events": {"0": 40, "1": 50}}
 SETTINGS = {"kafka_connect_ms": 2000, "kafka_answer_ms": 4000}
 
@@ -314,6 +316,16 @@ def test_who_no_longer_leads_fences_nobody(kafka: FakeKafka) -> None:
     with pytest.raises(LeaseLost):
         led(another_leads).publish("query", 4, READ, [{"key": "a"}])
     assert (kafka.joined, kafka.committed) == (0, [])
+
+
+def test_a_query_that_begins_anew_joins_with_another_producer(kafka: FakeKafka) -> None:
+    sink = led()
+    sink.publish("query", 4, READ, [{"key": "a"}])
+    sink.take_over()
+    sink.publish("query", 4, READ, [{"key": "a"}])  # that batch was why it began anew
+    sink.publish("query", 5, READ_FURTHER, [{"key": "b"}])
+    assert [key for key, _ in kafka.committed] == ["a", "b"]
+    assert (kafka.producers, kafka.joined) == (2, 2)
 
 
 def test_a_producer_that_is_fenced_while_it_joins_joins_again(kafka: FakeKafka) -> None:

@@ -1,12 +1,12 @@
 """Cassandra: whole-value upserts, each with the write timestamp of its version."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
-from cassandra.concurrent import execute_concurrent
 from cassandra.policies import (
     ConstantReconnectionPolicy,
     ConstantSpeculativeExecutionPolicy,
@@ -135,14 +135,28 @@ class Tables:
         self, statement: Any, portions: list[list[Row]]
     ) -> tuple[list[list[Row]], Exception | None]:
         """The portions that were not acknowledged, and the error of one of them."""
-        batches = [(_batch(statement, rows), None) for rows in portions]
-        results = execute_concurrent(
-            self._session, batches, CONCURRENCY, raise_on_first_error=False
-        )
-        failures = [
-            (rows, error) for rows, (done, error) in zip(portions, results, strict=True) if not done
-        ]
-        return [rows for rows, _ in failures], failures[0][1] if failures else None
+        # Not by the driver's execute_concurrent: of a write both of whose speculative attempts fail
+        # it takes down two outcomes, and can take one of them for another write's.
+        waiting: deque[tuple[list[Row], Any]] = deque()
+        unwritten: list[list[Row]] = []
+        error: Exception | None = None
+
+        def settle_oldest() -> None:
+            nonlocal error
+            rows, future = waiting.popleft()
+            try:
+                future.result()
+            except Exception as failure:  # each of the driver's many; the caller tries again
+                unwritten.append(rows)
+                error = error or failure
+
+        for rows in portions:
+            if len(waiting) == CONCURRENCY:
+                settle_oldest()
+            waiting.append((rows, self._session.execute_async(_batch(statement, rows))))
+        while waiting:
+            settle_oldest()
+        return unwritten, error
 
     def _statement(self, table: str, columns: Sequence[str]) -> Any:
         names, marks = ", ".join(columns), ", ".join("?" for _ in columns)

@@ -65,7 +65,13 @@ class Results:
         self._group.list_topics(self._topic, CALL_SECONDS)
 
     def take_over(self) -> None:
-        """Fence the producer before this one, beside what else there is to do."""
+        """Fence the producer before this one, beside what else there is to do.
+
+        Again whenever the job's query begins anew: a producer joins only once.
+        """
+        if self._joined is not None:
+            self._producer = Producer(self._settings)
+            self._published = None
         pool = ThreadPoolExecutor(1, "results")
         self._joined = pool.submit(self._join)
         pool.shutdown(wait=False)
