@@ -57,6 +57,7 @@ class Results:
         self._producer = Producer(self._settings)
         self._job = job
         self._published: int | None = None
+        self._joining = ThreadPoolExecutor(1, "results")  # one after the other
         self._joined: Future[None] | None = None
 
     def connect(self) -> None:
@@ -69,12 +70,8 @@ class Results:
 
         Again whenever the job's query begins anew: a producer joins only once.
         """
-        if self._joined is not None:
-            self._producer = Producer(self._settings)
-            self._published = None
-        pool = ThreadPoolExecutor(1, "results")
-        self._joined = pool.submit(self._join)
-        pool.shutdown(wait=False)
+        join = self._join if self._joined is None else self._join_anew
+        self._joined = self._joining.submit(join)
 
     def publish(
         self, checkpoint: str, batch: int, read: Offsets, records: Iterable[dict[str, Any]]
@@ -110,6 +107,11 @@ class Results:
     def _join(self) -> None:
         """Afterwards it is certain what the producers before this one have committed."""
         retry(self._join_once, KafkaException, GIVE_UP_SECONDS, "joining transactions")
+
+    def _join_anew(self) -> None:
+        self._producer = Producer(self._settings)
+        self._join()
+        self._published = None  # whether the last commit took place is unknown
 
     def _join_once(self) -> None:
         self._verify()  # it fences the one before, which must not be the leader after us
@@ -170,9 +172,7 @@ class Results:
         Java's client gets itself a new epoch then; librdkafka's error is fatal.
         """
         log.warning("the results' producer is replaced: %s", error)
-        self._producer = Producer(self._settings)
-        self._join()
-        self._published = None  # whether the last commit took place is unknown
+        self._join_anew()
 
     def _produce(self, key: str, value: str) -> None:
         while True:
