@@ -12,6 +12,7 @@ from chaoslib.experiment import run_experiment as run_chaos
 
 from millrace.drill.runbook import Runbook
 from millrace.drill.timeline import Mark
+from millrace.status.verdict import HEALTHY
 
 Journal = dict[str, Any]
 # Whatever happens to the experiment, and after Ctrl-C as well.
@@ -44,13 +45,13 @@ def build_experiment(runbook: Runbook, folder: Path) -> Journal:
         "description": f"The blocks of {runbook.path.name}; blast radius: {about.blast_radius}.",
         "tags": [about.component, *(f"fault-{fault}" for fault in about.faults)],
         "steady-state-hypothesis": {
-            "title": "The cluster is healthy and the traffic job keeps up",
+            "title": "The cluster is healthy and every job keeps up",
             "probes": [
                 {
                     "type": "probe",
-                    "name": "cluster-is-healthy",
-                    "tolerance": True,
-                    "provider": _python("probes", "cluster_is_healthy", {}),
+                    "name": "cluster-state",
+                    "tolerance": HEALTHY,
+                    "provider": _python("probes", "cluster_state", {}),
                 }
             ],
         },
@@ -116,7 +117,8 @@ def _failures(journal: Journal) -> Iterator[str]:
         yield "interrupted"
     for when, state in journal["steady_states"].items():
         if state and not state.get("steady_state_met"):
-            yield f"the steady state did not hold {when} the fault"
+            said = "; ".join(str(probe.get("output")) for probe in state["probes"])
+            yield f"the steady state did not hold {when} the fault: {said}"
     for step in _steps(journal):
         if step.get("status") != "succeeded":
             reason = "".join(step.get("exception", ["did not end"])).strip()

@@ -12,6 +12,7 @@ from millrace.drill import probes
 from millrace.drill.command import show_command
 from millrace.drill.experiment import run_experiment
 from millrace.drill.runbook import Runbook, load_runbook
+from millrace.status import health
 from tests.unit.test_drill_runbook import text
 
 
@@ -20,7 +21,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Runbooks' folder; the cluster is healthy while there is a file called `healthy`."""
     healthy = tmp_path / "healthy"
     healthy.touch()
-    monkeypatch.setattr(probes, "cluster_is_healthy", lambda: healthy.exists())
+    state = {True: "healthy", False: "Redis: degraded"}
+    monkeypatch.setattr(probes, "cluster_state", lambda: state[healthy.exists()])
     return tmp_path
 
 
@@ -61,14 +63,29 @@ def test_a_failing_check_is_reported_and_the_fault_is_taken_back(place):
 def test_a_cluster_that_is_not_steady_is_left_alone(place):
     (place / "healthy").unlink()
     outcome = run_experiment(runbook(place), place / "run")
-    assert "the steady state did not hold before the fault" in outcome.failures
+    assert "the steady state did not hold before the fault: Redis: degraded" in outcome.failures
     assert [mark.name for mark in outcome.marks] == ["rollback"]
 
 
 def test_a_steady_state_that_is_lost_is_reported(place):
     outcome = run_experiment(runbook(place, recover=f"rm {place}/healthy"), place / "run")
-    assert outcome.failures == ["the steady state did not hold after the fault"]
+    assert outcome.failures == ["the steady state did not hold after the fault: Redis: degraded"]
     assert not (place / "fault").exists()
+
+
+def test_a_moment_of_trouble_is_waited_for(monkeypatch):
+    answers = [["Redis: degraded"], []]
+    monkeypatch.setattr(probes, "load_plan", lambda stack: stack)
+    monkeypatch.setattr(probes, "ASK_EVERY_SECONDS", 0)
+    monkeypatch.setattr(health, "problems", lambda plan: answers.pop(0))
+    assert probes.cluster_state() == "healthy"
+
+
+def test_trouble_that_stays_is_named(monkeypatch):
+    monkeypatch.setattr(probes, "load_plan", lambda stack: stack)
+    monkeypatch.setattr(probes, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(health, "problems", lambda plan: ["Redis: degraded", "YARN: down"])
+    assert probes.cluster_state() == "Redis: degraded; YARN: down"
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(runner, "stack_state", lambda stack: tmp_path / "state")
     monkeypatch.setattr(runner.health, "problems", lambda plan: found.problems)
     monkeypatch.setattr(runner.health, "unhealthy", lambda plan: set())
-    monkeypatch.setattr(probes, "cluster_is_healthy", lambda: True)
+    monkeypatch.setattr(probes, "cluster_state", lambda: "healthy")
     monkeypatch.setattr(standby, "drivers", lambda plan: found.drivers)
     return found
 
