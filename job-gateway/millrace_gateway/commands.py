@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     wait_stopped.add_argument("--timeout", type=float, metavar="SECONDS", help=LONGEST)
     wait_stopped.set_defaults(run=_wait_stopped)
 
-    wait = commands.add_parser("wait", help="until a version runs and each of its jobs writes")
+    wait = commands.add_parser("wait", help="until a version runs and its jobs write")
     wait.add_argument("application")
     wait.add_argument("version")
     wait.add_argument("--timeout", type=float, metavar="SECONDS", help=LONGEST)
@@ -154,13 +154,16 @@ def _wait(registry: Registry, settings: Settings, arguments: argparse.Namespace)
     limit = _limit(settings, arguments)
     deadline = time.monotonic() + limit
     jobs = json.loads(deployed.config.read_text())["jobs"]
+    disabled = [job for job in jobs if registry.is_disabled(job)]
+    jobs = [job for job in jobs if job not in disabled]
     with Progress(settings.cassandra, jobs, version) as progress:
         while missing := _missing(registry.status(application), version, progress):
             if time.monotonic() > deadline:
                 late = f"{application} {version} after {limit:.0f} s: {missing}"
                 sys.exit(f"{late}\n{_where_to_look(registry.status(application).get('run'))}")
             time.sleep(POLL_SECONDS)
-    print(f"{application}: {version} runs")
+    without = f" without {', '.join(disabled)}, disabled" if disabled else ""
+    print(f"{application}: {version} runs{without}")
 
 
 def _wait_stopped(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:

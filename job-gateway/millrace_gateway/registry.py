@@ -7,6 +7,7 @@ APPLICATIONS/APPLICATION/intent      what was deployed
                         /status      what the gateway makes of it, for operators
                         /drivers     what each living driver says of itself
 JOBS/JOB/contract                    what the job's checkpoint can't change
+        /disabled                    there while an operator wants the job not to run
 
 Where these three are, names.yaml says.
 """
@@ -71,6 +72,10 @@ class Registry:
         except NoNodeError:
             return None
         return json.loads(content) if content else None
+
+    def is_disabled(self, job: str) -> bool:
+        path = f"{self._znodes.jobs}/{job}/disabled"
+        return self.client.retry(self.client.exists, path) is not None
 
     def intend(self, application: str, intent: Intent) -> None:
         """The one thing that is written from outside: the gateways act on it."""

@@ -4,6 +4,7 @@ JOBS/JOB/epoch                      the highest epoch that was given out
         /contract                   what the job's checkpoint can't change
         /recount                    an operator's question, to be answered from the archive
         /recount/answer             the answer to the last one
+        /disabled                   there while an operator wants the job not to run
 APPLICATIONS/APPLICATION/leader     the lock whose holder leads
                         /drivers    each living driver and what it does, for operators
                         /desired    the gateway's order
@@ -37,6 +38,7 @@ ATTEMPTS_PER_SESSION = 5  # one server lost, another tried in vain: a third of t
 ORPHAN_POLL_SECONDS = 0.05
 
 State = Literal["warming", "standby", "leading", "draining"]
+JobState = Literal["starting", "running", "paused", "draining", "disabled"]
 
 
 class Coordination:
@@ -56,6 +58,7 @@ class Coordination:
         self._state: State = "warming"
         self._since = time.time()
         self._rehearsed_at: float | None = None
+        self._job_states: dict[str, JobState] = {}
         self._announcing = threading.Lock()
         self._guard: Guard | None = None
         self._client = KazooClient(
@@ -88,6 +91,12 @@ class Coordination:
         self._rehearsed_at = time.time()
         self._announce_again()
 
+    def announce_jobs(self, states: dict[str, JobState]) -> None:
+        """Tell what the leading driver's jobs do, if that has changed. Not worth a failure."""
+        if states != self._job_states:
+            self._job_states = states
+            self._announce_again()
+
     def _announce(self, state: State) -> None:
         if state != self._state:
             self._state, self._since = state, time.time()
@@ -98,6 +107,7 @@ class Coordination:
             "since": self._since,
             "standing_by_since": self._since if self._state == "standby" else None,
             "rehearsed_at": self._rehearsed_at,
+            "jobs": self._job_states,
         }
         value = json.dumps(content).encode()
         try:
@@ -172,6 +182,16 @@ class Coordination:
         """True when the gateway wants this version of the application to end."""
         order = json.loads(self._read(f"{self._path}/desired") or "{}")
         return order.get("state") == "stopped" and order.get("version") == version
+
+    def is_disabled(self, job: str) -> bool | None:
+        """True while an operator wants the job not to run; None while ZooKeeper doesn't say."""
+        if not self._client.connected:
+            return None
+        try:
+            return self._client.exists(f"{self._jobs}/{job}/disabled") is not None
+        except (KazooException, KazooTimeoutError) as error:
+            log.warning("ZooKeeper: is job %s disabled? %s", job, error)
+            return None
 
     def end_with_process(self, guard: Guard) -> None:
         """Should this process be killed, let the standby lead at once all the same."""

@@ -16,7 +16,7 @@ from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
 from millrace_jobs.continuity import Found
 from millrace_jobs.contract import contract
-from millrace_jobs.coordination import Coordination
+from millrace_jobs.coordination import Coordination, JobState
 from millrace_jobs.declared import Declared
 from millrace_jobs.jobs.archive import Archive
 from millrace_jobs.jobs.traffic import Traffic
@@ -51,6 +51,15 @@ class ReadyJob:
     job: Job
     frame: DataFrame
 
+    @property
+    def name(self) -> str:
+        return self.context.job
+
+    @property
+    def state(self) -> JobState:
+        """Of a leading driver's: what isn't disabled runs."""
+        return "disabled"
+
 
 @dataclass(frozen=True)
 class RunningJob:
@@ -60,6 +69,21 @@ class RunningJob:
     draining: threading.Event
     is_second_try: bool = False
     paused_until: float = 0.0  # of the monotonic clock; it was no use to start it again before
+
+    @property
+    def name(self) -> str:
+        return self.ready.name
+
+    @property
+    def state(self) -> JobState:
+        if self.draining.is_set():
+            return "draining"
+        if self.paused_until:
+            return "paused"
+        return "running" if self.query.lastProgress else "starting"
+
+
+AnyJob = ReadyJob | RunningJob
 
 
 def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> None:
@@ -77,47 +101,49 @@ def serve(
 ) -> None:
     """Stand by, then lead until told to stop, until something fails, or another one leads."""
     tables = Tables(config)
-    running: list[RunningJob] = []
+    jobs: list[AnyJob] = []
     try:
         ready = [prepare(name, config, spark, tables, coordination.lease) for name in config.jobs]
         # The one whose results are waited for starts first, and is drained last.
         ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
-        lead(ready[0], config.lease_seconds, coordination, rehearsing=rehearsing)
+        enabled = [one for one in ready if not coordination.is_disabled(one.name)]
+        first = enabled[0] if enabled else None
+        lead(first, config.lease_seconds, coordination, rehearsing=rehearsing)
         if coordination.is_stop_desired(config.version):
             return
         coordination.announce("leading")
-        first, *others = ready
-        running.append(start(first, coordination))
-        await_first_batch(running[0].query)
-        for one in others:
-            running.append(start(one, coordination))
+        jobs += ready
         declared = [one.job for one in ready if isinstance(one.job, Declared)]
-        supervise(running, coordination, config.version, Recounts(coordination, declared))
+        supervise(jobs, coordination, config.version, Recounts(coordination, declared))
         coordination.announce("draining")
     finally:
         if not coordination.lease.is_lost:
-            drain(running)  # else nothing that its batches still write would count
+            drain(jobs)  # else nothing that its batches still write would count
         coordination.lease.release()
         tables.close()
 
 
 def lead(
-    first: ReadyJob, lease_seconds: float, coordination: Coordination, *, rehearsing: bool
+    first: ReadyJob | None, lease_seconds: float, coordination: Coordination, *, rehearsing: bool
 ) -> None:
     """Stand by until this driver leads.
 
     Who starts while nobody leads doesn't rehearse before: every second counts. But of two that
     start together one stands by, perhaps for weeks; by twice the lease it is known which.
+
+    Args:
+        first: the job to rehearse with; None if all are disabled.
     """
     # Only that one: the others' first batch may take its time.
-    rehearsal = rehearse(first, coordination) if rehearsing else None
+    rehearsal = rehearse(first, coordination) if first and rehearsing else None
     coordination.announce("standby")
     if not rehearsal:
         if coordination.lease.acquire(within=2 * lease_seconds):
             return
-        rehearsal = rehearse(first, coordination)
+        rehearsal = rehearse(first, coordination) if first else None
     coordination.lease.acquire()
-    rehearsal.end()
+    if rehearsal:
+        rehearsal.end()
 
 
 def prepare(
@@ -202,22 +228,56 @@ def await_first_batch(query: StreamingQuery) -> None:
 
 
 def supervise(
-    jobs: list[RunningJob], coordination: Coordination, version: str, recounts: Recounts
+    jobs: list[AnyJob], coordination: Coordination, version: str, recounts: Recounts
 ) -> None:
-    """Returns when the application is to stop; raises when it can't go on."""
+    """Starts the jobs that aren't disabled, and keeps it so, in place.
+
+    Returns when the application is to stop; raises when it can't go on.
+    """
     while not coordination.is_stop_desired(version):
         if coordination.lease.is_lost:
             raise LeaseLost("another driver has taken over")
         for number, job in enumerate(jobs):
-            if error := job.query.exception():
-                if number == 0:  # its results continue sooner on the standby
-                    raise error
-                jobs[number] = start_again(job, error, coordination)
-            if not jobs[number].paused_until:  # a heartbeat would say that it writes
-                jobs[number].progress.follow()
+            jobs[number] = tend(job, coordination, is_first=number == 0)
+        coordination.announce_jobs({job.name: job.state for job in jobs})
         recounts.look()
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
+
+
+def tend(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
+    """The job after a look at it: as it was, started, started again, or ended by an order.
+
+    While ZooKeeper doesn't say whether the job is disabled, none is started or ended. Being the
+    first is a property of the job, not of those that run: without it, the others fail as before.
+    """
+    disabled = coordination.is_disabled(job.name)
+    if isinstance(job, ReadyJob):
+        if disabled is not False:
+            return job
+        job = start(job, coordination)
+        if is_first:
+            await_first_batch(job.query)
+        return job
+    if disabled or job.draining.is_set():
+        return end(job)
+    if error := job.query.exception():
+        if is_first:  # its results continue sooner on the standby
+            raise error
+        job = start_again(job, error, coordination)
+    if not job.paused_until:  # a heartbeat would say that it writes
+        job.progress.follow()
+    return job
+
+
+def end(job: RunningJob) -> AnyJob:
+    """Ready to go on from its checkpoint, once the job's batch has ended; no other one begins."""
+    if not has_ended(job):
+        return job
+    if not job.paused_until:
+        job.progress.follow()  # what its last batch did
+    log.info("job %s has ended: it is disabled", job.name)
+    return job.ready
 
 
 def start_again(job: RunningJob, error: Exception, coordination: Coordination) -> RunningJob:
@@ -233,25 +293,32 @@ def start_again(job: RunningJob, error: Exception, coordination: Coordination) -
     if job.is_second_try and job.query.lastProgress is None and not job.paused_until:
         if not isinstance(job.ready.job, Declared):
             raise error
-        log.error("job %s pauses for %.0f s: %s", job.ready.context.job, PAUSE_SECONDS, reason)
+        log.error("job %s pauses for %.0f s: %s", job.name, PAUSE_SECONDS, reason)
         return replace(job, paused_until=time.monotonic() + PAUSE_SECONDS)
-    log.warning("job %s is started again: %s", job.ready.context.job, reason)
+    log.warning("job %s is started again: %s", job.name, reason)
     return replace(start(job.ready, coordination), is_second_try=True)
 
 
-def drain(jobs: list[RunningJob]) -> None:
+def drain(jobs: list[AnyJob]) -> None:
     """Let running batches end and begin no others, one job after the other.
 
-    The first job, whose results are waited for, goes on until the others have ended. And
-    `StreamingQuery.stop` would interrupt a running batch, in the middle of its Python sink.
+    The first job, whose results are waited for, goes on until the others have ended.
     """
     deadline = time.monotonic() + DRAIN_SECONDS
-    for job in reversed(jobs):
-        job.draining.set()
-        while job.query.isActive and time.monotonic() < deadline:
-            if not job.query.status["isTriggerActive"]:
-                job.query.stop()
+    for job in reversed([job for job in jobs if isinstance(job, RunningJob)]):
+        while not has_ended(job) and time.monotonic() < deadline:
             time.sleep(DRAIN_POLL_SECONDS)
+
+
+def has_ended(job: RunningJob) -> bool:
+    """Begins no other batch; ends the query if it is between two.
+
+    `StreamingQuery.stop` would interrupt a running batch, in the middle of its Python sink.
+    """
+    job.draining.set()
+    if job.query.isActive and not job.query.status["isTriggerActive"]:
+        job.query.stop()
+    return not job.query.isActive
 
 
 def _while_leading(

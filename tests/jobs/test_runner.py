@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -72,6 +72,9 @@ class FakeZooKeeper:
 
     def ensure_path(self, path: str) -> None:
         self.nodes.setdefault(path, (b"", 0))
+
+    def exists(self, path: str) -> SimpleNamespace | None:
+        return SimpleNamespace() if path in self.nodes else None
 
     def get(self, path: str) -> tuple[bytes, SimpleNamespace]:
         if path not in self.nodes:
@@ -217,6 +220,28 @@ def test_a_rehearsal_is_announced_and_changes_nothing_else(
     assert told["rehearsed_at"] == NOW + 600
 
 
+def test_a_job_is_disabled_while_its_node_is_there(
+    zookeeper: FakeZooKeeper, driver: Coordination
+) -> None:
+    assert driver.is_disabled("traffic") is False
+    zookeeper.ensure_path("/millrace/jobs/traffic/disabled")
+    assert driver.is_disabled("traffic") is True
+    assert driver.is_disabled("archive") is False
+    zookeeper.connected = False
+    assert driver.is_disabled("traffic") is None
+
+
+def test_what_jobs_do_is_told_when_it_changes(
+    zookeeper: FakeZooKeeper, driver: Coordination
+) -> None:
+    driver.announce("leading")
+    for _ in range(3):
+        driver.announce_jobs({"traffic": "disabled"})
+    [(value, number)] = [v for path, v in zookeeper.nodes.items() if path.endswith(IDENTITY.name)]
+    assert json.loads(value)["jobs"] == {"traffic": "disabled"}
+    assert number == 1
+
+
 def test_a_driver_knows_which_attempt_of_which_application_it_is() -> None:
     environment = {"CONTAINER_ID": "container_e17_1410901177871_0001_02_000001"}
     identity = identify("v1", environment)
@@ -317,7 +342,8 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
         .start()
     )
     assert began.wait(60)
-    runner.drain([SimpleNamespace(query=query, draining=draining)])  # type: ignore[list-item]
+    one: Any = runner.RunningJob(None, query, None, draining)  # type: ignore[arg-type]
+    runner.drain([one])
     assert not query.isActive
     assert finished == [0]
     assert "0" in {path.name for path in (tmp_path / "offsets").iterdir()}
@@ -328,10 +354,13 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
     """A driver that was frozen would otherwise stay in its successor's standby's way."""
     drained: list[Any] = []
     context = SimpleNamespace(settings={"trigger_seconds": 1})
-    one = SimpleNamespace(context=context, query=None, job=None)
+    one = SimpleNamespace(name="traffic", context=context, query=None, job=None)
     lease = SimpleNamespace(is_lost=False, acquire=lambda within: True, release=lambda: None)
     driver: Any = SimpleNamespace(
-        lease=lease, announce=lambda state: None, is_stop_desired=lambda version: False
+        lease=lease,
+        announce=lambda state: None,
+        is_disabled=lambda job: False,
+        is_stop_desired=lambda version: False,
     )
     config: Any = SimpleNamespace(jobs=["traffic"], version="v1", lease_seconds=3)
 
@@ -341,8 +370,6 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(runner, "Tables", lambda _: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(runner, "prepare", lambda *_: one)
-    monkeypatch.setattr(runner, "start", lambda *_: one)
-    monkeypatch.setattr(runner, "await_first_batch", lambda _: None)
     monkeypatch.setattr(runner, "supervise", fail)
     monkeypatch.setattr(runner, "drain", drained.append)
     with pytest.raises(RuntimeError):
@@ -374,38 +401,156 @@ def test_whoever_stands_by_rehearses(
 
     monkeypatch.setattr(runner, "rehearse", rehearse)
     driver: Any = SimpleNamespace(lease=SimpleNamespace(acquire=acquire), announce=done.append)
-    runner.lead(None, 3, driver, rehearsing=rehearsing)  # type: ignore[arg-type]
+    one: Any = object()
+    runner.lead(one, 3, driver, rehearsing=rehearsing)
     assert done == steps
+
+
+def test_with_all_jobs_disabled_a_driver_leads_without_rehearsing() -> None:
+    done: list[Any] = []
+    lease = SimpleNamespace(acquire=lambda within=None: done.append(within) or within is None)
+    driver: Any = SimpleNamespace(lease=lease, announce=done.append)
+    runner.lead(None, 3, driver, rehearsing=True)
+    assert done == ["standby", 6, None]
+
+
+def prepared(name: str) -> Any:
+    return runner.ReadyJob(SimpleNamespace(job=name), None, None)  # type: ignore[arg-type]
 
 
 def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any) -> Any:
     """A job whose query says one of the ``errors`` after the other, and ended some ``batches``."""
     left = iter(errors)
     query = SimpleNamespace(
-        exception=lambda: next(left, None), lastProgress=object() if batches else None
+        exception=lambda: next(left, None),
+        lastProgress=object() if batches else None,
+        isActive=True,
+        status={"isTriggerActive": False},
     )
-    ready: Any = SimpleNamespace(context=SimpleNamespace(job=name), job=None)
+    query.stop = lambda: setattr(query, "isActive", False)
     follow: Any = SimpleNamespace(follow=lambda: None)
-    return runner.RunningJob(ready, query, follow, threading.Event(), **more)
+    return runner.RunningJob(prepared(name), query, follow, threading.Event(), **more)
 
 
-def supervised(monkeypatch: pytest.MonkeyPatch, jobs: list[Any], *successors: Any) -> list[str]:
-    """The jobs that were started again until the driver was told to stop."""
+Orders = Callable[[str], bool | None]
+
+
+def supervised(
+    monkeypatch: pytest.MonkeyPatch,
+    jobs: list[Any],
+    *successors: Any,
+    orders: Iterable[Orders] = (lambda job: False,) * 5,
+    told: list[dict[str, str]] | None = None,
+) -> list[str]:
+    """The jobs that were started until the driver was told to stop, after a look for each order:
+    which jobs are disabled."""
     started: list[str] = []
     left = iter(successors)
-    looks = iter([False] * 5)
+    looks = iter(orders)
+    driver: Any = SimpleNamespace(
+        lease=SimpleNamespace(is_lost=False),
+        announce_jobs=lambda states: told is not None and told.append(states),
+    )
+
+    def is_stop_desired(_: str) -> bool:
+        driver.is_disabled = next(looks, None)
+        return driver.is_disabled is None
 
     def start(ready: Any, _: Any) -> Any:
-        started.append(ready.context.job)
+        started.append(ready.name)
         return next(left)
 
     monkeypatch.setattr(runner, "start", start)
+    monkeypatch.setattr(runner, "await_first_batch", lambda query: started.append("first batch"))
     monkeypatch.setattr(runner, "POLL_SECONDS", 0)
-    driver: Any = SimpleNamespace(
-        lease=SimpleNamespace(is_lost=False), is_stop_desired=lambda _: next(looks, True)
-    )
+    driver.is_stop_desired = is_stop_desired
     runner.supervise(jobs, driver, "v1", SimpleNamespace(look=lambda: None))
     return started
+
+
+def only(*disabled: str) -> Orders:
+    return lambda job: job in disabled
+
+
+def silent(_: str) -> None:
+    """ZooKeeper doesn't say."""
+
+
+def test_jobs_start_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [prepared("traffic"), prepared("archive")]
+    started = supervised(monkeypatch, jobs, running("traffic"), running("archive"))
+    assert started == ["traffic", "first batch", "archive"]
+
+
+@pytest.mark.parametrize("name", ["traffic", "archive"])
+def test_a_disabled_job_ends_and_an_enabled_one_goes_on(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    told: list[dict[str, str]] = []
+    jobs = [running("traffic", batches=1), running("archive", batches=1)]
+    others = [job for job in jobs if job.name != name]
+    [query] = [job.query for job in jobs if job.name == name]
+    orders = [only(), only(name), only(name), only(), only()]
+    started = supervised(monkeypatch, jobs, running(name, batches=1), orders=orders, told=told)
+    assert [word for word in started if word != "first batch"] == [name]
+    assert not query.isActive
+    assert all(job in jobs and job.query.isActive for job in others)
+    assert [states[name] for states in told] == [
+        "running",
+        "disabled",
+        "disabled",
+        "running",
+        "running",
+    ]
+    assert {states[other.name] for states in told for other in others} == {"running"}
+
+
+def test_a_batch_of_a_disabled_job_ends_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, str]] = []
+    job = running("traffic", batches=1)
+    job.query.status = {"isTriggerActive": True}
+
+    def ended(_: str) -> bool:
+        job.query.isActive = False  # instead of beginning another batch
+        return False  # and is enabled again meanwhile
+
+    orders = [only("traffic"), only(), ended, only()]
+    started = supervised(
+        monkeypatch, [job], running("traffic", batches=1), orders=orders, told=told
+    )
+    assert started == ["traffic", "first batch"]
+    assert [states["traffic"] for states in told] == ["draining", "draining", "disabled", "running"]
+
+
+def test_what_ends_a_disabled_job_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    drained = running("traffic", *[runner.Drained()] * 5)
+    drained.query.isActive = False
+    assert supervised(monkeypatch, [drained], orders=[only("traffic")] * 3) == []
+
+
+def test_a_driver_that_takes_over_starts_no_disabled_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [prepared("traffic"), prepared("archive")]
+    started = supervised(monkeypatch, jobs, running("archive"), orders=[only("traffic")] * 3)
+    assert started == ["archive"]
+
+
+def test_with_all_jobs_disabled_it_still_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, str]] = []
+    assert supervised(monkeypatch, [prepared("a")], orders=[only("a")] * 3, told=told) == []
+    assert told == [{"a": "disabled"}] * 3
+
+
+def test_while_zookeeper_is_silent_nothing_starts_or_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = running("archive")
+    jobs = [prepared("traffic"), job]
+    assert supervised(monkeypatch, jobs, orders=[silent] * 3) == []
+    assert job.query.isActive
+
+
+def test_without_the_first_job_the_others_fail_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [prepared("traffic"), running("archive", RuntimeError())]
+    orders = [only("traffic")] * 3
+    assert supervised(monkeypatch, jobs, running("archive"), orders=orders) == ["archive"]
 
 
 def test_a_failed_archive_is_started_again_and_results_go_on(
