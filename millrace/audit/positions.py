@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from millrace.cluster import kafka
+from millrace.cluster import kafka, zookeeper
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
 from millrace.common.errors import OperatorError
@@ -31,10 +31,24 @@ class Positions:
 
     def wait_for(self, job: str, ends: np.ndarray, deadline: float) -> None:
         """Until all before ``ends`` is in the job's results, and its late events are counted."""
-        _wait(lambda: self._is_at(job, ends), deadline, job)
+        self._wait(lambda: self._is_at(job, ends), deadline, job)
 
     def wait_for_archive(self, ends: np.ndarray, deadline: float) -> None:
-        _wait(lambda: bool((self._archived(len(ends)) >= ends).all()), deadline, "archive")
+        self._wait(lambda: bool((self._archived(len(ends)) >= ends).all()), deadline, "archive")
+
+    def _wait(self, check: Callable[[], bool], deadline: float, job: str) -> None:
+        if check():
+            return
+        if job in zookeeper.disabled(self._plan):
+            raise OperatorError(
+                f"job {job} is disabled and has not taken in all events",
+                f"`millrace jobs enable {job}` lets it catch up; then audit again",
+            )
+        if not wait_until(check, deadline - time.monotonic()):
+            raise OperatorError(
+                f"job {job} has not taken in all events yet",
+                "--wait gives it longer; `millrace status` shows whether it runs",
+            )
 
     def _is_at(self, job: str, ends: np.ndarray) -> bool:
         """The job commits its position with its results, and notes there which batch that was."""
@@ -60,11 +74,3 @@ class Positions:
         entry = self._hdfs.read(f"{path}/offsets/{max(finished)}").decode()
         ends = json.loads(entry.splitlines()[2])[self._topic]
         return np.array([ends.get(str(partition), 0) for partition in range(partitions)])
-
-
-def _wait(check: Callable[[], bool], deadline: float, job: str) -> None:
-    if not wait_until(check, deadline - time.monotonic()):
-        raise OperatorError(
-            f"job {job} has not taken in all events yet",
-            "--wait gives it longer; `millrace status` shows whether it runs",
-        )

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from millrace.audit.command import audit_command
+from millrace.cli.jobs import app as jobs_app
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.drill.command import app as drill_app
@@ -177,6 +178,7 @@ def playbook(
     run_playbook(stack_name(), name, arguments or [], console)
 
 
+app.add_typer(jobs_app, name="jobs")
 app.command("replay")(replay_command)
 app.command("generate")(generate_command)
 app.add_typer(drill_app, name="drill")

@@ -3,7 +3,7 @@
 access.py, ssh.py   hosts: how they are entered, commands there
 probe.py            what a host's services say of themselves; runs there
 kafka.py            brokers, topics, positions
-zookeeper.py        the drivers that are registered
+zookeeper.py        the drivers that are registered, and orders to them
 cassandra.py        tables and ring
 redis.py            the Sentinels' master
 hdfs.py, yarn.py    over their REST APIs, at whichever master is active

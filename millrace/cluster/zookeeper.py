@@ -1,4 +1,4 @@
-"""ZooKeeper: the Spark drivers as they register themselves, and a client for probes."""
+"""ZooKeeper: the Spark drivers as they register themselves, orders to them, a client for probes."""
 
 import json
 import logging
@@ -21,23 +21,32 @@ FIRST_CONNECTION_SECONDS = 10
 def drivers(plan: Plan) -> list[dict[str, Any]]:
     """Each living driver: application, run, host, version, state, jvm, python; ``since`` when it
     has been in this state, and ``standing_by_since`` and ``rehearsed_at`` (or None),
-    in seconds since 1970.
+    in seconds since 1970; of one that leads ``jobs``, what each of them does.
 
     OperatorError when ZooKeeper doesn't answer.
     """
-    quiet()
-    client = _client(plan)
     root = plan.names.zookeeper.applications
-    try:
-        client.start(TIMEOUT_SECONDS)
+    with _glancing(plan, "who drives") as client:
         return [driver for name in plan.applications for driver in _registered(client, root, name)]
-    except (KazooException, KazooTimeoutError) as error:
-        raise OperatorError(
-            f"ZooKeeper doesn't say who drives: {error}", "`millrace status` shows what is down"
-        ) from error
-    finally:
-        client.stop()
-        client.close()
+
+
+def disabled(plan: Plan) -> set[str]:
+    """The jobs that an operator wants not to run. OperatorError when ZooKeeper doesn't answer."""
+    jobs = [job for hosted in plan.applications.values() for job in hosted]
+    with _glancing(plan, "which jobs are disabled") as client:
+        return {job for job in jobs if client.exists(_order(plan, job))}
+
+
+def disable(plan: Plan, job: str) -> None:
+    """Order that the job is not to run. OperatorError when ZooKeeper doesn't answer."""
+    with _glancing(plan, "whether it takes the order") as client:
+        client.ensure_path(_order(plan, job))
+
+
+def enable(plan: Plan, job: str) -> None:
+    """Take that order back. OperatorError when ZooKeeper doesn't answer."""
+    with _glancing(plan, "whether it takes the order") as client, suppress(NoNodeError):
+        client.delete(_order(plan, job))
 
 
 def ask(plan: Plan, path: str, question: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -66,6 +75,23 @@ def ask(plan: Plan, path: str, question: dict[str, Any], seconds: float) -> dict
 
 
 @contextmanager
+def _glancing(plan: Plan, what: str) -> Iterator[KazooClient]:
+    """A client that gives up soon; OperatorError then, also while in use."""
+    quiet()
+    client = _client(plan)
+    try:
+        client.start(TIMEOUT_SECONDS)
+        yield client
+    except (KazooException, KazooTimeoutError) as error:
+        raise OperatorError(
+            f"ZooKeeper doesn't say {what}: {error}", "`millrace status` shows what is down"
+        ) from error
+    finally:
+        client.stop()
+        client.close()
+
+
+@contextmanager
 def insisting(plan: Plan) -> Iterator[KazooClient]:
     """A client that goes from server to server for as long as it takes."""
     client = _client(plan, {"max_tries": -1, "delay": 0.1, "max_delay": 0.5})
@@ -85,6 +111,11 @@ def quiet() -> None:
 def _client(plan: Plan, retry: dict[str, float] | None = None) -> KazooClient:
     servers = ",".join(plan.addresses("zookeeper", "client"))
     return KazooClient(servers, timeout=TIMEOUT_SECONDS, connection_retry=retry)
+
+
+def _order(plan: Plan, job: str) -> str:
+    """The node whose being there disables a job; the drivers look for it."""
+    return f"{plan.names.zookeeper.jobs}/{job}/disabled"
 
 
 def _registered(client: KazooClient, root: str, application: str) -> Iterator[dict[str, Any]]:

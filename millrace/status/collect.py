@@ -11,7 +11,7 @@ from typing import Any
 from millrace.cluster import kafka, probe
 from millrace.cluster.kafka import AdminClient, KafkaException
 from millrace.cluster.ssh import on_all, run_on
-from millrace.cluster.zookeeper import drivers
+from millrace.cluster.zookeeper import disabled, drivers
 from millrace.common.errors import OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
 from millrace.status.ring import ring
@@ -19,14 +19,15 @@ from millrace.status.ring import ring
 
 def collect(plan: Plan) -> dict[str, Any]:
     """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``,
-    ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, each job's ``lag``,
-    and when that was: ``at``, in seconds since 1970."""
+    ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, each job's ``lag``, the
+    ``disabled`` jobs, and when that was: ``at``, in seconds since 1970."""
     admin = kafka.connect(plan)
     return {
         "hosts": on_all(plan.hosts, lambda host: _ask(plan, host)),
         "kafka": _ask_kafka(admin),
         "cassandra": ring(plan),
         "drivers": ask_drivers(plan),
+        "disabled": _ask_disabled(plan),
         "at": time.time(),
         "lag": {
             job: _ask_lag(admin, plan, job) for jobs in plan.applications.values() for job in jobs
@@ -65,6 +66,13 @@ def ask_drivers(plan: Plan) -> list[dict[str, Any]]:
         return drivers(plan)
     except OperatorError:
         return []  # ZooKeeper's own line says so
+
+
+def _ask_disabled(plan: Plan) -> set[str]:
+    try:
+        return disabled(plan)
+    except OperatorError:
+        return set()
 
 
 def _ask_kafka(admin: AdminClient) -> dict[str, Any]:

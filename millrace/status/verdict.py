@@ -52,7 +52,10 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
         _plain(seen, "nodemanager", "NodeManagers"),
         _plain(seen, "zkfc", "Failover controllers"),
         applications(plan, seen.drivers, observed["at"]),
-        *(_lag(plan, job, lag) for job, lag in observed["lag"].items()),
+        *(
+            _job(plan, job, lag, is_disabled=job in observed["disabled"])
+            for job, lag in observed["lag"].items()
+        ),
         _plain(seen, "job_gateway", "Job gateways"),
         _api(seen),
     ]
@@ -207,11 +210,16 @@ def applications(plan: Plan, drivers: list[dict[str, Any]], now: float) -> Compo
     return _component("Applications", "; ".join(texts), problems, leaderless)
 
 
-def _lag(plan: Plan, job: str, lag: dict[str, Any]) -> Component:
-    """A job falls behind when records wait for it longer than its settings allow."""
+def _job(plan: Plan, job: str, lag: dict[str, Any], *, is_disabled: bool) -> Component:
+    """A job falls behind when records wait for it longer than its settings allow.
+
+    One that is disabled is as it is meant to be.
+    """
     name = f"Job {job}"
     if "error" in lag:
         return _component(name, "no answer", [lag["error"]], down=True)
+    if is_disabled:
+        return _component(name, f"disabled, {lag['records']:,} records behind", [], down=False)
     bound_seconds = plan.spark.settings.job(job).lag_seconds
     late = (
         f"it falls behind, or catches up: {lag['overdue']:,} wait for {bound_seconds} s or longer"

@@ -6,15 +6,18 @@ import os
 import threading
 import time
 import zipfile
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from millrace_gateway import commands
 from millrace_gateway import settings as configuration
 from millrace_gateway.daemon import Gateway
 from millrace_gateway.decide import (
@@ -720,6 +723,26 @@ def test_a_spark_submit_that_hangs_is_killed(tmp_path, deployments):
 def test_a_deployment_lacking_a_file_is_refused_by_name(tmp_path):
     with pytest.raises(NotDeployed, match=r"millrace_jobs\.zip is missing"):
         Deployment("insights", "v2", tmp_path).check()
+
+
+def test_a_deployment_waits_for_no_disabled_job(settings, deployments, monkeypatch, capsys):
+    config = deployments / "insights-v2" / "insights.json"
+    config.write_text(json.dumps({"jobs": ["archive", "traffic"]}))
+    asked = []
+
+    def progress(_, jobs, version):
+        asked.append((jobs, version))
+        return nullcontext(SimpleNamespace(missing=lambda: []))
+
+    monkeypatch.setattr(commands, "Progress", progress)
+    registry = SimpleNamespace(
+        is_disabled=lambda job: job == "archive",
+        status=lambda application: {"version": "v2", "phase": "running"},
+    )
+    wanted = SimpleNamespace(application="insights", version="v2", timeout=0)
+    commands._wait(registry, settings, wanted)
+    assert asked == [(["traffic"], "v2")]
+    assert capsys.readouterr().out == "insights: v2 runs without archive, disabled\n"
 
 
 # --- YARN ---------------------------------------------------------------------------------------

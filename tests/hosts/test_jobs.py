@@ -1,11 +1,14 @@
 """The job gateways, and the applications that they keep running."""
 
 import json
+import subprocess
+import sys
 import time
 from typing import Any
 
 import pytest
 
+from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.zookeeper import drivers
 
 STANDBY_SECONDS = 300
@@ -76,3 +79,33 @@ def test_each_job_writes(plan, status, edge):
     for name in plan.applications:
         version = status["applications"][name]["version"]
         edge.check_output("job-gateway wait %s %s --timeout 0", name, version)
+
+
+def test_a_disabled_job_ends_alone_and_goes_on_when_it_is_enabled(plan, edge, status):
+    application, jobs = next(iter(plan.applications.items()))
+    job, others = jobs[-1], set(jobs[:-1])
+    leader = pair(plan, application)[0]
+    try:
+        typed("jobs", "disable", job)
+        told = pair(plan, application)[0]
+        assert told["jobs"] == dict.fromkeys(others, "running") | {job: "disabled"}
+        before = batches(plan)
+        time.sleep(15)
+        after = batches(plan)
+        assert after[job] == before[job]
+        # A deployment doesn't wait for it.
+        version = status["applications"][application]["version"]
+        edge.check_output("job-gateway wait %s %s --timeout 0", application, version)
+    finally:
+        typed("jobs", "enable", job)
+    went_on = pair(plan, application)[0]
+    assert went_on["jobs"] == dict.fromkeys(jobs, "running")
+    assert went_on["run"] == leader["run"]  # and no driver was restarted
+
+
+def batches(plan) -> dict[str, int]:
+    return {one["job"]: one["batch"] for one in InsightApi(plan).get("/v1/progress")["jobs"]}
+
+
+def typed(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "millrace.cli", *words], check=True)

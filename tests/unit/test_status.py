@@ -59,6 +59,7 @@ def healthy() -> dict:
         "cassandra": ring,
         "drivers": drivers,
         "lag": {job: {"records": 0, "overdue": 0} for jobs in JOBS for job in jobs},
+        "disabled": set(),
         "at": 1_800_000_060.0,
     }
 
@@ -136,6 +137,16 @@ def test_one_dead_host_degrades_and_stops_nothing():
 def test_kafka_without_an_answer_is_down():
     observed = healthy() | {"kafka": {"error": "Broker: timed out"}}
     assert verdict(observed, "Kafka brokers").state == "down"
+
+
+def test_a_disabled_job_may_fall_behind():
+    observed = healthy()
+    observed["lag"]["archive"] = {"records": 1200, "overdue": 1200}
+    assert verdict(observed, "Job archive").state == "degraded"
+    observed["disabled"] = {"archive"}
+    found = verdict(observed, "Job archive")
+    assert (found.state, found.seen) == ("healthy", "disabled, 1,200 records behind")
+    assert judge(PLAN, observed).state == "healthy"
 
 
 @pytest.mark.parametrize(
