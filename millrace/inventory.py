@@ -72,6 +72,7 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
             "endpoints": plan.endpoints.model_dump(mode="json"),
             "topics": {name: topic.model_dump() for name, topic in plan.topics.items()},
             "streams": {name: s.model_dump(mode="json") for name, s in plan.streams.items()},
+            "tables": {name: t.model_dump(mode="json") for name, t in plan.tables.items()},
             "replication": {
                 "kafka": plan.replication.kafka.factor,
                 "min_insync": plan.replication.kafka.min_insync,

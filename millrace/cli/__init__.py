@@ -3,6 +3,7 @@
 commands.py     what can be typed
 operations.py   check the machine, make the hosts, deploy the jobs, remove all
 playbook.py     run a playbook: one screen of progress, the whole log in a file
+tables.py       facts that jobs look up: list, show, put, remove
 service.py      versions of the jobs: upgrade, back out, suspend, resume
 jobs.py         the streaming jobs one by one: disable, enable
 demo.py         `make demo`

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from millrace.audit.command import audit_command
 from millrace.cli.jobs import app as jobs_app
+from millrace.cli.tables import app as table_app
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.drill.command import app as drill_app
@@ -183,6 +184,7 @@ app.command("replay")(replay_command)
 app.command("generate")(generate_command)
 app.add_typer(drill_app, name="drill")
 app.command("load")(load_command)
+app.add_typer(table_app, name="table")
 app.command("audit")(audit_command)
 app.command("who")(who_command)
 app.command("hosts")(hosts_command)

@@ -5,6 +5,7 @@ probe.py            what a host's services say of themselves; runs there
 kafka.py            brokers, topics, positions
 zookeeper.py        the drivers that are registered, and orders to them
 cassandra.py        tables and ring
+tables.py           lookup tables and their versions
 redis.py            the Sentinels' master
 hdfs.py, yarn.py    over their REST APIs, at whichever master is active
 insight_api.py      the service's own REST API

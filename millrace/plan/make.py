@@ -5,6 +5,7 @@ its hosts, Ansible makes its services; none of them decides anything again.
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from millrace.common.errors import OperatorError
@@ -37,6 +38,8 @@ from millrace.plan.parts import (
 from millrace.plan.spark import SparkPlan, settings_of
 from millrace.streams import Stream, load_streams, plan_stream
 from millrace.streams import problems as stream_refusals
+from millrace.tables import Table, load_tables, plan_table
+from millrace.tables import problems as table_refusals
 
 # Components that aren't a service on a host but configure one or more of them.
 SHARED_COMPONENTS = ("hadoop", "spark")
@@ -51,11 +54,16 @@ def load_plan(name: str) -> Plan:
     services = {s for group in environment.groups.values() for s in group.services}
     known = component_names()
     components = {c: load_component(c) for c in sorted(services & known) + list(SHARED_COMPONENTS)}
-    jobs = load_job_settings(folders_of(environment))
-    components["spark"] = with_jobs(components["spark"], jobs)
+    folders = folders_of(environment)
+    components["spark"] = with_jobs(components["spark"], load_job_settings(folders))
     if problems := list(job_refusals(environment, components["spark"])):
         raise _refusal(name, problems)
-    return make_plan(name, environment, components, load_events(), load_names(), load_streams())
+    tables = load_tables(folders)
+    if problems := list(table_refusals(tables, components["spark"])):
+        raise OperatorError("\n".join(problems), "nothing was created or changed")
+    return make_plan(
+        name, environment, components, load_events(), load_names(), load_streams(), tables
+    )
 
 
 def make_plan(
@@ -65,6 +73,7 @@ def make_plan(
     events: Events,
     names: Names,
     streams: dict[str, Stream],
+    tables: Mapping[str, Table] = MappingProxyType({}),
 ) -> Plan:
     """The plan of an environment; refuses every topology that one dead host or zone would stop."""
     cluster = f"millrace-{name}"
@@ -114,6 +123,7 @@ def make_plan(
             )
             for stream, declared in streams.items()
         },
+        tables={table: plan_table(rule, environment.profile) for table, rule in tables.items()},
         limits={key: limit.at(environment.profile) for key, limit in events.limits.items()},
         replication=environment.replication,
         applications=environment.applications,

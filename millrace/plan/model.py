@@ -22,6 +22,7 @@ from millrace.plan.parts import (
 )
 from millrace.plan.spark import SparkPlan
 from millrace.streams import StreamPlan
+from millrace.tables import TablePlan
 
 
 def _absent(part: Any) -> bool:
@@ -47,6 +48,7 @@ class Plan(Model):
     topics: dict[str, TopicPlan]
     limits: dict[str, Any]
     streams: dict[str, StreamPlan]
+    tables: dict[str, TablePlan]
     replication: Replication
     applications: dict[str, list[str]]
     job_folders: list[str]

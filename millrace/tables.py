@@ -1,0 +1,268 @@
+"""Lookup tables, ``configs/tables/``: facts that operators change while jobs run.
+
+Each change makes another version of the whole table, numbered from 1; 0 is the empty table before
+the first one. A table is small, so a version is one value, and a job looks facts up in memory.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from millrace.common.errors import OperatorError
+from millrace.common.paths import CONFIGS
+from millrace.config import Component, Model, Name, Profile, Setting, read_yaml, validate
+
+Value = int | float | str | None
+Row = dict[str, Value]
+
+INTEGERS = {"integer": 2**31, "long": 2**63}
+DAY_SECONDS = 86400
+ATTEMPTS = 5
+
+
+class Column(Model):
+    """A column of a lookup table. Numbers have a range, with its why and source."""
+
+    type: Literal["text", "integer", "long", "double"]
+    required: bool = True
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    why: str | None = Field(default=None, min_length=10)
+    source: str | None = Field(default=None, min_length=3)
+
+    @model_validator(mode="after")
+    def _has_the_range_of_its_type(self) -> Self:
+        bounds = [self.minimum, self.maximum]
+        if any((bound is None) == (self.type != "text") for bound in bounds):
+            raise ValueError("numbers, and they alone, need minimum and maximum")
+        if self.minimum is None or self.maximum is None:
+            return self
+        if not (self.why and self.source):
+            raise ValueError("a range needs why and source")
+        if self.minimum > self.maximum:
+            raise ValueError(f"minimum {self.minimum} is above maximum {self.maximum}")
+        limit = INTEGERS.get(self.type, math.inf)
+        if not -limit <= self.minimum <= self.maximum < limit:
+            raise ValueError(f"the range is wider than type {self.type}")
+        return self
+
+
+class Table(Model):
+    """``configs/tables/<name>.yaml``; a row is named by the columns of its key."""
+
+    summary: str
+    key: list[Name] = Field(min_length=1)
+    keep_days: Setting
+    table_bytes: Setting
+    columns: dict[Name, Column]
+
+    @model_validator(mode="after")
+    def _has_a_key_and_facts(self) -> Self:
+        if len(set(self.key)) != len(self.key):
+            raise ValueError("key: a column stands twice in it")
+        for name in self.key:
+            column = self.columns.get(name)
+            if column is None or column.type == "double" or not column.required:
+                raise ValueError(f"key: {name} must be a required column, and no double")
+        if self.columns.keys() == set(self.key):
+            raise ValueError("columns: none is a fact; all are the key")
+        return self
+
+
+class ColumnPlan(Model):
+    """What toolkit and jobs need of a column."""
+
+    type: str
+    required: bool
+    minimum: int | float | None
+    maximum: int | float | None
+
+
+class TablePlan(Model):
+    """A lookup table under a profile. ``table_bytes`` bounds one version as it is kept."""
+
+    summary: str
+    key: list[str]
+    keep_seconds: PositiveInt
+    table_bytes: PositiveInt
+    columns: dict[str, ColumnPlan]
+
+    def key_of(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in self.key)
+
+
+@dataclass(frozen=True)
+class Version:
+    """A table's rows, by their keys, from the moment of a change until the next one."""
+
+    number: int
+    rows: list[Row]
+    since: datetime | None = None
+
+
+class Versions(Protocol):
+    """Where the versions of lookup tables are kept."""
+
+    def newest(self, table: str) -> Version:
+        """Version 0 before the first change."""
+
+    def add(self, table: str, number: int, rows: list[Row]) -> bool:
+        """False when there is a version of that number already; nothing changes then."""
+
+    def let_expire(self, table: str, version: Version, seconds: int) -> None:
+        """Keep a version that another one has replaced for so long."""
+
+
+def change(
+    versions: Versions, name: str, table: TablePlan, edit: Callable[[list[Row]], list[Row]]
+) -> Version:
+    """The newest version after the edit; the one before where the edit changes nothing.
+
+    Edits of two operators at the same moment follow each other. A version whose successor was
+    added by a command that ended there and then doesn't expire, which harms nobody.
+    """
+    for _ in range(ATTEMPTS):
+        newest = versions.newest(name)
+        rows = edit(newest.rows)
+        if rows == newest.rows:
+            return newest
+        if (size := len(encoded(rows))) > table.table_bytes:
+            raise OperatorError(
+                f"table {name}: {size} bytes with that row; it may have {table.table_bytes}",
+                f"remove rows, or change table_bytes of {name}.yaml",
+            )
+        if versions.add(name, newest.number + 1, rows):
+            if newest.number:
+                versions.let_expire(name, newest, table.keep_seconds)
+            return Version(newest.number + 1, rows)
+    raise OperatorError(f"table {name}: others change it all the time", "run it again")
+
+
+def with_row(table: TablePlan, row: Row) -> Callable[[list[Row]], list[Row]]:
+    """An edit: the row, in place of the one that has its key."""
+
+    def edit(rows: list[Row]) -> list[Row]:
+        return sorted([*without_key(table, row)(rows), row], key=table.key_of)
+
+    return edit
+
+
+def without_key(table: TablePlan, key: Row) -> Callable[[list[Row]], list[Row]]:
+    """An edit: all rows but the one that has this key."""
+
+    def edit(rows: list[Row]) -> list[Row]:
+        return [row for row in rows if table.key_of(row) != table.key_of(key)]
+
+    return edit
+
+
+def row_of(name: str, table: TablePlan, assignments: Iterable[str]) -> Row:
+    """A whole row of ``column=value`` texts.
+
+    Raises OperatorError that lists every one that is wrong, and every column that is missing.
+    """
+    return _read(name, table, assignments, list(table.columns))
+
+
+def key_of(name: str, table: TablePlan, assignments: Iterable[str]) -> Row:
+    """As `row_of`, of the key's columns alone."""
+    return _read(name, table, assignments, table.key)
+
+
+def _read(name: str, table: TablePlan, assignments: Iterable[str], columns: list[str]) -> Row:
+    given: dict[str, str] = {}
+    wrong: list[str] = []
+    for assignment in assignments:
+        column, equals, text = assignment.partition("=")
+        if not equals:
+            wrong.append(f"'{assignment}' is no column=value")
+        elif column not in columns:
+            wrong.append(f"no column {column}; there are {', '.join(columns)}")
+        elif column in given:
+            wrong.append(f"{column} is given twice")
+        given[column] = text
+    row: Row = dict.fromkeys(columns)
+    for column in columns:
+        rule = table.columns[column]
+        if column in given:
+            try:
+                row[column] = parsed(rule, given[column])
+            except ValueError as error:
+                wrong.append(f"{column}: {error}")
+        elif rule.required:
+            wrong.append(f"{column} is missing")
+    if wrong:
+        raise OperatorError(
+            "\n".join(f"table {name}: {problem}" for problem in wrong), "nothing was changed"
+        )
+    return row
+
+
+def parsed(rule: ColumnPlan, text: str) -> int | float | str:
+    """The value that a text says. Raises ValueError where it isn't one of the column."""
+    if rule.type == "text":
+        if rule.required and not text.strip():
+            raise ValueError("may not be empty")
+        if not text.isprintable():
+            raise ValueError("has characters that nothing could show")
+        return text
+    try:
+        value = float(text) if rule.type == "double" else int(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is no {rule.type}") from None
+    assert rule.minimum is not None  # validated: it is a number
+    assert rule.maximum is not None
+    if not rule.minimum <= value <= rule.maximum:  # nor is nan
+        raise ValueError(f"{text} is not between {rule.minimum} and {rule.maximum}")
+    return value
+
+
+def encoded(rows: list[Row]) -> bytes:
+    """A version as it is kept: jobs read it, too."""
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def plan_table(table: Table, profile: Profile) -> TablePlan:
+    return TablePlan(
+        summary=table.summary,
+        key=table.key,
+        keep_seconds=table.keep_days.at(profile) * DAY_SECONDS,
+        table_bytes=table.table_bytes.at(profile),
+        columns={
+            name: ColumnPlan(**column.model_dump(exclude={"why", "source"}))
+            for name, column in table.columns.items()
+        },
+    )
+
+
+def problems(tables: dict[str, Table], spark: Component) -> Iterator[str]:
+    """Tables that a job names and nobody has declared."""
+    for job, settings in spark.settings.items():
+        names = settings["tables"].value if "tables" in settings else []
+        if not isinstance(names, list):
+            yield f"job {job}: tables: {names} is no list, such as [campaigns]"
+            continue
+        for name in names:
+            if name not in tables:
+                known = ", ".join(tables) or "none"
+                yield f"job {job}: tables: no table {name}; configs/tables has {known}"
+
+
+def load_tables(folders: Iterable[Path] = (), configs: Path = CONFIGS) -> dict[str, Table]:
+    """All lookup tables by the names of their files: ours, and those of the folders of jobs."""
+    found: dict[str, Table] = {}
+    for folder in (configs, *folders):
+        for path in sorted((folder / "tables").glob("*.yaml")):
+            if path.stem in found:
+                raise OperatorError(
+                    f"{path}: there is a table {path.stem} already; rename yours",
+                    "nothing was created or changed",
+                )
+            found[path.stem] = validate(Table, read_yaml(path), path)
+    return found
