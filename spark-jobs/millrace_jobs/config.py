@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millrace_jobs.lookup import Lookup
 from millrace_jobs.stream import Stream
 from millrace_shared.strict import read
 
@@ -99,6 +100,7 @@ class Config:
     checkpoints: str
     archive: str
     streams: dict[str, Stream]
+    lookups: dict[str, Lookup]
     settings: dict[str, dict[str, Any]]
 
 
@@ -126,6 +128,7 @@ def parse(content: dict[str, Any]) -> Config:
         checkpoints=hdfs + common["checkpoints"],
         archive=hdfs + common["archive"],
         streams={name: Stream.of(name, part) for name, part in content["streams"].items()},
+        lookups={name: Lookup.of(name, part) for name, part in content["tables"].items()},
         settings={job: common | settings[job] for job in content["jobs"]},
     )
 

@@ -9,6 +9,7 @@ from millrace_jobs import versions
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.lease import Lease
+from millrace_jobs.lookup import Lookup
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.stream import Stream
 
@@ -35,6 +36,11 @@ class JobContext:
     @property
     def stream(self) -> Stream:
         return self.config.streams[self.settings["stream"]]
+
+    @property
+    def lookups(self) -> list[Lookup]:
+        """The tables whose facts the job's rows get."""
+        return [self.config.lookups[name] for name in self.settings["tables"]]
 
     @property
     def max_offsets(self) -> int:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from millrace_jobs import analysis, sources
 from millrace_jobs.context import JobContext
 from millrace_jobs.declaration import Refused, Rows, load
+from millrace_jobs.facts import Facts, with_columns
 from millrace_jobs.late import LateEvents
 from millrace_jobs.outputs import Output
 from millrace_jobs.sinks.results import Results
@@ -29,6 +30,7 @@ class Declared:
     def __init__(self, context: JobContext) -> None:
         self.context = context
         self._rows, self._summary = load(context.job)
+        self._facts = Facts(context.tables, context.lookups, context.job)
         self.output = self._describe()
         self._is_described = self._keep_state()
         seconds = self.output.window_seconds
@@ -61,6 +63,7 @@ class Declared:
     def rehearse(self, frame: DataFrame) -> None:
         """Everything that ``write`` does, short of writing."""
         frame.collect()
+        self._facts.rehearse()
         self._results.connect()
 
     def lead(self) -> None:
@@ -68,6 +71,7 @@ class Declared:
         if not self._is_described:
             tables, output = self.context.tables, self.output
             tables.create(output.create_table)
+            tables.create(output.add_columns)
             self.context.lease.confirm()
             described = (output.job, output.to_json())
             tables.upsert(DESCRIPTIONS, DESCRIPTION_COLUMNS, [described], self.context.version(0))
@@ -77,9 +81,10 @@ class Declared:
     def write(self, frame: DataFrame, batch: int) -> None:
         """Collects: a batch has at most one row for each window and key that it touched."""
         context, output = self.context, self.output
-        rows = [row.asDict() for row in frame.collect()]
-        version = context.version(batch)
+        counted = [row.asDict() for row in frame.collect()]
+        checkpoint, version = context.checkpoint_id(), context.version(batch)
         context.lease.confirm()
+        rows = self._facts.add(counted, checkpoint, batch, version)
         context.tables.upsert(
             output.table,
             output.columns,
@@ -89,7 +94,7 @@ class Declared:
         )
         context.lease.confirm()
         self._results.publish(
-            context.checkpoint_id(),
+            checkpoint,
             batch,
             context.checkpoint.batch(batch).end,
             [output.record(row, version) for row in rows],
@@ -112,18 +117,33 @@ class Declared:
                 f"job {self.context.job}: its checkpoint holds {kept['state']}, this version"
                 f" aggregates {self.output.state}; give it another checkpoint: docs/new-state.md"
             )
+        if kept.get("table") == self.output.table:
+            _refuse_other_types(self.context.job, kept["values"], self.output.values)
         return kept == offered
 
     def _describe(self) -> Output:
         context = self.context
         events = no_events(context)
         rows = rows_of(self._rows, events, context.stream.event_time, context.settings)
-        return analysis.describe(context.job, self._summary, rows, context.stream, context.settings)
+        output = analysis.describe(
+            context.job, self._summary, rows, context.stream, context.settings
+        )
+        return with_columns(output, context.lookups)
 
 
 def rows_of(rows: Rows, events: DataFrame, event_time: str, settings: dict[str, Any]) -> DataFrame:
     watermark = f"{settings['watermark_seconds']} seconds"
     return rows(events.withWatermark(event_time, watermark), settings)
+
+
+def _refuse_other_types(job: str, kept: dict[str, str], offered: dict[str, str]) -> None:
+    """A table's columns can be added to, but stay what they are."""
+    for name, kind in offered.items():
+        if kept.get(name, kind) != kind:
+            raise Refused(
+                f"job {job}: its table has {name} as {kept[name]}, this version as {kind}; rename"
+                " the column, or give the job another checkpoint: docs/new-state.md"
+            )
 
 
 def no_events(context: JobContext) -> DataFrame:

@@ -97,6 +97,12 @@ class Output:
             f" AND default_time_to_live = {self.keep_seconds}"
         )
 
+    def add_columns(self, keyspace: str) -> str:
+        """The statement that gives a table of an earlier version the columns that it lacks."""
+        kinds = {**self.values, "version": "bigint"}
+        columns = ", ".join(f'"{name}" {CQL_TYPES[kind]}' for name, kind in kinds.items())
+        return f'ALTER TABLE {keyspace}."{self.table}" ADD IF NOT EXISTS ({columns})'
+
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.declared import Declared, window_name
+from millrace_jobs.facts import Facts
 from millrace_jobs.outputs import WINDOW_START, Output
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,17 @@ def compare(output: Output, computed: Iterable[Row], stored: Iterable[Row]) -> F
     return findings
 
 
+def with_facts(
+    output: Output, facts: Facts, computed: Iterable[Row], stored: Iterable[Row]
+) -> list[Row]:
+    """What was counted again, with the facts of the versions that the stored rows name."""
+    found = _by_name(output, stored)
+    return [
+        facts.as_stored(row, found[name]) if name in found else row
+        for name, row in _by_name(output, computed).items()
+    ]
+
+
 def recount(job: Declared, start: datetime, end: datetime) -> Findings:
     """Over the windows that start in a range of naive UTC time, ``end`` not included."""
     context, output = job.context, job.output
@@ -81,7 +93,9 @@ def recount(job: Declared, start: datetime, end: datetime) -> Findings:
     rows = (
         row._asdict() for partition in partitions for row in context.tables.select(query, partition)
     )
-    findings = compare(output, computed, (r for r in rows if start <= r[WINDOW_START] < end))
+    stored = [row for row in rows if start <= row[WINDOW_START] < end]
+    facts = Facts(context.tables, context.lookups, context.job)
+    findings = compare(output, with_facts(output, facts, computed, stored), stored)
     late = "SELECT events FROM {keyspace}.late_events WHERE bucket = ? AND window = ? AND job = ?"
     name = window_name(output.window_seconds)
     findings.late = sum(

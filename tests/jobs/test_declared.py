@@ -11,6 +11,7 @@ import pytest
 from millrace_jobs import analysis, declaration, declared
 from millrace_jobs.context import JobContext
 from millrace_jobs.declaration import Refused
+from millrace_jobs.facts import Facts
 from millrace_jobs.outputs import Output, bucket
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -247,6 +248,7 @@ def test_a_batch_is_stored_and_published_once_under_its_version(
     calls: list[tuple[str, Any]] = []
     one = declared.Declared.__new__(declared.Declared)
     one.output = OUTPUT
+    one._facts = Facts(None, [], "test")  # type: ignore[arg-type]
     one.context = SimpleNamespace(  # type: ignore[assignment]
         version=lambda batch: 1000 + batch,
         lease=SimpleNamespace(confirm=lambda: calls.append(("confirm", None))),
@@ -279,7 +281,7 @@ def test_a_batch_is_stored_and_published_once_under_its_version(
 def test_a_checkpoint_of_another_aggregation_is_refused(
     table: str, state: list[str], goes_on: bool
 ) -> None:
-    kept = json.dumps({"table": table, "state": state})
+    kept = json.dumps({"table": table, "state": state, "values": {"n": "bigint"}})
     one = declared.Declared.__new__(declared.Declared)
     one.output = OUTPUT
     one.context = SimpleNamespace(  # type: ignore[assignment]
@@ -288,6 +290,25 @@ def test_a_checkpoint_of_another_aggregation_is_refused(
     )
     with nullcontext() if goes_on else pytest.raises(Refused, match="another checkpoint"):
         assert one._keep_state() is False  # another summary, or another table
+
+
+def test_a_column_of_another_type_is_refused() -> None:
+    kept = json.dumps({"table": "job_test", "state": [], "values": {"n": "double"}})
+    one = declared.Declared.__new__(declared.Declared)
+    one.output = OUTPUT
+    one.context = SimpleNamespace(  # type: ignore[assignment]
+        job="test",
+        tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)),
+    )
+    with pytest.raises(Refused, match="has n as double, this version as bigint"):
+        one._keep_state()
+
+
+def test_a_table_gets_the_columns_that_it_lacks() -> None:
+    assert OUTPUT.add_columns("k") == (
+        'ALTER TABLE k."job_test" ADD IF NOT EXISTS'
+        ' ("n" bigint, "last" timestamp, "version" bigint)'
+    )
 
 
 def test_a_table_that_is_described_is_not_made_again() -> None:
@@ -309,4 +330,5 @@ def test_a_table_that_is_described_is_not_made_again() -> None:
     for _ in range(2):  # a first driver, and the one after it
         one._is_described = one._keep_state()
         one.lead()
-    assert len(made) == len(described) == 1
+    assert made == [OUTPUT.create_table, OUTPUT.add_columns]
+    assert len(described) == 1

@@ -1,0 +1,34 @@
+"""A lookup table as its jobs see it: what rows are looked up by, and which columns they get.
+
+Free of Spark and of libraries, because a driver imports it on its way to leading.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+SQL_TYPES = {"text": "string", "integer": "int", "long": "bigint", "double": "double"}
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """``key`` and ``facts``: column → SQL type."""
+
+    name: str
+    key: dict[str, str]
+    facts: dict[str, str]
+
+    @classmethod
+    def of(cls, name: str, content: dict[str, Any]) -> "Lookup":
+        """From the plan's ``tables.NAME``."""
+        types = {column: SQL_TYPES[rule["type"]] for column, rule in content["columns"].items()}
+        key = {column: types.pop(column) for column in content["key"]}
+        return cls(name, key, types)
+
+    @property
+    def version_column(self) -> str:
+        return f"{self.name}_version"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What a row gets of it."""
+        return {**self.facts, self.version_column: "bigint"}
