@@ -7,7 +7,7 @@ an event that is well formed but of a time out of range it counts.)
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from millrace.audit.page_views import PageViewRule, page_of
@@ -48,9 +48,24 @@ class Recount:
     pages: Counter[str] = field(default_factory=Counter)
     # (start of the half hour, visitor) → requests
     slots: Counter[tuple[datetime, str]] = field(default_factory=Counter)
+    # visitor → when, as the log has it
+    moments: dict[str, list[datetime]] = field(default_factory=lambda: defaultdict(list))
     malformed: int = 0
     first: datetime | None = None
     last: datetime | None = None
+
+    def sessions(self) -> list[list[datetime]]:
+        """Each visitor's requests, cut wherever none came for as long as a slot."""
+        found = []
+        for moments in self.moments.values():
+            session: list[datetime] = []
+            for moment in sorted(moments):
+                if session and moment - session[-1] >= timedelta(seconds=SLOT):
+                    found.append(session)
+                    session = []
+                session.append(moment)
+            found.append(session)
+        return found
 
 
 def recount(
@@ -83,6 +98,7 @@ def _add(result: Recount, request: Request, is_page_view: bool, time: int) -> No
         result.pages[page_of(request.url)] += 1
     visitor = blake2b(request.address.encode(), digest_size=16).hexdigest()
     result.slots[_start(time, SLOT), visitor] += 1
+    result.moments[visitor].append(moment)
     result.first = min(result.first or moment, moment)
     result.last = max(result.last or moment, moment)
 

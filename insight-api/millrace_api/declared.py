@@ -9,7 +9,7 @@ import logging
 import zlib
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.openapi.utils import get_openapi
@@ -26,9 +26,20 @@ LONGEST = timedelta(days=31)
 MOST_WINDOWS = 2976  # 31 days of quarters of an hour
 REFRESH_SECONDS = 15.0
 JSON_TYPES = {"int": "integer", "bigint": "integer", "double": "number", "boolean": "boolean"}
+GENERIC = "/v1/jobs/{job}"
 COLUMN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 router = APIRouter()
+
+
+class Sessions(BaseModel):
+    """How rows that are slots become sessions; see millrace_jobs.outputs."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    gap_seconds: int
+    pages: str
+    merges: dict[str, Literal["start", "end", "sum", "min", "max", "first", "last"]]
 
 
 class Output(BaseModel):
@@ -44,6 +55,7 @@ class Output(BaseModel):
     values: dict[str, str]
     approximate: dict[str, float]
     buckets: int
+    sessions: Sessions | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -64,6 +76,9 @@ class DeclaredJob(BaseModel):
     values: dict[str, str]
     approximate: dict[str, float] = Field(description="Relative standard error of sketches.")
     rows: str = Field(description="Where the rows are.")
+    sessions: Sessions | None = Field(
+        description="For rows that are slots: /live, /closed and /sessions below `rows` merge them."
+    )
 
 
 class DeclaredJobs(BaseModel):
@@ -93,7 +108,7 @@ async def jobs(request: Request) -> DeclaredJobs:
     )
 
 
-@router.get("/v1/jobs/{job}", tags=["jobs"])
+@router.get(GENERIC, tags=["jobs"])
 async def job_rows(
     request: Request,
     asker: AskerDep,
@@ -104,12 +119,9 @@ async def job_rows(
 ) -> JobRows:
     """Rows whose window starts in the range. A column of the key as parameter asks for its rows."""
     store: Store = request.app.state.store
-    outputs = await refresh(request.app)
-    if job not in outputs:
-        raise problems.NotFound(f"no job {job!r} has written yet; /v1/jobs lists those that have")
-    output = outputs[job]
-    span = _span(output, start, end)
-    wanted = _wanted(output, request)
+    output = await output_of(request, job)
+    span = span_of(output, start, end)
+    wanted = wanted_of(output, request)
     # First, so that no row is called final that changed after its watermark was read.
     progress = await store.progress()
     partitions = _partitions(output, span, wanted)
@@ -126,6 +138,14 @@ async def job_rows(
         truncated=len(found) > limit,
         rows=[_row(output, row, watermark) for row in found[:limit]],
     )
+
+
+async def output_of(request: Request, job: str) -> Output:
+    """Raises NotFound for a job that hasn't described its rows."""
+    outputs = await refresh(request.app)
+    if job not in outputs:
+        raise problems.NotFound(f"no job {job!r} has written yet; /v1/jobs lists those that have")
+    return outputs[job]
 
 
 async def refresh(app: FastAPI) -> dict[str, Output]:
@@ -158,33 +178,40 @@ def install(app: FastAPI) -> None:
             description=app.description,
             routes=app.routes,
         )
-        generic = document["paths"]["/v1/jobs/{job}"]["get"]
+        paths = document["paths"]
+        below = [path.removeprefix(GENERIC) for path in paths if path.startswith(f"{GENERIC}/")]
         for output in app.state.outputs.values():
-            document["paths"][f"/v1/jobs/{output.job}"] = {"get": _operation(generic, output)}
+            rows = _operation(paths[GENERIC]["get"], output, "")
+            paths[f"/v1/jobs/{output.job}"] = {"get": _with_rows(rows, output)}
+            for name in below if output.sessions else []:
+                operation = _operation(paths[GENERIC + name]["get"], output, name)
+                paths[f"/v1/jobs/{output.job}{name}"] = {"get": operation}
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _operation(generic: dict[str, Any], output: Output) -> dict[str, Any]:
+def _operation(generic: dict[str, Any], output: Output, name: str) -> dict[str, Any]:
     """The generic route, as this job's: its summary, and its key as parameters."""
     parameters = [one for one in generic["parameters"] if one["name"] != "job"]
     keys = [
         {"name": name, "in": "query", "required": False, "schema": _schema(kind)}
         for name, kind in output.key.items()
     ]
+    return generic | {
+        "summary": output.summary,
+        "operationId": f"job_{output.job}{name.replace('/', '_')}",
+        "parameters": [*parameters, *keys],
+    }
+
+
+def _with_rows(operation: dict[str, Any], output: Output) -> dict[str, Any]:
+    """The columns of the answer's rows, by their types."""
     properties = {name: _schema(kind) for name, kind in (output.key | output.values).items()}
     row = {"type": "object", "properties": properties}
     rows = {"type": "object", "properties": {"rows": {"type": "array", "items": row}}}
-    responses = generic["responses"] | {
-        "200": {"description": output.summary, "content": {"application/json": {"schema": rows}}}
-    }
-    return generic | {
-        "summary": output.summary,
-        "operationId": f"job_{output.job}",
-        "parameters": [*parameters, *keys],
-        "responses": responses,
-    }
+    answer = {"description": output.summary, "content": {"application/json": {"schema": rows}}}
+    return operation | {"responses": operation["responses"] | {"200": answer}}
 
 
 def _schema(kind: str) -> dict[str, str]:
@@ -193,7 +220,8 @@ def _schema(kind: str) -> dict[str, str]:
     return {"type": JSON_TYPES.get(kind, "string")}
 
 
-def _span(output: Output, start: str, end: str) -> Span:
+def span_of(output: Output, start: str, end: str) -> Span:
+    """Raises BadRange for one that is too long, or none."""
     span = Span(parse_moment("from", start), parse_moment("to", end))
     if span.start >= span.end:
         raise BadRange("to", "must be later than 'from' (the range is from ≤ time < to)")
@@ -203,7 +231,7 @@ def _span(output: Output, start: str, end: str) -> Span:
     return span
 
 
-def _wanted(output: Output, request: Request) -> dict[str, Any]:
+def wanted_of(output: Output, request: Request) -> dict[str, Any]:
     """The columns of the key that were given. Raises BadRange for what is no such column."""
     wanted: dict[str, Any] = {}
     for name, text in request.query_params.items():
@@ -244,13 +272,13 @@ def _row(output: Output, row: dict[str, Any], watermark: datetime | None) -> dic
     return {
         "window_start": _iso(start),
         "window_end": _iso(end),
-        **{name: _shown(row[name]) for name in output.columns},
+        **{name: shown(row[name]) for name in output.columns},
         "final": watermark is not None and end <= watermark,
         "version": row["version"],
     }
 
 
-def _shown(value: Any) -> Any:
+def shown(value: Any) -> Any:
     if isinstance(value, datetime):
         return _iso(value.replace(tzinfo=UTC))
     if isinstance(value, bytes):

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from millrace_api.admission import AGAIN_SECONDS, Refused, TooMany
 from millrace_api.models import Problem
 from millrace_api.ranges import BadRange
-from millrace_api.store import StoreUnavailable
+from millrace_api.store import StoreUnavailable, TooManyRows
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(StoreUnavailable, _store_unavailable)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(NotFound, _not_found)
+    app.add_exception_handler(TooManyRows, _too_many_rows)
 
 
 def _bad_range(_: Request, error: BadRange) -> JSONResponse:
@@ -46,6 +47,11 @@ def _store_unavailable(request: Request, error: StoreUnavailable) -> JSONRespons
 
 def _not_found(_: Request, error: NotFound) -> JSONResponse:
     return _problem(404, "Not found", str(error))
+
+
+def _too_many_rows(_: Request, __: TooManyRows) -> JSONResponse:
+    detail = "This is more than one answer may read: ask for one key, or for a shorter range."
+    return _problem(422, "Too much for one answer", detail)
 
 
 def _refused(_: Request, error: Refused) -> JSONResponse:

@@ -35,11 +35,11 @@ class Span:
 
     def days(self) -> Iterator[date]:
         """Every UTC day that the span touches: Cassandra's partitions of windows."""
-        return (day.date() for day in _steps(self, DAY))
+        return (day.date() for day in steps(self, DAY))
 
     def hours(self) -> Iterator[datetime]:
         """The start of every hour that the span touches: Cassandra's partitions of pages."""
-        return _steps(self, HOUR)
+        return steps(self, HOUR)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def floor(moment: datetime, step: timedelta) -> datetime:
     return moment - (moment - epoch) % step
 
 
-def _steps(span: Span, step: timedelta) -> Iterator[datetime]:
+def steps(span: Span, step: timedelta) -> Iterator[datetime]:
     """Every multiple of ``step`` whose stretch the span touches."""
     moment = floor(span.start, step)
     while moment < span.end:
@@ -111,7 +111,7 @@ def parse_span(start: str, end: str, *, step: timedelta, longest: timedelta) -> 
 
 def by_day(span: Span) -> list[Span]:
     """The span, cut at each midnight (UTC)."""
-    cuts = [span.start, *(day for day in _steps(span, DAY) if day > span.start), span.end]
+    cuts = [span.start, *(day for day in steps(span, DAY) if day > span.start), span.end]
     return [Span(start, end) for start, end in pairwise(cuts)]
 
 

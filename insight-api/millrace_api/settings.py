@@ -37,6 +37,7 @@ class Settings(BaseModel):
     kept_days: PositiveInt
     kept_pages: PositiveInt
     kept_seconds: PositiveFloat
+    session_rows: PositiveInt
 
 
 def load_settings() -> Settings:

@@ -13,11 +13,15 @@ AT_ONCE = 8  # partitions that one request reads side by side
 class Shared:
     """One answer for all who ask for the same at the same time, and for ``keep_seconds`` after.
 
-    One asker's leaving doesn't end the others' wait. A failure is theirs as well, and isn't kept.
+    One asker's leaving doesn't end the others' wait. A failure is theirs as well, and isn't kept,
+    but for ``keep_failures``, which asking again at once wouldn't mend.
     """
 
-    def __init__(self, keep_seconds: float = 0) -> None:
+    def __init__(
+        self, keep_seconds: float = 0, keep_failures: type[Exception] | tuple[()] = ()
+    ) -> None:
         self._keep_seconds = keep_seconds
+        self._keep_failures = keep_failures
         self._answers: dict[Hashable, asyncio.Task] = {}
 
     async def ask(self, key: Hashable, ask: Callable[[], Awaitable[Found]]) -> Found:
@@ -27,7 +31,8 @@ class Shared:
         return await asyncio.shield(self._answers[key])
 
     def _done(self, key: Hashable, task: asyncio.Task) -> None:
-        failed = task.cancelled() or task.exception() is not None
+        failure = asyncio.CancelledError() if task.cancelled() else task.exception()
+        failed = failure is not None and not isinstance(failure, self._keep_failures)
         if failed or not self._keep_seconds:
             del self._answers[key]
         else:

@@ -132,6 +132,23 @@ class StoreHealth:
     total: int
 
 
+class TooManyRows(Exception):
+    """What was asked for has more rows than one request may read."""
+
+
+class Budget:
+    """How many rows one request may still read."""
+
+    def __init__(self, rows: int) -> None:
+        self.left = rows
+
+    def take(self, rows: int) -> None:
+        """Raises TooManyRows when there were not so many left."""
+        self.left -= rows
+        if self.left < 0:
+            raise TooManyRows
+
+
 class Store(Protocol):
     """What the API asks of a store. Every method may raise ``StoreUnavailable``."""
 
@@ -166,6 +183,19 @@ class Store(Protocol):
         wanted: Mapping[str, Any],
     ) -> list[dict[str, Any]]:
         """The newest rows of a declared job whose columns have the values that are wanted."""
+
+    async def windows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        partitions: Sequence[tuple[date, int, Sequence[datetime]]],
+        key: Mapping[str, Any],
+        budget: Budget,
+    ) -> list[tuple[Any, ...]]:
+        """Rows of a declared job, of its windows that start at these times of each day and bucket.
+
+        ``key`` is a whole one, whose rows alone are read, or empty. Raises TooManyRows.
+        """
 
     async def health(self) -> StoreHealth:
         """Reads with a quorum, then says how many nodes are up."""
@@ -348,36 +378,63 @@ class CassandraStore:
                 break
         return found[:limit]
 
+    async def windows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        partitions: Sequence[tuple[date, int, Sequence[datetime]]],
+        key: Mapping[str, Any],
+        budget: Budget,
+    ) -> list[tuple[Any, ...]]:
+        chosen = ", ".join(f'"{name}"' for name in columns)
+        named = "".join(f' AND "{name}" = ?' for name in key)
+        query = (
+            f'SELECT {chosen} FROM {{keyspace}}."{table}"'
+            f" WHERE day = ? AND bucket = ? AND window_start IN ?{named}"
+        )
+        bindings = [(*partition, *key.values()) for partition in partitions]
+        return await self._fetch_each(query, bindings, budget)
+
     async def health(self) -> StoreHealth:
         # system_schema is local to each node; a quorum must be asked about replicated data.
         await self._fetch("SELECT job FROM {keyspace}.job_progress")
         hosts = self._connected().cluster.metadata.all_hosts()
         return StoreHealth(up=sum(host.is_up is True for host in hosts), total=len(hosts))
 
-    async def _fetch_each(self, query: str, bindings: Sequence[tuple[Any, ...]]) -> list[Any]:
+    async def _fetch_each(
+        self, query: str, bindings: Sequence[tuple[Any, ...]], budget: Budget | None = None
+    ) -> list[Any]:
         """The rows of the query for each binding, in the bindings' order."""
-        found = await each(lambda values: self._fetch(query, values), bindings)
+        found = await each(lambda values: self._fetch(query, values, budget), bindings)
         return [row for rows in found for row in rows]
 
-    async def _fetch(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """All rows of all pages."""
+    async def _fetch(
+        self, query: str, values: tuple[Any, ...] = (), budget: Budget | None = None
+    ) -> list[Any]:
+        """All rows of all pages, as far as the budget goes."""
         try:
             statement = await self._prepare(query.format(keyspace=self._settings.keyspace))
-            return await self._pages(statement, values)
+            return await self._pages(statement, values, budget)
         except InvalidRequest as error:
             raise StoreUnavailable(f"the schema is not there yet: {error}") from error
         except (DriverException, RequestExecutionException, NoHostAvailable) as error:
             raise StoreUnavailable(str(error)) from error
 
-    async def _pages(self, statement: PreparedStatement, values: tuple[Any, ...]) -> list[Any]:
+    async def _pages(
+        self, statement: PreparedStatement, values: tuple[Any, ...], budget: Budget | None
+    ) -> list[Any]:
         session = self._connected()
-        rows, next_page = await _page(session.execute_async(statement, values))
-        while next_page is not None:
+        rows: list[Any] = []
+        next_page = None
+        while True:
             more, next_page = await _page(
                 session.execute_async(statement, values, paging_state=next_page)
             )
+            if budget:
+                budget.take(len(more))
             rows += more
-        return rows
+            if next_page is None:
+                return rows
 
     async def _prepare(self, query: str) -> PreparedStatement:
         async with self._preparing:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from millrace_jobs import slots
 from millrace_jobs.declaration import Refused, Settings
 from millrace_jobs.outputs import CQL_TYPES, OWN, WINDOW_START, Output
 from millrace_jobs.stream import Stream
@@ -55,17 +56,20 @@ def describe(job: str, summary: str, rows: DataFrame, stream: Stream, settings: 
     key = _keys(job, plan, aggregates[0])
     del types[WINDOW]
     _refuse_columns(job, types, key, stream)
+    values = {name: kind for name, kind in types.items() if name not in key}
+    computed = {name: how for name, how in _computed(plan, aggregates[0]).items() if name in values}
     return Output(
         job=job,
         table=f"job_{settings['checkpoint']}",
         summary=summary,
         window_seconds=settings["window_seconds"],
         key={name: types[name] for name in key},
-        values={name: kind for name, kind in types.items() if name not in key},
+        values=values,
         approximate=dict.fromkeys(settings["approximate_columns"], settings["approximate_error"]),
         buckets=settings["buckets"],
         keep_seconds=settings["keep_days"] * 86400,
         state=[_EXPRESSION_ID.sub("", str(aggregates[0].simpleString(1000)))],
+        sessions=slots.sessions(job, list(key), values, computed, stream.event_time, settings),
     )
 
 
@@ -119,6 +123,23 @@ def _keys(job: str, plan: Any, aggregate: Any) -> list[str]:
             f" rows that differ only in them would overwrite each other; it has {', '.join(names)}"
         )
     return [name for name in names if name != WINDOW]
+
+
+def _computed(plan: Any, aggregate: Any) -> dict[str, Any]:
+    """Column of the result → the aggregation's expression that it is, as it came from there."""
+    found = {}
+    outputs, columns = aggregate.aggregateExpressions(), plan.output()
+    for index in range(outputs.size()):
+        named = outputs.apply(index)
+        if named.nodeName() == "Alias":
+            ids = _renamed(plan, {named.exprId().id()})
+            names = (
+                columns.apply(i).name()
+                for i in range(columns.size())
+                if columns.apply(i).exprId().id() in ids
+            )
+            found |= dict.fromkeys(names, named.child())
+    return found
 
 
 def _renamed(plan: Any, ids: set[int]) -> set[int]:

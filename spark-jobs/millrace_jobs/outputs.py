@@ -27,6 +27,23 @@ OWN = ("day", "bucket", WINDOW_START, "version")
 
 
 @dataclass(frozen=True)
+class Sessions:
+    """How rows that are slots become sessions: whoever reads them merges them.
+
+    A session is a run of one key's slots between which less than ``gap_seconds`` passed.
+
+    Attributes:
+        pages: the value column by which a session bounced: it has one at most.
+        merges: value column → what a session has of its slots' values: ``start``, ``end``, ``sum``,
+            ``min``, ``max``, ``first`` or ``last``.
+    """
+
+    gap_seconds: int
+    pages: str
+    merges: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Output:
     """The rows of one job, each named by its window's start and its ``key``.
 
@@ -37,6 +54,7 @@ class Output:
         buckets: partitions of a day.
         keep_seconds: age at which a row goes.
         state: what a checkpoint's state depends on, as text; equal text, same state.
+        sessions: None unless the rows are slots of sessions.
     """
 
     job: str
@@ -49,6 +67,7 @@ class Output:
     buckets: int
     keep_seconds: int
     state: list[str]
+    sessions: Sessions | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:

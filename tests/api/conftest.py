@@ -43,6 +43,7 @@ def api_settings() -> Settings:
         kept_days=800,
         kept_pages=1000,
         kept_seconds=3600,
+        session_rows=100_000,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from millrace_api.live import BATCH, FeedUnavailable
 from millrace_api.ranges import Span, Window
 from millrace_api.store import (
+    Budget,
     DeadLetter,
     DeadLetters,
     JobProgress,
@@ -112,6 +113,30 @@ class FakeStore:
         ]
         self._commit()
         return rows[:limit]
+
+    async def windows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        partitions: Sequence[tuple[date, int, Sequence[datetime]]],
+        key: Mapping[str, Any],
+        budget: Budget,
+    ) -> list[tuple[Any, ...]]:
+        self._check()
+        await self._read(table, len(partitions), dict(key))
+        asked = {
+            (day, bucket, start.replace(tzinfo=None))
+            for day, bucket, starts in partitions
+            for start in starts
+        }
+        found = [
+            tuple(row[name] for name in columns)
+            for row in self.job_table
+            if (row["day"], row["bucket"], row["window_start"]) in asked
+            and key.items() <= row.items()
+        ]
+        budget.take(len(found))
+        return found
 
     async def health(self) -> StoreHealth:
         self._check()

@@ -12,7 +12,14 @@ from cassandra import OperationTimedOut
 from cassandra.query import BatchStatement, BatchType
 from millrace_api import store as store_module
 from millrace_api.ranges import Span, Window
-from millrace_api.store import CassandraStore, DeadLetters, StoreUnavailable
+from millrace_api.store import (
+    Budget,
+    CassandraStore,
+    DeadLetters,
+    StoreUnavailable,
+    TooManyRows,
+)
+from millrace_jobs.outputs import Output
 
 
 class Response:
@@ -104,6 +111,67 @@ def test_the_queries_fit_the_schema(settings: Any) -> None:
             assert await store.dead_letters(SPAN) == DeadLetters({}, [])
             assert await store.late_events(SPAN.days()) == []
             await store.progress()
+
+    asyncio.run(scenario())
+
+
+JOB = Output(
+    job="store_test",
+    table="job_store_test",
+    summary="A test's.",
+    window_seconds=1800,
+    key={"visitor": "string", "site": "int"},
+    values={"events": "bigint", "last": "timestamp"},
+    approximate={},
+    buckets=2,
+    keep_seconds=3600,
+    state=[],
+)
+
+
+@pytest.mark.cluster
+def test_windows_of_a_declared_job_are_read_by_their_starts_and_by_key(settings: Any) -> None:
+    windows = [DAY + n * timedelta(minutes=30) for n in range(4)]
+    rows = [
+        {"window_start": start.replace(tzinfo=None), "visitor": visitor, "site": site}
+        | {"events": 1, "last": start.replace(tzinfo=None)}
+        for start in windows
+        for visitor in "abc"
+        for site in (1, 2)
+    ]
+
+    async def scenario() -> None:
+        async with connected(settings) as store:
+            session = store._connected()
+            session.execute(JOB.create_table(settings.keyspace), timeout=30)
+            try:
+                names = ", ".join(f'"{name}"' for name in JOB.columns)
+                marks = ", ".join("?" for _ in JOB.columns)
+                insert = session.prepare(
+                    f"INSERT INTO {settings.keyspace}.{JOB.table} ({names}) VALUES ({marks})"
+                )
+                for row in rows:
+                    session.execute(insert, JOB.row(row, 1), timeout=30)
+
+                async def read(key: dict[str, Any], rows: int = 100) -> list[tuple[Any, ...]]:
+                    asked = [(DAY.date(), bucket, windows[1:3]) for bucket in range(JOB.buckets)]
+                    names = ["visitor", "site", "last"]
+                    return await store.windows(JOB.table, names, asked, key, Budget(rows))
+
+                inside = windows[1].replace(tzinfo=None), windows[2].replace(tzinfo=None)
+                everything = await read({})
+                assert sorted(everything) == sorted(
+                    (row["visitor"], row["site"], row["last"])
+                    for row in rows
+                    if row["last"] in inside
+                )
+                assert sorted(await read({"visitor": "b", "site": 2})) == [
+                    ("b", 2, start) for start in inside
+                ]
+                with pytest.raises(TooManyRows):
+                    await read({}, rows=len(everything) - 1)
+            finally:
+                session.execute(f"DROP TABLE {settings.keyspace}.{JOB.table}", timeout=30)
 
     asyncio.run(scenario())
 

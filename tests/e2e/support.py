@@ -3,10 +3,13 @@
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
 
 from millrace.cluster.insight_api import InsightApi
 from millrace.common.errors import OperatorError
@@ -14,6 +17,7 @@ from tests.recount import Counts, Recount
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
+GAP = timedelta(minutes=30)  # configs/jobs/sessions.yaml
 MILLRACE = [sys.executable, "-m", "millrace.cli"]
 TOP = 20
 UNIQUE_ERROR = 0.02
@@ -98,6 +102,9 @@ def assert_exact(insights: Insights, truth: Recount, seconds: float = 180) -> No
     _assert_windows(insights, "1m", truth.minutes, start, end)
     _assert_pages(insights, truth, start, end)
     wait_until(
+        lambda: _assert_slots(insights, truth, start, end), seconds, "slots equal the recount"
+    )
+    wait_until(
         lambda: _assert_sessions(insights, truth, start, end), seconds, "sessions equal the recount"
     )
     assert insights.get("/v1/late", from_=start, to=end)["days"] == []
@@ -129,7 +136,7 @@ def _assert_pages(insights: Insights, truth: Recount, start: datetime, end: date
     assert top["distinct_pages"] == len(expected)
 
 
-def _assert_sessions(insights: Insights, truth: Recount, start: datetime, end: datetime) -> bool:
+def _assert_slots(insights: Insights, truth: Recount, start: datetime, end: datetime) -> bool:
     """A declared job, by its own route: each visitor's requests by half an hour."""
     found: dict[tuple[datetime, str], int] = {}
     while start < end:
@@ -141,6 +148,40 @@ def _assert_sessions(insights: Insights, truth: Recount, start: datetime, end: d
             found[slot, row["visitor_id"]] = row["events"]
         start = part_end
     assert found == truth.slots
+    return True
+
+
+def _assert_sessions(insights: Insights, truth: Recount, start: datetime, end: datetime) -> bool:
+    """Its slots, merged: what closed in each minute, and what is open at the log's end."""
+    closed: dict[datetime, tuple[int, int, float]] = {}
+    while start < end:
+        part_end = min(start + DAY, end)
+        answer = insights.get("/v1/jobs/sessions/closed", from_=start, to=part_end)
+        closed |= {
+            datetime.fromisoformat(one["start"]): (one["closed"], one["bounced"], one["mean_pages"])
+            for one in answer["minutes"]
+        }
+        start = part_end
+    live = insights.get("/v1/jobs/sessions/live", limit=100)
+    as_of = datetime.fromisoformat(live["as_of"])
+    sessions = truth.sessions()
+    expected: dict[datetime, list[int]] = defaultdict(list)
+    for one in sessions:
+        if one[-1] + GAP <= min(as_of, end - timedelta.resolution):
+            expected[(one[-1] + GAP).replace(second=0)].append(len(one))
+    assert closed == {
+        minute: (len(pages), pages.count(1), pytest.approx(sum(pages) / len(pages)))
+        for minute, pages in expected.items()
+    }
+    if as_of == truth.last:
+        is_open = sorted((one[0], one[-1], len(one)) for one in sessions if as_of - one[-1] < GAP)
+        assert live["open"] == len(is_open)
+        if len(is_open) <= 100:
+            shown = [
+                (*(datetime.fromisoformat(one[name]) for name in ("start", "end")), one["events"])
+                for one in live["sessions"]
+            ]
+            assert sorted(shown) == is_open
     return True
 
 

@@ -12,7 +12,7 @@ from millrace_jobs import analysis, declaration, declared
 from millrace_jobs.context import JobContext
 from millrace_jobs.declaration import Refused
 from millrace_jobs.facts import Facts
-from millrace_jobs.outputs import Output, bucket
+from millrace_jobs.outputs import Output, Sessions, bucket
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -29,6 +29,8 @@ MINUTE = {
     "keep_days": 7,
     "approximate_columns": ["visitors"],
     "approximate_error": 0.01,
+    "session_gap_seconds": 0,
+    "session_pages": "",
 }
 
 
@@ -126,6 +128,79 @@ def test_state_tells_another_aggregation(describe: Any) -> None:
 
     assert describe(by_url).state == describe(by_url).state
     assert describe(by_url).state != describe(sums).state
+
+
+# -- Slots of sessions
+
+WITH_GAP = {"window_seconds": 1800, "session_gap_seconds": 1800, "session_pages": "pages"}
+
+
+def slots(values: str) -> str:
+    return (
+        f"SELECT window, visitor_id, {values} FROM events"
+        " GROUP BY window(event_time, '30 minutes'), visitor_id"
+    )
+
+
+MOMENTS = "count(*) AS pages, min(event_time) AS first, max(event_time) AS last"
+
+
+def test_the_job_that_ships_has_slots_of_sessions(describe: Any) -> None:
+    rows, _ = declaration.load("sessions")
+    assert describe(rows, **SETTINGS["sessions"]).sessions == Sessions(
+        gap_seconds=1800,
+        pages="pages",
+        merges={
+            "events": "sum",
+            "pages": "sum",
+            "first": "start",
+            "last": "end",
+            "entry_page": "first",
+            "exit_page": "last",
+        },
+    )
+
+
+def test_what_a_session_has_of_its_slots_is_read_off_the_plan(describe: Any) -> None:
+    values = (
+        f"{MOMENTS}, sum(bytes) FILTER (WHERE status < 400) AS bytes, max(status) AS worst,"
+        " min_by(url, event_time) AS from_page"
+    )
+    renamed = (
+        "SELECT window, visitor_id, pages, first AS begin, last, bytes, worst, from_page"
+        f" FROM ({slots(values)})"
+    )
+    assert describe(renamed, **WITH_GAP).sessions.merges == {
+        "pages": "sum",
+        "begin": "start",
+        "last": "end",
+        "bytes": "sum",
+        "worst": "max",
+        "from_page": "first",
+    }
+
+
+def test_rows_without_a_gap_are_no_slots(describe: Any) -> None:
+    assert describe(by_url).sessions is None
+
+
+NO_SLOTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "is longer than": (MOMENTS, {"session_gap_seconds": 900}),
+    "rate can't be merged": (f"{MOMENTS}, avg(bytes) AS rate", {}),
+    "twice can't be merged": (f"{MOMENTS}, 2 * count(*) AS twice", {}),
+    "page can't be merged": (f"{MOMENTS}, max_by(url, bytes) AS page", {}),
+    "one can't be merged": (f"{MOMENTS}, min(status) FILTER (WHERE bytes > 0) AS one", {}),
+    r"need max\(event_time\)": ("count(*) AS pages, min(event_time) AS first", {}),
+    "session_pages 'urls'": (MOMENTS, {"session_pages": "urls"}),
+    "seconds is said of every": (f"{MOMENTS}, count(*) AS seconds", {}),
+}
+
+
+@pytest.mark.parametrize("reason", NO_SLOTS)
+def test_what_could_not_be_merged_is_refused(describe: Any, reason: str) -> None:
+    values, settings = NO_SLOTS[reason]
+    with pytest.raises(Refused, match=reason):
+        describe(slots(values), **WITH_GAP | settings)
 
 
 OUTPUT = Output(

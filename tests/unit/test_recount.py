@@ -55,6 +55,16 @@ def test_slots_of_visitors(counted: Recount) -> None:
     assert len({visitor for _, visitor in counted.slots}) == 3
 
 
+def test_sessions_of_visitors(counted: Recount) -> None:
+    sessions = sorted((len(one), one[0]) for one in counted.sessions())
+    assert sessions == [  # 10:06 and 11:00 are two, though of one visitor
+        (1, moment("2015-05-17T10:06")),
+        (1, moment("2015-05-17T11:00")),
+        (2, moment("2015-05-17T10:05:03")),
+        (2, moment("2015-05-17T10:59:59")),
+    ]
+
+
 def test_windows(counted: Recount) -> None:
     assert {start: counts.requests for start, counts in counted.hours.items()} == {
         moment("2015-05-17T10:00"): 5,

@@ -1,6 +1,10 @@
 // The jobs that are one file each: a panel for each, made from what the job says of its rows.
 const ROWS = 8;
+const MINUTES = 10;
 const POLL_MS = 15000;
+const MINUTE_MS = 60000;
+const DAY_MS = 86400000;
+const TIMES = ["start", "end"];
 const panels = document.getElementById("declared");
 
 const cell = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
@@ -11,47 +15,79 @@ function row(tag, values) {
   return line;
 }
 
-function panel(job, rows) {
-  const card = Object.assign(document.createElement("section"), { className: "card" });
-  const columns = [...Object.keys(job.key), ...Object.keys(job.values)];
-  const table = document.createElement("table");
-  const head = document.createElement("thead");
-  head.append(row("th", ["window", ...columns]));
+function table(head, lines) {
+  const made = document.createElement("table");
+  const top = document.createElement("thead");
+  top.append(row("th", head));
   const body = document.createElement("tbody");
-  for (const one of rows) {
-    const shown = columns.map((name) => one[name] ?? "–");
-    body.append(row("td", [one.window_start.replace("T", " ").replace("Z", ""), ...shown]));
-  }
-  table.append(head, body);
+  body.append(...lines.map((line) => row("td", line)));
+  made.append(top, body);
+  return made;
+}
+
+function panel(job, ...parts) {
+  const card = Object.assign(document.createElement("section"), { className: "card" });
   const scroll = Object.assign(document.createElement("div"), { className: "scroll" });
-  scroll.append(rows.length ? table : cell("p", "No rows in the last day of its events."));
+  scroll.append(...parts);
   const title = cell("h2", `${job.job} · `);
   title.append(cell("span", job.summary));
   card.append(title, scroll);
   return card;
 }
 
+const time = (text) => text.replace("T", " ").replace(/(\.\d+)?Z/, "");
+
 async function ask(path) {
   const answer = await fetch(path);
-  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
-  return answer.json();
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(content.detail);
+  return content;
 }
 
 // The newest rows: a day up to the newest event that the job has seen.
-async function newest(job, progress) {
+async function rowsOf(job, progress) {
   const last = progress.jobs.find((one) => one.job === job.job)?.max_event_time;
-  if (!last) return [];
-  const end = new Date(new Date(last).getTime() + job.window_seconds * 1000);
-  const from = new Date(end.getTime() - 86400000);
+  const end = new Date(new Date(last ?? 0).getTime() + job.window_seconds * 1000);
+  const from = new Date(end.getTime() - DAY_MS);
   const range = `from=${from.toISOString()}&to=${end.toISOString()}&limit=${ROWS}`;
-  return (await ask(`${job.rows}?${range}`)).rows;
+  const { rows } = last ? await ask(`${job.rows}?${range}`) : { rows: [] };
+  if (!rows.length) return panel(job, cell("p", "No rows in the last day of its events."));
+  const columns = [...Object.keys(job.key), ...Object.keys(job.values)];
+  const lines = rows.map((one) => [time(one.window_start), ...columns.map((name) => one[name] ?? "–")]);
+  return panel(job, table(["window", ...columns], lines));
+}
+
+// Of slots: the sessions that are open, and those that closed in the last minutes.
+async function sessionsOf(job) {
+  const live = await ask(`${job.rows}/live?limit=${ROWS}`);
+  const end = Math.floor(new Date(live.as_of).getTime() / MINUTE_MS + 1) * MINUTE_MS;
+  const [from, to] = [end - MINUTES * MINUTE_MS, end].map((ms) => new Date(ms).toISOString());
+  const { minutes } = await ask(`${job.rows}/closed?from=${from}&to=${to}`);
+  const merged = Object.entries(job.sessions.merges);
+  const columns = merged.filter(([, merge]) => !["start", "end"].includes(merge)).map(([name]) => name);
+  const names = [...Object.keys(job.key), "start", "end", ...columns];
+  const open = live.sessions.map((one) => names.map((name) => TIMES.includes(name) ? time(one[name]) : one[name] ?? "–"));
+  const closed = minutes.reverse().map((one) => [time(one.start), one.closed, one.bounced,
+    one.mean_pages.toFixed(1), Math.round(one.mean_seconds)]);
+  return panel(job,
+    cell("p", `${live.open} open at ${time(live.as_of)}`), table(names, open),
+    cell("p", `Closed in the last ${MINUTES} minutes`),
+    table(["minute", "closed", "bounced", "pages (mean)", "seconds (mean)"], closed));
+}
+
+// A job that can't be shown says why, and leaves the other panels alone.
+async function shown(job, progress) {
+  try {
+    return await (job.sessions ? sessionsOf(job) : rowsOf(job, progress));
+  } catch (error) {
+    return panel(job, cell("p", error.message));
+  }
 }
 
 async function refresh() {
   try {
     const [{ jobs }, progress] = await Promise.all([ask("/v1/jobs"), ask("/v1/progress")]);
-    const rows = await Promise.all(jobs.map((job) => newest(job, progress)));
-    panels.replaceChildren(...jobs.map((job, index) => panel(job, rows[index])));
+    panels.replaceChildren(...await Promise.all(jobs.map((job) => shown(job, progress))));
   } catch (error) {
     console.warn(error); // the page itself says what is down
   }
