@@ -1,5 +1,6 @@
 """Models of everything under ``configs/``, and a loader whose refusals name file and key."""
 
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
@@ -129,12 +130,22 @@ class TopicNames(Model):
 
 
 class KafkaNames(Model):
+    """``topics`` are those that Millrace needs, ``stream_topics`` those of further streams."""
+
     topics: TopicNames
+    stream_topics: dict[Name, TopicName] = {}
     group_prefix: TopicName
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The name of every topic, by the part that it plays."""
+        return self.topics.model_dump() | self.stream_topics
 
     @model_validator(mode="after")
     def _no_topic_plays_two_parts(self) -> Self:
-        names = self.topics.model_dump().values()
+        if twice := self.stream_topics.keys() & TopicNames.model_fields.keys():
+            raise ValueError(f"stream_topics: {', '.join(sorted(twice))} stands in topics")
+        names = self.parts.values()
         if len(set(names)) != len(names):
             raise ValueError("a name stands twice in topics")
         return self
@@ -182,13 +193,16 @@ class Events(Model):
     topics: dict[str, Topic]
     limits: dict[str, Setting] = {}
 
-    @field_validator("topics")
-    @classmethod
-    def _each_part_has_its_topic(cls, topics: dict[str, Topic]) -> dict[str, Topic]:
-        if differ := topics.keys() ^ TopicNames.model_fields.keys():
-            parts = ", ".join(sorted(differ))
-            raise ValueError(f"each part of kafka.topics in names.yaml, and nothing else: {parts}")
-        return topics
+    def problems(self, kafka: KafkaNames, profile: Profile) -> Iterator[str]:
+        """Why there are no such topics: a part that has no name, or no partitions."""
+        if differ := self.topics.keys() ^ kafka.parts.keys():
+            yield (
+                "topics: each part of kafka.topics and kafka.stream_topics in names.yaml, and"
+                f" nothing else: {', '.join(sorted(differ))}"
+            )
+        for part, topic in self.topics.items():
+            if profile not in topic.partitions:
+                yield f"topics.{part}.partitions: none for profile {profile}"
 
 
 class Group(Model):

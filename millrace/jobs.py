@@ -5,7 +5,7 @@ folder of your own repository, which the environment names under ``job_folders``
 ``NAME.sql`` with ``NAME.yaml`` beside it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from millrace.common.errors import OperatorError
@@ -16,6 +16,8 @@ OURS = REPO / "spark-jobs" / "millrace_jobs" / "jobs"
 CODE = (".py", ".sql")
 DEFAULTS = "defaults"
 CHECKPOINT_WHY = "The folder of the job's checkpoint; another name starts the job anew."
+ARCHIVE = "archive"  # the job that archives the stream which jobs read by default
+ARCHIVES = f"{ARCHIVE}_"  # what the others' names begin with: archive_STREAM
 
 
 class JobSettings(Model):
@@ -43,17 +45,20 @@ def code_of(folder: Path) -> Iterator[Path]:
 
 
 def load_job_settings(
-    folders: Iterable[Path] = (), configs: Path = CONFIGS
+    streams: Collection[str], folders: Iterable[Path] = (), configs: Path = CONFIGS
 ) -> dict[str, dict[str, Setting]]:
-    """By job: the defaults, and what its own file says otherwise."""
+    """By job: the defaults, and what its own file says otherwise.
+
+    Raises OperatorError for a job that can't be run, or that reads none of ``streams``.
+    """
     defaults = _read(configs / "jobs" / f"{DEFAULTS}.yaml")
     found: dict[str, dict[str, Setting]] = {}
     for path in sorted((configs / "jobs").glob("*.yaml")):
         if path.stem != DEFAULTS:
-            _add(found, path, OURS, defaults)
+            _add(found, path, OURS, defaults, streams)
     for folder in folders:
         for path in sorted(folder.glob("*.yaml")):
-            _add(found, path, folder, defaults)
+            _add(found, path, folder, defaults, streams)
     return found
 
 
@@ -62,6 +67,26 @@ def with_jobs(spark: Component, jobs: dict[str, dict[str, Setting]]) -> Componen
     if twice := sorted(spark.settings.keys() & jobs.keys()):
         raise _refusal(f"job {twice[0]}: there is a job of that name already; rename yours")
     return spark.model_copy(update={"settings": spark.settings | jobs})
+
+
+def archive_job(stream: str, default: str) -> str:
+    """The name of the job that archives a stream; ``default`` is what jobs read by default."""
+    return ARCHIVE if stream == default else f"{ARCHIVES}{stream}"
+
+
+def archives(spark: Component, streams: Iterable[str]) -> dict[str, dict[str, Setting]]:
+    """A job for each further stream: as the one of the default stream, beside it."""
+    default = str(spark.settings["common"]["stream"].value)
+    own = "The stream that this job archives, into a table of its own."
+    return {
+        job: spark.settings[ARCHIVE]
+        | {
+            "checkpoint": Setting(value=job, why=CHECKPOINT_WHY, source="docs/new-state.md"),
+            "stream": Setting(value=stream, why=own, source="its name"),
+        }
+        for stream in streams
+        if (job := archive_job(stream, default)) != ARCHIVE
+    }
 
 
 def problems(environment: Environment, spark: Component) -> Iterator[str]:
@@ -80,9 +105,12 @@ def _add(
     path: Path,
     code: Path,
     defaults: dict[str, Setting],
+    streams: Collection[str],
 ) -> None:
     job = path.stem
     own = _read(path)
+    if job.startswith(ARCHIVES):
+        raise _refusal(f"{path}: only archives of streams have names with {ARCHIVES}; rename yours")
     if job in found:
         raise _refusal(f"{path}: there is a job {job} already; rename yours")
     if not any((code / f"{job}{suffix}").exists() for suffix in CODE):
@@ -91,8 +119,33 @@ def _add(
         raise _refusal(
             f"{path}: settings.window_seconds is missing: how long the job's windows are"
         )
+    for problem in _stream_problems(own, streams):
+        raise _refusal(f"{path}: settings.{problem}")
     checkpoint = Setting(value=job, why=CHECKPOINT_WHY, source="docs/new-state.md")
     found[job] = defaults | {"checkpoint": checkpoint} | own
+
+
+def _stream_problems(own: dict[str, Setting], streams: Collection[str]) -> Iterator[str]:
+    """What is wrong with ``stream``, ``streams`` and ``join_seconds`` of a job, by setting."""
+    if "stream" in own and "streams" in own:
+        yield "streams: says what the job reads, and so does stream; leave one out"
+    for name in {"stream", "streams"} & own.keys():
+        value = own[name].value
+        wanted = value if name == "streams" else [value]
+        if not isinstance(wanted, list) or not wanted:
+            yield f"{name}: {value!r} is no list of streams, such as [impressions, clicks]"
+            return
+        if len(set(wanted)) != len(wanted):
+            yield f"{name}: a stream stands twice in the list"
+        for stream in wanted:
+            if stream not in streams:
+                known = ", ".join(sorted(streams))
+                yield f"{name}: no stream {stream} in configs/streams, which has {known}"
+    if "join_seconds" in own:
+        bounds = own["join_seconds"].value
+        for bound in bounds.values() if isinstance(bounds, dict) else [bounds]:
+            if type(bound) is not int or bound <= 0:
+                yield f"join_seconds: {bound!r} is no number of seconds"
 
 
 def _read(path: Path) -> dict[str, Setting]:

@@ -36,11 +36,12 @@ EMPTY = pa.schema(
 
 
 class Archive:
-    """One version of the table, the newest when opened."""
+    """One version of the table of the events that `millrace load` sends, the newest when opened."""
 
     def __init__(self, hdfs: Hdfs, plan: Plan) -> None:
         self._hdfs = hdfs
-        self._path = plan.spark.settings.common.archive
+        common = plan.spark.settings.common
+        self._path = f"{common.archives}/{common.stream}"
         self._files = self._list_files()
 
     def rows_by_hour(self) -> dict[int, int]:

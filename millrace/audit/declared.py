@@ -40,10 +40,13 @@ def audit_job(
             f"no declared job {job} has written yet; those that have: {known}",
             "`millrace audit` without --job audits the jobs archive and traffic",
         )
+    streams = plan.spark.settings.streams_of(job)
+    require_archives(plan, job)
     deadline = time.monotonic() + wait
     positions = Positions(plan, Hdfs(plan))
-    ends = positions.event_ends()
-    positions.wait_for_archive(ends, deadline)
+    ends = {stream: positions.ends_of(stream) for stream in streams}
+    for stream in streams:
+        positions.wait_for_archive(stream, ends[stream], deadline)
     positions.wait_for(job, ends, deadline)
     newest = api.progress(job).get("max_event_time")
     if newest is None:
@@ -59,6 +62,19 @@ def audit_job(
     }
     path = f"{plan.names.zookeeper.jobs}/{job}/recount"
     return report(job, zookeeper.ask(plan, path, question, wait))
+
+
+def require_archives(plan: Plan, job: str) -> None:
+    """Raises OperatorError unless all that the job reads is archived."""
+    settings = plan.spark.settings
+    running = {name for jobs in plan.applications.values() for name in jobs}
+    archives = {settings.archive_job(stream) for stream in settings.streams_of(job)}
+    if missing := sorted(archives - running):
+        raise OperatorError(
+            f"job {job} can't be counted again: no application runs {' and '.join(missing)}",
+            f"add it to applications in configs/environments/{plan.environment}.yaml, then"
+            " `make up` and `make deploy`",
+        )
 
 
 def report(job: str, answer: dict[str, Any]) -> Report:

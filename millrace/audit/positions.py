@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -20,21 +20,27 @@ class Positions:
         self._hdfs = hdfs
         self._api = InsightApi(plan)
         self._admin = kafka.connect(plan)
-        self._topic = plan.names.kafka.topics.events
 
     def ends(self, topic: str, partitions: int) -> np.ndarray:
         """Up to where a ``read_committed`` reader can read each partition."""
         return np.array(kafka.require_ends(self._admin, topic, partitions))
 
-    def event_ends(self) -> np.ndarray:
-        return self.ends(self._topic, self._plan.topics[self._topic].partitions)
+    def ends_of(self, stream: str) -> np.ndarray:
+        topic = self._plan.streams[stream].topic
+        return self.ends(topic, self._plan.topics[topic].partitions)
 
-    def wait_for(self, job: str, ends: np.ndarray, deadline: float) -> None:
-        """Until all before ``ends`` is in the job's results, and its late events are counted."""
+    def event_ends(self) -> np.ndarray:
+        """Of the stream that jobs read unless they say another."""
+        return self.ends_of(self._plan.spark.settings.common.stream)
+
+    def wait_for(self, job: str, ends: Mapping[str, np.ndarray], deadline: float) -> None:
+        """Until all before ``ends``, which are by stream, is in the job's results, and its late
+        events are counted."""
         self._wait(lambda: self._is_at(job, ends), deadline, job)
 
-    def wait_for_archive(self, ends: np.ndarray, deadline: float) -> None:
-        self._wait(lambda: bool((self._archived(len(ends)) >= ends).all()), deadline, "archive")
+    def wait_for_archive(self, stream: str, ends: np.ndarray, deadline: float) -> None:
+        job = self._plan.spark.settings.archive_job(stream)
+        self._wait(lambda: bool((self._archived(stream, len(ends)) >= ends).all()), deadline, job)
 
     def _wait(self, check: Callable[[], bool], deadline: float, job: str) -> None:
         if check():
@@ -50,27 +56,33 @@ class Positions:
                 "--wait gives it longer; `millrace status` shows whether it runs",
             )
 
-    def _is_at(self, job: str, ends: np.ndarray) -> bool:
+    def _is_at(self, job: str, ends: Mapping[str, np.ndarray]) -> bool:
         """The job commits its position with its results, and notes there which batch that was."""
         try:
             committed = kafka.positions(self._admin, self._plan, job)
         except kafka.KafkaException:
             return False
-        read = {position.partition: position for position in committed}
-        if any(p not in read or read[p].offset < end for p, end in enumerate(ends) if end):
+        read = {(position.topic, position.partition): position.offset for position in committed}
+        wanted = {
+            (self._plan.streams[stream].topic, partition): end
+            for stream, partitions in ends.items()
+            for partition, end in enumerate(partitions)
+        }
+        if any(read.get(place, 0) < end for place, end in wanted.items() if end):
             return False
         batch = max(
             int(position.metadata.split()[1]) for position in committed if position.metadata
         )
         return int(self._api.progress(job).get("batch", -1)) >= batch
 
-    def _archived(self, partitions: int) -> np.ndarray:
-        """What the archive job's last finished batch ended with, by its checkpoint."""
+    def _archived(self, stream: str, partitions: int) -> np.ndarray:
+        """What the last finished batch of the stream's archive ended with, by its checkpoint."""
         settings = self._plan.spark.settings
-        path = f"{settings.common.checkpoints}/{settings.archive.checkpoint}"
+        checkpoint = settings.job(settings.archive_job(stream)).checkpoint
+        path = f"{settings.common.checkpoints}/{checkpoint}"
         finished = [int(name) for name in self._hdfs.names(f"{path}/commits") if name.isdecimal()]
         if not finished:
             return np.zeros(partitions, np.int64)
         entry = self._hdfs.read(f"{path}/offsets/{max(finished)}").decode()
-        ends = json.loads(entry.splitlines()[2])[self._topic]
+        ends = json.loads(entry.splitlines()[2])[self._plan.streams[stream].topic]
         return np.array([ends.get(str(partition), 0) for partition in range(partitions)])

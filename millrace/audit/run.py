@@ -67,16 +67,17 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     hdfs = Hdfs(plan)
     positions = Positions(plan, hdfs)
 
-    positions.wait_for_archive(positions.event_ends(), deadline)
+    stream = plan.spark.settings.common.stream
+    positions.wait_for_archive(stream, positions.event_ends(), deadline)
     early = Archive(hdfs, plan).rows_by_hour()
     before = positions.event_ends()
-    positions.wait_for(kafka.JOB, before, deadline)
+    positions.wait_for(kafka.JOB, {stream: before}, deadline)
     with cassandra.reading(plan) as session:
         stored = _stored(Tables(plan, session), days, hours)
     answers = ask(InsightApi(plan), hours)
-    stream = _read_results(plan, ledgers, positions)
+    results = _read_results(plan, ledgers, positions)
     after = positions.event_ends()
-    positions.wait_for_archive(after, deadline)
+    positions.wait_for_archive(stream, after, deadline)
 
     archive = Archive(hdfs, plan)
     rows = archive.read({hour // HOUR for hour in hours})
@@ -95,7 +96,7 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
         _archive_plane(ledgers, rows),
         *_stored_planes(truth, days_truth, stored, windows, pages),
         api,
-        _results_plane(truth, stream, windows, pages),
+        _results_plane(truth, results, windows, pages),
     ]
     doubtful = len(own) - sum(int(ledger.acked.sum()) for ledger in ledgers)
     names = [ledger.spec.run for ledger in ledgers]

@@ -120,7 +120,8 @@ def leader_address(plan: Plan, topic: str, seconds: float) -> str | None:
 
 @dataclass(frozen=True)
 class Lag:
-    """Committed records that no committed batch has read, and those of them that wait too long."""
+    """Committed records of a job's topics that no committed batch has read, and those of them that
+    wait too long."""
 
     records: int
     overdue: int
@@ -129,12 +130,14 @@ class Lag:
 def lag(admin: AdminClient, plan: Plan, job: str, now: float) -> Lag:
     """A record is overdue when Kafka had it ``lag_seconds`` of the job's settings before ``now``,
     in seconds since 1970. Raises KafkaException without brokers."""
-    topic = plan.names.kafka.topics.events
-    ends = topic_ends(admin, topic, plan.topics[topic].partitions)
-    read = {position.partition: position.offset for position in positions(admin, plan, job)}
+    read = {(p.topic, p.partition): p.offset for p in positions(admin, plan, job)}
     due_seconds = now - plan.spark.settings.job(job).lag_seconds
-    due = _offsets(admin, topic, len(ends), OffsetSpec.for_timestamp(int(due_seconds * 1000)))
-    return lag_of(ends, [max(0, read.get(p, 0)) for p in range(len(ends))], due)
+    lags = []
+    for topic in plan.topics_of(job):
+        ends = topic_ends(admin, topic, plan.topics[topic].partitions)
+        due = _offsets(admin, topic, len(ends), OffsetSpec.for_timestamp(int(due_seconds * 1000)))
+        lags.append(lag_of(ends, [max(0, read.get((topic, p), 0)) for p in range(len(ends))], due))
+    return Lag(sum(lag.records for lag in lags), sum(lag.overdue for lag in lags))
 
 
 def lag_of(ends: list[int], read: list[int], due: list[int]) -> Lag:

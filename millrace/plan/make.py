@@ -21,7 +21,7 @@ from millrace.config import (
     load_events,
     load_names,
 )
-from millrace.jobs import folders_of, load_job_settings, with_jobs
+from millrace.jobs import archives, folders_of, load_job_settings, with_jobs
 from millrace.jobs import problems as job_refusals
 from millrace.plan import addresses, availability, aws
 from millrace.plan.model import Plan
@@ -55,15 +55,15 @@ def load_plan(name: str) -> Plan:
     known = component_names()
     components = {c: load_component(c) for c in sorted(services & known) + list(SHARED_COMPONENTS)}
     folders = folders_of(environment)
-    components["spark"] = with_jobs(components["spark"], load_job_settings(folders))
+    streams, spark = load_streams(), components["spark"]
+    jobs = load_job_settings(streams, folders) | archives(spark, streams)
+    components["spark"] = with_jobs(spark, jobs)
     if problems := list(job_refusals(environment, components["spark"])):
         raise _refusal(name, problems)
     tables = load_tables(folders)
     if problems := list(table_refusals(tables, components["spark"])):
         raise OperatorError("\n".join(problems), "nothing was created or changed")
-    return make_plan(
-        name, environment, components, load_events(), load_names(), load_streams(), tables
-    )
+    return make_plan(name, environment, components, load_events(), load_names(), streams, tables)
 
 
 def make_plan(
@@ -82,6 +82,11 @@ def make_plan(
     hosts = list(addresses.place_hosts(cluster, environment, components))
     if problems := list(availability.problems(environment, components, hosts)):
         raise _refusal(name, problems)
+    if problems := list(events.problems(names.kafka, environment.profile)):
+        where = "configs/components/events.yaml: "
+        raise OperatorError(
+            "\n".join(where + problem for problem in problems), "nothing was created or changed"
+        )
     topics = _topics(events, names, environment)
     events_topic = names.kafka.topics.events
     if problems := list(
@@ -118,9 +123,7 @@ def make_plan(
         ),
         topics=topics,
         streams={
-            stream: plan_stream(
-                declared, getattr(names.kafka.topics, declared.topic), environment.profile
-            )
+            stream: plan_stream(declared, names.kafka.parts[declared.topic], environment.profile)
             for stream, declared in streams.items()
         },
         tables={table: plan_table(rule, environment.profile) for table, rule in tables.items()},
@@ -176,7 +179,7 @@ def _settings(component: Component, profile: Profile) -> dict[str, dict[str, Any
 def _topics(events: Events, names: Names, environment: Environment) -> dict[str, TopicPlan]:
     kafka = environment.replication.kafka
     return {
-        getattr(names.kafka.topics, part): TopicPlan(
+        names.kafka.parts[part]: TopicPlan(
             partitions=topic.partitions[environment.profile],
             replication=kafka.factor,
             config={"min.insync.replicas": str(kafka.min_insync)}

@@ -19,14 +19,11 @@ from millrace.plan.parts import (
     Service,
     SharedSettings,
     TopicPlan,
+    absent,
 )
 from millrace.plan.spark import SparkPlan
 from millrace.streams import StreamPlan
 from millrace.tables import TablePlan
-
-
-def _absent(part: Any) -> bool:
-    return part is None
 
 
 class Plan(Model):
@@ -54,8 +51,8 @@ class Plan(Model):
     job_folders: list[str]
     endpoints: Endpoints
     # What only one provider has; not in another one's plan, nor in its digest.
-    aws: AwsPlan | None = Field(default=None, exclude_if=_absent)
-    machines: MachinesPlan | None = Field(default=None, exclude_if=_absent)
+    aws: AwsPlan | None = Field(default=None, exclude_if=absent)
+    machines: MachinesPlan | None = Field(default=None, exclude_if=absent)
 
     @property
     def digest(self) -> str:
@@ -83,6 +80,10 @@ class Plan(Model):
     def planned_memory(self, host: Host) -> int:
         """MiB that the host's services and its own daemons are planned to hold resident."""
         return HOST_OVERHEAD + sum(self.services[name].memory.total for name in host.services)
+
+    def topics_of(self, job: str) -> list[str]:
+        """The topics that a job reads."""
+        return [self.streams[stream].topic for stream in self.spark.settings.streams_of(job)]
 
     def hosts_of(self, service: str) -> list[Host]:
         return [host for host in self.hosts if service in host.services]

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from millrace.common.paths import CONFIGS
 from millrace.config import Component, Profile, validate
-from millrace.plan.parts import Model
+from millrace.jobs import archive_job
+from millrace.plan.parts import Model, absent
 
 FILE = CONFIGS / "components" / "spark.yaml"
 MEBIBYTES = {"m": 1, "g": 1024}
@@ -38,20 +39,25 @@ class Defaults(Settings):
 
 
 class Common(Settings):
-    """Of all jobs. ``checkpoints`` and ``archive`` are folders of HDFS."""
+    """Of all jobs. ``checkpoints`` and ``archives`` are folders of HDFS."""
 
     checkpoints: str = Field(pattern=r"^/")
-    archive: str = Field(pattern=r"^/")
+    archives: str = Field(pattern=r"^/")
     stream: str
     kafka_connect_ms: PositiveInt
     kafka_answer_ms: PositiveInt
 
 
 class Job(Settings):
-    """What each job has. ``lag_seconds`` is how long records may wait for it."""
+    """What each job has. ``lag_seconds`` is how long records may wait for it.
+
+    ``streams`` or ``stream`` say what it reads, where that isn't what all read.
+    """
 
     checkpoint: str
     lag_seconds: PositiveInt
+    stream: str | None = Field(default=None, exclude_if=absent)
+    streams: list[str] | None = Field(default=None, exclude_if=absent)
 
 
 class Archive(Job):
@@ -79,6 +85,15 @@ class SparkSettings(Settings):
         job = getattr(self, name)
         assert isinstance(job, Job)
         return job
+
+    def streams_of(self, name: str) -> list[str]:
+        """What a job reads."""
+        job = self.job(name)
+        return job.streams or [job.stream or self.common.stream]
+
+    def archive_job(self, stream: str) -> str:
+        """The job that archives a stream."""
+        return archive_job(stream, self.common.stream)
 
 
 class SparkPlan(Model):

@@ -5,6 +5,7 @@ do, or what would give other rows when a batch runs again, is refused here, befo
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -17,6 +18,7 @@ from millrace_jobs.outputs import CQL_TYPES, OWN, WINDOW_START, Output
 from millrace_jobs.stream import Stream
 
 WINDOW = "window"
+JOIN = "join_seconds"  # the setting: how far apart the times of two events may be that are joined
 # Give something else whenever a batch runs again.
 UNREPEATABLE = (
     "current_timestamp(",
@@ -36,15 +38,17 @@ def stored(rows: DataFrame) -> DataFrame:
     return rows.select(F.col(f"{WINDOW}.start").alias(WINDOW_START), *others)
 
 
-def describe(job: str, summary: str, rows: DataFrame, stream: Stream, settings: Settings) -> Output:
+def describe(
+    job: str, summary: str, rows: DataFrame, streams: Sequence[Stream], settings: Settings
+) -> Output:
     """Raises Refused where the rows can't be kept by key, in windows, exactly once."""
     if WINDOW not in rows.columns or not isinstance(rows.schema[WINDOW].dataType, StructType):
         raise Refused(
-            f"job {job}: its rows have no column {WINDOW}; group by window({stream.event_time},"
+            f"job {job}: its rows have no column {WINDOW}; group by window({streams[0].event_time},"
             " …) and keep that column"
         )
     plan = rows._jdf.queryExecution().analyzed()
-    aggregates = _aggregates(plan)
+    aggregates = _nodes(plan, "Aggregate")
     if len(aggregates) != 1:
         raise Refused(f"job {job}: {len(aggregates)} aggregations; a job has exactly one")
     text = plan.toString().lower()
@@ -55,7 +59,9 @@ def describe(job: str, summary: str, rows: DataFrame, stream: Stream, settings: 
     types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     key = _keys(job, plan, aggregates[0])
     del types[WINDOW]
-    _refuse_columns(job, types, key, stream)
+    _refuse_columns(job, types, key, streams)
+    joins = _nodes(plan, "Join")
+    _refuse_joins(job, joins, settings)
     values = {name: kind for name, kind in types.items() if name not in key}
     computed = {name: how for name, how in _computed(plan, aggregates[0]).items() if name in values}
     return Output(
@@ -68,18 +74,60 @@ def describe(job: str, summary: str, rows: DataFrame, stream: Stream, settings: 
         approximate=dict.fromkeys(settings["approximate_columns"], settings["approximate_error"]),
         buckets=settings["buckets"],
         keep_seconds=settings["keep_days"] * 86400,
-        state=[_EXPRESSION_ID.sub("", str(aggregates[0].simpleString(1000)))],
-        sessions=slots.sessions(job, list(key), values, computed, stream.event_time, settings),
+        state=[_text(aggregates[0]), *map(_text, joins), *_readings(plan, streams)],
+        sessions=slots.sessions(job, list(key), values, computed, streams[0].event_time, settings),
     )
 
 
-def _refuse_columns(job: str, types: dict[str, str], key: list[str], stream: Stream) -> None:
+def _refuse_joins(job: str, joins: list[Any], settings: Settings) -> None:
+    """A join keeps both sides' events until the watermark says that no partner comes any more."""
+    if bool(joins) != (JOIN in settings):
+        what = "joins, and has no" if joins else "joins nothing, and has a"
+        raise Refused(
+            f"job {job}: it {what} setting {JOIN}: how far apart the times of two events may be"
+        )
+    for join in joins:
+        if (kind := join.joinType().sql()) != "INNER":
+            raise Refused(
+                f"job {job}: a join of type {kind}; rows that change as events come need an inner"
+                " one: what has no partner is all less what has one"
+            )
+        if not _bounds_times(join):
+            raise Refused(
+                f"job {job}: its join has no condition on the times of both sides, such as clicked"
+                f" BETWEEN shown AND shown + INTERVAL {settings[JOIN]} SECONDS: it would keep all"
+                " events for ever"
+            )
+
+
+def _bounds_times(join: Any) -> bool:
+    """Whether its condition mentions a time of either side."""
+    if join.condition().isEmpty():
+        return False
+    mentioned = join.condition().get().references().toSeq()
+    times = [
+        column
+        for column in map(mentioned.apply, range(mentioned.size()))
+        if column.dataType().simpleString() == "timestamp"
+    ]
+    sides = (join.left().outputSet(), join.right().outputSet())
+    return all(any(side.contains(column) for column in times) for side in sides)
+
+
+def _readings(plan: Any, streams: Sequence[Stream]) -> list[str]:
+    """A checkpoint has a place for each time that the query reads a stream."""
+    return [f"{len(_leaves(plan))} readings of streams"] if len(streams) > 1 else []
+
+
+def _refuse_columns(
+    job: str, types: dict[str, str], key: list[str], streams: Sequence[Stream]
+) -> None:
     if taken := [name for name in types if name in OWN]:
         raise Refused(f"job {job}: columns {', '.join(taken)} are the framework's; rename them")
     if strange := [name for name, kind in types.items() if kind not in CQL_TYPES]:
         kinds = ", ".join(f"{name} is {types[name]}" for name in strange)
         raise Refused(f"job {job}: {kinds}; a column may be {', '.join(CQL_TYPES)}")
-    optional = {field.name for field in stream.fields if not field.required}
+    optional = {field.name for one in streams for field in one.fields if not field.required}
     if nullable := [name for name in key if name in optional]:
         raise Refused(
             f"job {job}: {', '.join(nullable)} may be absent from an event, and a key may not be"
@@ -87,13 +135,24 @@ def _refuse_columns(job: str, types: dict[str, str], key: list[str], stream: Str
         )
 
 
-def _aggregates(plan: Any) -> list[Any]:
-    """The plan's aggregations, the topmost first."""
-    found = [plan] if plan.nodeName() == "Aggregate" else []
+def _nodes(plan: Any, name: str) -> list[Any]:
+    """The plan's nodes of that name, the topmost first."""
+    found = [plan] if plan.nodeName() == name else []
+    return found + [node for child in _children(plan) for node in _nodes(child, name)]
+
+
+def _leaves(plan: Any) -> list[Any]:
+    return [leaf for child in _children(plan) for leaf in _leaves(child)] or [plan]
+
+
+def _children(plan: Any) -> list[Any]:
     children = plan.children()
-    for index in range(children.size()):
-        found += _aggregates(children.apply(index))
-    return found
+    return [children.apply(index) for index in range(children.size())]
+
+
+def _text(node: Any) -> str:
+    """The node as Spark prints it, without numbers that each analysis has anew."""
+    return _EXPRESSION_ID.sub("", str(node.simpleString(1000)))
 
 
 def _keys(job: str, plan: Any, aggregate: Any) -> list[str]:

@@ -1,6 +1,7 @@
 """What a query's checkpoint tells: for each batch its Kafka offsets and its watermark."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,13 @@ from pyspark.sql import SparkSession
 
 Offsets = dict[str, dict[str, int]]  # topic → partition → offset
 EARLIEST = -2  # Kafka's number for "from the beginning"
+NOTHING_READ = "-"  # Spark's word in the log for a source that has no offsets yet
+
+
+def merged(sources: Iterable[Offsets]) -> Offsets:
+    """Those of all topics. A function that uses a stream twice has its source twice, with the same
+    offsets: Spark asks each source once for the topic's end."""
+    return {topic: partitions for source in sources for topic, partitions in source.items()}
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,10 @@ class Batch:
             for topic, ends in end.items()
         }
         return cls(complete, end)
+
+    def of(self, topic: str) -> "Batch":
+        """What it reads of one topic."""
+        return Batch({topic: self.start.get(topic, {})}, {topic: self.end.get(topic, {})})
 
 
 class Checkpoint:
@@ -77,10 +89,11 @@ class Checkpoint:
         return [int(name) for name in names if name.isdecimal()]
 
     def _entry(self, number: int) -> "_Entry":
-        """A version line, a line of metadata, then a line of offsets for each source (here one)."""
+        """A version line, a line of metadata, then a line of offsets for each source."""
         file = self._jvm.org.apache.hadoop.fs.Path(self._path, f"offsets/{number}")
-        _, metadata, offsets = self._text(file).splitlines()[:3]
-        return _Entry(json.loads(offsets), json.loads(metadata)["batchWatermarkMs"])
+        _, metadata, *sources = self._text(file).splitlines()
+        offsets = merged(json.loads(source) for source in sources if source != NOTHING_READ)
+        return _Entry(offsets, json.loads(metadata)["batchWatermarkMs"])
 
     def _text(self, file: Any) -> str:
         stream = self._fs.open(file)

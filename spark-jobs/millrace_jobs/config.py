@@ -38,7 +38,10 @@ class TopicNames:
 
 @dataclass(frozen=True)
 class KafkaNames:
+    """``stream_topics``: by the part that each plays, of the streams beside events."""
+
     topics: TopicNames
+    stream_topics: dict[str, str]
     group_prefix: str
 
 
@@ -98,10 +101,14 @@ class Config:
     lease_seconds: float
     catch_up_seconds: float
     checkpoints: str
-    archive: str
+    archives: str
     streams: dict[str, Stream]
     lookups: dict[str, Lookup]
     settings: dict[str, dict[str, Any]]
+
+    def archive_of(self, stream: Stream) -> str:
+        """The folder of a stream's Delta table."""
+        return f"{self.archives}/{stream.name}"
 
 
 def load(path: Path) -> Config:
@@ -126,7 +133,7 @@ def parse(content: dict[str, Any]) -> Config:
         lease_seconds=common["lease_seconds"],
         catch_up_seconds=common["catch_up_seconds"],
         checkpoints=hdfs + common["checkpoints"],
-        archive=hdfs + common["archive"],
+        archives=hdfs + common["archives"],
         streams={name: Stream.of(name, part) for name, part in content["streams"].items()},
         lookups={name: Lookup.of(name, part) for name, part in content["tables"].items()},
         settings={job: common | settings[job] for job in content["jobs"]},

@@ -11,7 +11,7 @@ from millrace_jobs.config import Config
 from millrace_jobs.lease import Lease
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.sinks.cassandra import Tables
-from millrace_jobs.stream import Stream
+from millrace_jobs.stream import Stream, names_of
 
 
 @dataclass
@@ -34,8 +34,15 @@ class JobContext:
         return self.config.settings[self.job]
 
     @property
+    def streams(self) -> list[Stream]:
+        """What the job reads, in the order of its arguments."""
+        return [self.config.streams[name] for name in names_of(self.settings)]
+
+    @property
     def stream(self) -> Stream:
-        return self.config.streams[self.settings["stream"]]
+        """What a job reads that reads one."""
+        [stream] = self.streams
+        return stream
 
     @property
     def lookups(self) -> list[Lookup]:
@@ -44,8 +51,8 @@ class JobContext:
 
     @property
     def max_offsets(self) -> int:
-        """Records of a batch at most. All jobs can take as much in the same time: what one has
-        taken, no other has to leave."""
+        """Records that a batch has of a stream at most. All jobs can take as much in the same time:
+        what one has taken, no other has to leave."""
         return int(self.settings["max_events_per_second"] * self.settings["trigger_seconds"])
 
     def version(self, batch: int) -> int:

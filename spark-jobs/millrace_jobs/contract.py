@@ -7,8 +7,11 @@ what stands here with what Spark writes into a checkpoint.
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from millrace_jobs.stream import names_of
 
 # The columns of traffic's one aggregation. Spark reads state by them, in this order.
 TRAFFIC_KEY = "period struct<start:timestamp,end:timestamp>, window string, url string"
@@ -18,17 +21,22 @@ TRAFFIC_VALUE = (
 )
 
 
-def contract(job: str, settings: dict[str, Any], topic: str) -> dict[str, Any]:
+def is_archive(job: str) -> bool:
+    """``archive``, or ``archive_STREAM``; nothing else has a name like that."""
+    return job.partition("_")[0] == "archive"
+
+
+def contract(job: str, settings: dict[str, Any], topics: Sequence[str]) -> dict[str, Any]:
     """By name, everything that must stay. ``checkpoint`` is the folder that it holds for.
 
-    ``topic`` is that of the job's stream, whose offsets the checkpoint holds.
+    ``topics`` are those of the job's streams, whose offsets the checkpoint holds.
     """
-    common = {"checkpoint": settings["checkpoint"], "topic": topic}
-    if job == "archive":
+    common = {"checkpoint": settings["checkpoint"], "topic": ", ".join(topics)}
+    if is_archive(job):
         return common
     if job != "traffic":
-        frozen = ("shuffle_partitions", "window_seconds", "buckets")
-        return common | {name: settings[name] for name in frozen}
+        frozen = ("shuffle_partitions", "window_seconds", "join_seconds", "buckets")
+        return common | {name: settings[name] for name in frozen if name in settings}
     return common | {
         "shuffle_partitions": settings["shuffle_partitions"],
         "hll_lg_k": settings["hll_lg_k"],  # sketches of two sizes don't merge
@@ -42,8 +50,8 @@ def of(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     contracts = {}
     for job in content["jobs"]:
         settings = content["settings"]["common"] | content["settings"][job]
-        topic = content["streams"][settings["stream"]]["topic"]
-        contracts[job] = contract(job, settings, topic)
+        topics = [content["streams"][name]["topic"] for name in names_of(settings)]
+        contracts[job] = contract(job, settings, topics)
     return contracts
 
 

@@ -1,12 +1,14 @@
 """A job that is one file: ``jobs/NAME.py`` with a function ``NAME``, or ``jobs/NAME.sql``.
 
 The function, or the query, turns events into rows: grouped by ``window(event_time, …)`` and
-whatever else names a row. Everything else that a job needs is made from that by `declared`.
+whatever else names a row. A function of several streams gets a DataFrame for each, in the order in
+which the settings name them; a query has a view for each, called like its stream. Everything else
+that a job needs is made from that by `declared`.
 """
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from string import Template
 from typing import Any
 
@@ -15,20 +17,21 @@ from pyspark.sql import DataFrame
 JOBS = "millrace_jobs.jobs"
 
 Settings = dict[str, Any]
-Rows = Callable[[DataFrame, Settings], DataFrame]
+Rows = Callable[..., DataFrame]  # of a DataFrame for each stream, and the settings
+ONE_STREAM = ("events",)  # what a query calls the one that it reads
 
 
 class Refused(Exception):
     """A declaration can't be run as a job; says of which one, why, and what to do."""
 
 
-def load(job: str) -> tuple[Rows, str]:
-    """The job's function, and what it says of itself.
+def load(job: str, streams: Sequence[str] = ONE_STREAM) -> tuple[Rows, str]:
+    """The job's function of these streams, and what it says of itself.
 
     Raises Refused when there is no such file, or no such function in it.
     """
     if text := _sql(job):
-        return query(job, text), _comment(text)
+        return query(job, text, streams), _comment(text)
     try:
         module = importlib.import_module(f"{JOBS}.{job}")
     except ModuleNotFoundError as error:
@@ -37,24 +40,32 @@ def load(job: str) -> tuple[Rows, str]:
         raise Refused(f"job {job}: neither {job}.py nor {job}.sql is among the jobs") from None
     rows = getattr(module, job, None)
     if rows is None:
-        raise Refused(f"job {job}: {job}.py has no function {job}(events, settings)")
+        arguments = ", ".join(_called(streams))
+        raise Refused(f"job {job}: {job}.py has no function {job}({arguments}, settings)")
     return rows, (rows.__doc__ or module.__doc__ or "").strip().partition("\n")[0]
 
 
-def query(job: str, text: str) -> Rows:
-    """A query as a function. ``$name`` in it is a setting, ``events`` the stream."""
+def query(job: str, text: str, streams: Sequence[str] = ONE_STREAM) -> Rows:
+    """A query as a function. ``$name`` in it is a setting, and each stream a view."""
 
-    def rows(events: DataFrame, settings: Settings) -> DataFrame:
+    def rows(*arguments: Any) -> DataFrame:
+        *events, settings = arguments
         try:
             filled = Template(text).substitute(settings)
         except (KeyError, ValueError) as error:
             raise Refused(f"job {job}: {job}.sql: {error}: no such setting") from None
-        session = events.sparkSession
+        session = events[0].sparkSession
         _refuse_commands(job, session, filled)
-        events.createOrReplaceTempView("events")
+        for name, frame in zip(_called(streams), events, strict=True):
+            frame.createOrReplaceTempView(name)
         return session.sql(filled)
 
     return rows
+
+
+def _called(streams: Sequence[str]) -> Sequence[str]:
+    """What a job calls its streams; one is ``events``, whichever it is."""
+    return ONE_STREAM if len(streams) == 1 else streams
 
 
 def _refuse_commands(job: str, session: Any, text: str) -> None:

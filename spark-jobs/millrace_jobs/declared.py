@@ -1,21 +1,24 @@
 """Runs a job that is one file: its rows into Cassandra and the results topic, exactly once.
 
-Everything that the traffic job has: the events of its stream, a watermark, late events counted,
+Everything that the traffic job has: the events of its streams, a watermark, late events counted,
 upserts that carry the fencing version, one transaction with the position for each batch.
 """
 
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from millrace_jobs import analysis, sources
+from millrace_jobs.analysis import JOIN
 from millrace_jobs.context import JobContext
 from millrace_jobs.declaration import Refused, Rows, load
 from millrace_jobs.facts import Facts, with_columns
 from millrace_jobs.late import LateEvents
 from millrace_jobs.outputs import Output
 from millrace_jobs.sinks.results import Results
+from millrace_jobs.stream import Stream, names_of
 from millrace_jobs.transforms import parse
 
 DESCRIPTIONS = "job_outputs"
@@ -29,12 +32,11 @@ class Declared:
 
     def __init__(self, context: JobContext) -> None:
         self.context = context
-        self._rows, self._summary = load(context.job)
+        self._rows, self._summary = load(context.job, names_of(context.settings))
         self._facts = Facts(context.tables, context.lookups, context.job)
         self.output = self._describe()
         self._is_described = self._keep_state()
-        seconds = self.output.window_seconds
-        self.late_events = LateEvents(context, {window_name(seconds): seconds})
+        self.late_events = LateEvents(context, late_windows(self.output, context.settings))
         self._results = Results(
             context.config.kafka,
             context.config.names.kafka,
@@ -45,20 +47,23 @@ class Declared:
 
     def frame(self, max_offsets: int) -> DataFrame:
         context = self.context
-        records = sources.stream(
-            context.spark, context.config.kafka, context.stream.topic, context.settings, max_offsets
+        brokers, settings = context.config.kafka, context.settings
+        return self.transform(
+            sources.stream(context.spark, brokers, stream.topic, settings, max_offsets)
+            for stream in context.streams
         )
-        return self.transform(records)
 
-    def transform(self, records: DataFrame) -> DataFrame:
-        """Kafka's records → the rows that are stored."""
-        stream = self.context.stream
-        return self.rows(parse.valid(records.transform(parse.classify, stream), stream))
+    def transform(self, records: Iterable[DataFrame]) -> DataFrame:
+        """Kafka's records, of each stream, → the rows that are stored."""
+        return self.rows(
+            parse.valid(found.transform(parse.classify, stream), stream)
+            for found, stream in zip(records, self.context.streams, strict=True)
+        )
 
-    def rows(self, events: DataFrame) -> DataFrame:
-        """A stream's events, or an archive's, → the rows that are stored."""
-        event_time, settings = self.context.stream.event_time, self.context.settings
-        return analysis.stored(rows_of(self._rows, events, event_time, settings))
+    def rows(self, events: Iterable[DataFrame]) -> DataFrame:
+        """The events of each stream, or of its archive, → the rows that are stored."""
+        context = self.context
+        return analysis.stored(rows_of(self._rows, events, context.streams, context.settings))
 
     def rehearse(self, frame: DataFrame) -> None:
         """Everything that ``write`` does, short of writing."""
@@ -123,17 +128,22 @@ class Declared:
 
     def _describe(self) -> Output:
         context = self.context
-        events = no_events(context)
-        rows = rows_of(self._rows, events, context.stream.event_time, context.settings)
-        output = analysis.describe(
-            context.job, self._summary, rows, context.stream, context.settings
-        )
+        streams, settings = context.streams, context.settings
+        rows = rows_of(self._rows, no_events(context), streams, settings)
+        output = analysis.describe(context.job, self._summary, rows, streams, settings)
         return with_columns(output, context.lookups)
 
 
-def rows_of(rows: Rows, events: DataFrame, event_time: str, settings: dict[str, Any]) -> DataFrame:
+def rows_of(
+    rows: Rows, events: Iterable[DataFrame], streams: Sequence[Stream], settings: dict[str, Any]
+) -> DataFrame:
+    """Each stream has its watermark; the slowest is that of the query."""
     watermark = f"{settings['watermark_seconds']} seconds"
-    return rows(events.withWatermark(event_time, watermark), settings)
+    marked = [
+        found.withWatermark(stream.event_time, watermark)
+        for found, stream in zip(events, streams, strict=True)
+    ]
+    return rows(*marked, settings)
 
 
 def _refuse_other_types(job: str, kept: dict[str, str], offered: dict[str, str]) -> None:
@@ -146,11 +156,19 @@ def _refuse_other_types(job: str, kept: dict[str, str], offered: dict[str, str])
             )
 
 
-def no_events(context: JobContext) -> DataFrame:
-    """An empty batch of the stream's events, to analyse rows with."""
-    columns = context.stream.columns | parse.COORDINATES
-    schema = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-    return context.spark.createDataFrame([], schema)
+def no_events(context: JobContext) -> list[DataFrame]:
+    """An empty batch of each stream's events, to analyse rows with."""
+    schemas = (
+        ", ".join(f"{name} {kind}" for name, kind in (stream.columns | parse.COORDINATES).items())
+        for stream in context.streams
+    )
+    return [context.spark.createDataFrame([], schema) for schema in schemas]
+
+
+def late_windows(output: Output, settings: dict[str, Any]) -> dict[str, int]:
+    """As `LateEvents` has them: a join drops an event that its window would still take."""
+    seconds = output.window_seconds
+    return {window_name(seconds): 0 if JOIN in settings else seconds}
 
 
 def window_name(seconds: int) -> str:

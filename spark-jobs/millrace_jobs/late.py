@@ -1,19 +1,22 @@
 """Counts the events that came too late, exactly.
 
-Spark says how many aggregated rows it dropped, not how many events. So when a batch has an event
-older than its watermark, the batch's records are read again and its late events counted. Counts are
-kept by batch: counting one twice changes nothing.
+Spark says how many aggregated rows it dropped, not how many events. So when it dropped any of a
+batch, the batch's records are read again and its late events counted. Counts are kept by batch:
+counting one twice changes nothing.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from millrace_jobs import sources
 from millrace_jobs.checkpoint import Batch, Checkpoint
 from millrace_jobs.context import JobContext
+from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse
 
 COLUMNS = ("bucket", "window", "job", "checkpoint", '"batch"', "events")
@@ -33,7 +36,8 @@ class JudgedBatch:
 
 
 class LateEvents:
-    """``windows``: name of a window's size → its length in seconds."""
+    """``windows``: name of a window's size → its length in seconds; 0 where a join drops an event
+    by its own time, before it has come to a window."""
 
     def __init__(self, context: JobContext, windows: dict[str, int]) -> None:
         self._context = context
@@ -42,24 +46,33 @@ class LateEvents:
     def count(self, checkpoint_id: str, batches: Sequence[JudgedBatch]) -> None:
         """Record what these batches dropped, which follow each other, by one reading of them."""
         context = self._context
-        records = sources.records(
-            context.spark,
-            context.config.kafka,
-            context.stream.topic,
-            context.settings,
-            Batch(batches[0].records.start, batches[-1].records.end),
-        )
-        events = parse.valid(records.transform(parse.classify, context.stream), context.stream)
-        found = late_events(events, context.stream.event_time, self.windows, batches).collect()
+        found = [row for stream in context.streams for row in self._late(stream, batches)]
         for batch in batches:
+            events: Counter[tuple[date, str]] = Counter()
+            for row in found:
+                if row.number == batch.number:
+                    events.update({(row.bucket, window): row[window] for window in self.windows})
             rows = [
-                (row.bucket, window, context.job, checkpoint_id, batch.number, row[window])
-                for row in found
-                for window in self.windows
-                if row.number == batch.number and row[window]
+                (bucket, window, context.job, checkpoint_id, batch.number, number)
+                for (bucket, window), number in events.items()
+                if number
             ]
             version = context.version(batch.number)
             context.tables.upsert("late_events", COLUMNS, rows, version)
+
+    def _late(self, stream: Stream, batches: Sequence[JudgedBatch]) -> list[Row]:
+        """Late events of one stream, by batch and day."""
+        context = self._context
+        of_stream = [replace(batch, records=batch.records.of(stream.topic)) for batch in batches]
+        records = sources.records(
+            context.spark,
+            context.config.kafka,
+            stream.topic,
+            context.settings,
+            Batch(of_stream[0].records.start, of_stream[-1].records.end),
+        )
+        events = parse.valid(records.transform(parse.classify, stream), stream)
+        return late_events(events, stream.event_time, self.windows, of_stream).collect()
 
 
 def late_events(
@@ -80,7 +93,9 @@ def late_events(
 
 
 def _window_end_us(time_us: Column, seconds: int) -> Column:
-    """Of the window that an event is in; windows are counted from 1970."""
+    """Of the window that an event is in, or the event's own time; windows are counted from 1970."""
+    if not seconds:
+        return time_us
     size = F.lit(1_000_000 * seconds)
     return time_us - F.pmod(time_us, size) + size
 

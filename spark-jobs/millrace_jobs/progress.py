@@ -11,7 +11,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql.streaming import StreamingQuery
 
-from millrace_jobs.checkpoint import Batch
+from millrace_jobs.checkpoint import Batch, merged
 from millrace_jobs.context import JobContext
 from millrace_jobs.continuity import Known
 from millrace_jobs.late import JudgedBatch, LateEvents
@@ -134,7 +134,7 @@ class Progress:
 
     def _take_in(self, progress: Any) -> None:
         if self._late_events:
-            self._look_for_late(progress, min(self._late_events.windows.values()))
+            self._look_for_late(progress)
         times = progress.eventTime
         watermark, newest = _time(times.get("watermark")), _time(times.get("max"))
         if watermark:
@@ -146,14 +146,13 @@ class Progress:
         self._batch = progress.batchId
         self._rate = progress.inputRowsPerSecond
 
-    def _look_for_late(self, progress: Any, shortest: int) -> None:
-        """Have the batch counted if it may hold late events, of windows of ``shortest`` seconds."""
-        times = progress.eventTime
-        oldest, watermark = _time(times.get("min")), _time(times.get("watermark"))
-        if oldest and watermark and _may_be_late(oldest, watermark, shortest):
-            [source, *_] = progress.sources
-            start = json.loads(source.startOffset or "{}")
-            batch = Batch.between(start, json.loads(source.endOffset))
+    def _look_for_late(self, progress: Any) -> None:
+        """Have the batch counted if Spark dropped anything of it: aggregated rows, or events that a
+        join was too late for. How many events that were, it doesn't say."""
+        if any(operator.numRowsDroppedByWatermark for operator in progress.stateOperators):
+            start = merged(json.loads(source.startOffset or "{}") for source in progress.sources)
+            end = merged(json.loads(source.endOffset) for source in progress.sources)
+            batch = Batch.between(start, end)
             judged_by_ms = int(self._watermark.timestamp() * 1000) if self._watermark else 0
             self._uncounted.append(JudgedBatch(progress.batchId, batch, judged_by_ms))
 
@@ -210,12 +209,6 @@ def _runs(batches: list[JudgedBatch]) -> Iterator[list[JudgedBatch]]:
     """Those that follow each other, together."""
     numbered = groupby(enumerate(batches), lambda placed: placed[1].number - placed[0])
     return ([batch for _, batch in run] for _, run in numbered)
-
-
-def _may_be_late(oldest: datetime, watermark: datetime, shortest: int) -> bool:
-    """The window that closes first, one of ``shortest`` seconds, of the oldest event, is closed."""
-    start = oldest.timestamp() // shortest * shortest
-    return start + shortest <= watermark.timestamp()
 
 
 def _latest(*times: datetime | None) -> datetime | None:

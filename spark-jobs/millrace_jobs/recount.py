@@ -14,10 +14,12 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from millrace_jobs.analysis import JOIN
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.declared import Declared, window_name
 from millrace_jobs.facts import Facts
 from millrace_jobs.outputs import WINDOW_START, Output
+from millrace_jobs.sinks import archive
 
 log = logging.getLogger(__name__)
 
@@ -77,14 +79,12 @@ def recount(job: Declared, start: datetime, end: datetime) -> Findings:
     context, output = job.context, job.output
     session = context.spark.newSession()
     session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-    window = timedelta(seconds=output.window_seconds)
-    time = F.col(context.stream.event_time)
-    events = (
-        session.read.format("delta")
-        .load(context.config.archive)
-        .where(F.col("event_date").between(start.date(), end.date()))
-        .where((time >= F.lit(start)) & (time < F.lit(end + window)))
-    )
+    partner = timedelta(seconds=context.settings.get(JOIN, 0))
+    first, last = start - partner, end + timedelta(seconds=output.window_seconds) + partner
+    events = [
+        archive.read(session, context.config.archive_of(stream), stream.event_time, first, last)
+        for stream in context.streams
+    ]
     inside = (F.col(WINDOW_START) >= F.lit(start)) & (F.col(WINDOW_START) < F.lit(end))
     computed = [row.asDict() for row in job.rows(events).where(inside).collect()]
     days = [start.date() + timedelta(days=n) for n in range((end.date() - start.date()).days + 1)]

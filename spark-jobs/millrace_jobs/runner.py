@@ -15,7 +15,7 @@ from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
 from millrace_jobs.continuity import Found
-from millrace_jobs.contract import contract
+from millrace_jobs.contract import contract, is_archive
 from millrace_jobs.coordination import Coordination, JobState
 from millrace_jobs.declared import Declared
 from millrace_jobs.jobs.archive import Archive
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 Job = Archive | Traffic | Declared
 
 # The jobs that are programs of their own; every other one is declared in one file.
-PROGRAMS: dict[str, type[Archive] | type[Traffic]] = {"archive": Archive, "traffic": Traffic}
+PROGRAMS: dict[str, type[Traffic]] = {"traffic": Traffic}
 POLL_SECONDS = 0.5
 FIRST_BATCH_SECONDS = 20.0
 DRAIN_SECONDS = 60.0
@@ -155,8 +155,14 @@ def prepare(
     session.conf.set("spark.sql.shuffle.partitions", settings["shuffle_partitions"])
     checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings['checkpoint']}")
     context = JobContext(name, config, session, tables, checkpoint, lease)
-    job = PROGRAMS.get(name, Declared)(context)
+    job = program(name)(context)
     return ReadyJob(context, job, job.frame(context.max_offsets))
+
+
+def program(job: str) -> type[Job]:
+    if is_archive(job):
+        return Archive
+    return PROGRAMS.get(job, Declared)
 
 
 def rehearse(one: ReadyJob, coordination: Coordination) -> Rehearsal:
@@ -186,9 +192,8 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     context.epoch = coordination.take_epoch(context.job, above=last)
     if last:  # the first driver of all leaves that to its first heartbeat, which is a whole row
         claim(context)
-    coordination.put_contract(
-        context.job, contract(context.job, context.settings, context.stream.topic)
-    )
+    topics = [stream.topic for stream in context.streams]
+    coordination.put_contract(context.job, contract(context.job, context.settings, topics))
     job.lead()
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)

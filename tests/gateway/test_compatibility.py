@@ -25,7 +25,7 @@ def deployment(tmp_path: Path) -> Deployment:
     """The package as it is, with these settings."""
     source = Path(millrace_jobs.__file__).parent
     with zipfile.ZipFile(tmp_path / "millrace_jobs.zip", "w") as package:
-        for name in ("__init__.py", "config.py", "contract.py"):
+        for name in ("__init__.py", "config.py", "contract.py", "stream.py"):
             package.write(source / name, f"millrace_jobs/{name}")
     content = {
         "jobs": ["archive", "traffic"],
@@ -36,9 +36,20 @@ def deployment(tmp_path: Path) -> Deployment:
     return Deployment("insights", "v2", tmp_path)
 
 
+def test_a_contract_has_all_topics_and_how_far_apart_partners_may_be() -> None:
+    settings = {"checkpoint": "a", "shuffle_partitions": 1, "window_seconds": 60, "buckets": 1}
+    assert "join_seconds" not in contract("mine", settings, ["events"])
+    kept = contract("mine", settings | {"join_seconds": 5}, ["ad-impressions", "ad-clicks"])
+    assert (kept["topic"], kept["join_seconds"]) == ("ad-impressions, ad-clicks", 5)
+    assert contract("archive_clicks", {"checkpoint": "a"}, ["ad-clicks"]).keys() == {
+        "checkpoint",
+        "topic",
+    }
+
+
 def registry(**changes: Any) -> Any:
     """ZooKeeper with the contract of a running traffic job that has these differences."""
-    kept = {"traffic": contract("traffic", SETTINGS["traffic"], "events") | changes}
+    kept = {"traffic": contract("traffic", SETTINGS["traffic"], ["events"]) | changes}
     return SimpleNamespace(contract=kept.get)
 
 

@@ -13,7 +13,14 @@ from millrace_shared.strict import read
 
 # As the jobs get them from the plan.
 NAMES = read(Names, load_names().model_dump())
-STREAM = Stream.of("events", plan_stream(load_streams()["events"], "events", "small").model_dump())
+
+
+def stream(name: str) -> Stream:
+    """One of configs/streams, with its name as its topic."""
+    return Stream.of(name, plan_stream(load_streams()[name], name, "small").model_dump())
+
+
+STREAM = stream("events")
 RECEIVED = datetime(2026, 1, 1)
 
 EVENT: dict[str, Any] = {

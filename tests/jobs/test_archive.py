@@ -23,6 +23,23 @@ Records = Callable[[list[bytes | None]], DataFrame]
 Write = Callable[[list[bytes | None], int], list[str]]
 
 
+def test_upkeep_is_of_the_archive_of_each_stream() -> None:
+    settings = {
+        "archive": {"stream": "events", "keep_days": 30},
+        "archive_clicks": {"stream": "clicks", "keep_days": 7},
+    }
+    deployed: Any = SimpleNamespace(
+        jobs=["archive", "traffic", "archive_clicks"],
+        settings=settings,
+        streams={"events": "events", "clicks": "clicks"},
+        archive_of=lambda one: f"/archive/{one}",
+    )
+    assert list(maintenance.archives(deployed)) == [
+        ("/archive/events", timedelta(days=30)),
+        ("/archive/clicks", timedelta(days=7)),
+    ]
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> str:
     return str(tmp_path / "events")
@@ -61,7 +78,7 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
     def start(again: bool = False) -> Write:
         context = SimpleNamespace(
             job="archive",
-            config=SimpleNamespace(kafka="", archive=table, names=NAMES),
+            config=SimpleNamespace(kafka="", archive_of=lambda _: table, names=NAMES),
             stream=STREAM,
             settings={
                 "dead_letter_request_bytes": 1,
@@ -116,7 +133,7 @@ def test_a_batch_that_was_begun_before_is_finished(
 def _append(table: str, records: Records, times: list[str], batch: int) -> None:
     values: list[bytes | None] = [event(event_time=time) for time in times]
     events = parse.valid(records(values).transform(parse.classify, STREAM), STREAM)
-    archive.append(events, table, "test", batch, writers=4, writers_per_hour=2)
+    archive.append(events, "event_time", table, "test", batch, writers=4, writers_per_hour=2)
 
 
 def _files(spark: SparkSession, table: str) -> dict[int, int]:

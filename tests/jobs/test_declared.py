@@ -35,7 +35,7 @@ MINUTE = {
 
 
 def context(spark: SparkSession, job: str, settings: dict[str, Any]) -> JobContext:
-    return SimpleNamespace(job=job, spark=spark, stream=STREAM, settings=settings)  # type: ignore[return-value]
+    return SimpleNamespace(job=job, spark=spark, streams=[STREAM], settings=settings)  # type: ignore[return-value]
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def describe(spark: SparkSession) -> Callable[..., Output]:
             rows = declaration.query("test", rows)
         mine = MINUTE | settings
         events = declared.no_events(context(spark, "test", mine))
-        found = declared.rows_of(rows, events, "event_time", mine)
-        return analysis.describe("test", "A test.", found, STREAM, mine)
+        found = declared.rows_of(rows, events, [STREAM], mine)
+        return analysis.describe("test", "A test.", found, [STREAM], mine)
 
     return of
 
@@ -265,7 +265,7 @@ def rows_of(
     rows, _ = declaration.load(job)
     one = declared.Declared.__new__(declared.Declared)
     one.context, one._rows = context(spark, job, settings), rows
-    found = one.transform(records(list(values))).collect()
+    found = one.transform([records(list(values))]).collect()
     return [row.asDict() for row in found]
 
 
@@ -311,8 +311,8 @@ def test_jobs_that_ship_can_be_described(spark: SparkSession, job: str) -> None:
     settings = SETTINGS["common"] | SETTINGS[job]
     rows, summary = declaration.load(job)
     events = declared.no_events(context(spark, job, settings))
-    found = declared.rows_of(rows, events, "event_time", settings)
-    output = analysis.describe(job, summary, found, STREAM, settings)
+    found = declared.rows_of(rows, events, [STREAM], settings)
+    output = analysis.describe(job, summary, found, [STREAM], settings)
     assert output.summary.endswith(".")
     assert len(output.key) == 1
 

@@ -72,7 +72,8 @@ def test_the_jobs_read_what_is_rendered(plan: Plan, rendered: Path) -> None:
     read = config.load(rendered / "insights.json")
     assert (read.application, read.jobs) == ("insights", ["archive", "traffic"])
     nameservice = plan.names.hdfs.nameservice
-    assert read.archive == f"hdfs://{nameservice}{plan.spark.settings.common.archive}"
+    archive = read.archive_of(read.streams["events"])
+    assert archive == f"hdfs://{nameservice}{plan.spark.settings.common.archives}/events"
     assert read.kafka == "kafka-1:9092,kafka-2:9092,kafka-3:9092"
     assert read.cassandra == ["cassandra-1", "cassandra-2", "cassandra-3"]
     assert read.sentinels == plan.endpoints.sentinels

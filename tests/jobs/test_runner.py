@@ -617,7 +617,7 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
 
     monkeypatch.setattr(runner, "contract", lambda *_: {})
     monkeypatch.setattr(runner.JobContext, "settings", {})
-    monkeypatch.setattr(runner.JobContext, "stream", SimpleNamespace(topic="events"))
+    monkeypatch.setattr(runner.JobContext, "streams", [SimpleNamespace(topic="events")])
     driver: Any = SimpleNamespace(
         take_epoch=take_epoch, put_contract=lambda *_: None, kept_checkpoint=lambda _: "traffic"
     )
@@ -656,6 +656,7 @@ class FakeLateEvents:
     def __init__(self) -> None:
         self.counted: list[int] = []
         self.watermarks_ms: list[int] = []
+        self.ends: list[Any] = []
         self.readings = 0
         self.error: Exception | None = None
 
@@ -665,23 +666,29 @@ class FakeLateEvents:
         self.readings += 1
         self.counted += [batch.number for batch in batches]
         self.watermarks_ms += [batch.watermark_ms for batch in batches]
+        self.ends += [batch.records.end for batch in batches]
 
 
-def batch(number: int, oldest: str = "", watermark: str = "1970-01-01T00:00:00.000Z") -> Any:
-    """Spark's progress of a batch; without ``oldest`` it had no event."""
-    times = {"min": oldest, "max": "2015-05-17T10:30:00.000Z"} if oldest else {}
+def batch(number: int, watermark: str = "1970-01-01T00:00:00.000Z", dropped: int = 0) -> Any:
+    """Spark's progress of a batch that reads two topics, and drops so many rows in its join."""
     return SimpleNamespace(
         batchId=number,
-        eventTime={"watermark": watermark, **times},
+        eventTime={"watermark": watermark, "max": "2015-05-17T10:30:00.000Z"},
+        stateOperators=[SimpleNamespace(numRowsDroppedByWatermark=rows) for rows in (0, dropped)],
         inputRowsPerSecond=7.0,
         durationMs={"addBatch": 400, "triggerExecution": 500},
-        sources=[SimpleNamespace(startOffset=offsets(number), endOffset=offsets(number + 1))],
+        sources=[
+            SimpleNamespace(
+                startOffset=offsets(topic, number), endOffset=offsets(topic, number + 1)
+            )
+            for topic in ("events", "clicks")
+        ],
     )
 
 
-def offsets(batches: int) -> str | None:
+def offsets(topic: str, batches: int) -> str | None:
     """After so many batches of ten records, as Spark's progress has them."""
-    return json.dumps({"events": {"0": 10 * batches}}) if batches else None
+    return json.dumps({topic: {"0": 10 * batches}}) if batches else None
 
 
 def known(**changes: Any) -> SimpleNamespace:
@@ -711,17 +718,13 @@ def follow(
     return Progress(context, query, late, committed), tables, late  # type: ignore[arg-type]
 
 
-def test_only_batches_that_may_hold_late_events_are_read_again() -> None:
+def test_only_batches_of_which_spark_dropped_something_are_read_again() -> None:
     watermark = "2015-05-17T10:06:00.000Z"
-    batches = [
-        batch(0, "2015-05-17T10:05:59.999Z"),
-        batch(1, "2015-05-17T10:05:59.999Z", watermark),  # its minute is closed
-        batch(2, "2015-05-17T10:06:00.000Z", watermark),
-        batch(3, watermark=watermark),
-    ]
+    batches = [batch(0), batch(1, watermark, dropped=1), batch(2, watermark), batch(3, watermark)]
     following, tables, late = follow(batches)
     following.follow()
     assert late.counted == [1]
+    assert late.ends == [{"events": {"0": 20}, "clicks": {"0": 20}}]
     row = tables.rows[-1]
     assert (row['"batch"'], row["epoch"], row["version"]) == (3, 5, "v1")
     assert row["watermark"].isoformat() == "2015-05-17T10:06:00+00:00"
@@ -729,10 +732,16 @@ def test_only_batches_that_may_hold_late_events_are_read_again() -> None:
 
 
 def test_a_batch_is_taken_in_once() -> None:
-    following, _, late = follow([batch(1, "2015-05-17T10:00:00Z", "2015-05-17T11:00:00Z")])
+    following, _, late = follow([batch(1, *LATE)])
     following.follow()
     following.follow()
     assert late.counted == [1]
+
+
+def test_a_further_stream_is_archived_by_the_same_program() -> None:
+    programs = [runner.program(job).__name__ for job in ("archive", "archive_clicks", "traffic")]
+    assert programs == ["Archive", "Archive", "Traffic"]
+    assert runner.program("attribution") is runner.Declared
 
 
 def test_no_job_can_take_less_than_another_in_the_same_time() -> None:
@@ -749,7 +758,7 @@ def test_no_job_can_take_less_than_another_in_the_same_time() -> None:
     assert len(rates) == 1
 
 
-LATE = "2015-05-17T10:00:00Z", "2015-05-17T11:00:00Z"
+LATE = "2015-05-17T11:00:00Z", 1
 
 
 def test_a_slow_clock_has_its_batches_read_again_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -791,7 +800,7 @@ def test_the_batch_to_come_of_an_idle_query_is_not_taken_for_one_that_ran() -> N
     following.follow()
     assert tables.rows[-1]['"batch"'] == 0
     following._query.recentProgress.append(  # type: ignore[attr-defined]
-        batch(1, "2015-05-17T10:00:00Z", "2015-05-17T11:00:00Z")
+        batch(1, *LATE)
     )
     following.follow()
     assert late.counted == [1]
@@ -812,7 +821,7 @@ def test_what_the_driver_before_left_uncounted_is_counted() -> None:
 
 def test_progress_goes_on_from_what_the_driver_before_wrote() -> None:
     row = known(batch=4, max_event_time=datetime(2015, 5, 18))
-    following, tables, _ = follow([batch(5, "2015-05-17T10:00:00Z")], row)
+    following, tables, _ = follow([batch(5)], row)
     following.follow()
     assert tables.rows[-1]["max_event_time"].isoformat() == "2015-05-18T00:00:00+00:00"
 

@@ -218,6 +218,13 @@ def test_late_events_are_counted_exactly(spark: SparkSession, stream: Stream) ->
     sent = sum(map(len, batches))
     assert {window: counted[window] + late[window] for window in late} == {"1m": sent, "1h": sent}
     assert late["1m"] > late["1h"] > 0
+    assert [dropped > 0 for dropped in _dropped(stream)] == [False, False, True, True, True]
+
+
+def _dropped(stream: Stream) -> list[int]:
+    """Rows that each batch dropped: by these a driver knows that it has to count late events."""
+    batches = [p for p in stream.query.recentProgress if p.numInputRows]
+    return [sum(o.numRowsDroppedByWatermark for o in p.stateOperators) for p in batches]
 
 
 def _data_batches(stream: Stream) -> list[int]:

@@ -7,18 +7,19 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from millrace.common.errors import OperatorError
 from millrace.config import (
     Environment,
     Events,
+    Setting,
     load_component,
     load_environment,
     load_events,
     load_names,
 )
 from millrace.inventory import build_inventory
+from millrace.jobs import with_jobs
 from millrace.plan import Plan, load_plan, make_plan
 from millrace.streams import load_streams
 
@@ -231,6 +232,8 @@ def test_the_inventory_has_each_host_in_its_group_zone_and_services():
     ("part", "value", "complaint"),
     [
         ("kafka.topics.results", "events", "kafka: Value error, a name stands twice in topics"),
+        ("kafka.stream_topics.clicks", "events", "a name stands twice in topics"),
+        ("kafka.stream_topics.results", "more", "stream_topics: results stands in topics"),
         ("kafka.topics.events", "raw events", "kafka.topics.events: String should match"),
         ("zookeeper.jobs", "jobs/", "zookeeper.jobs: String should match"),
         ("cassandra.keyspce", "millrace", "cassandra.keyspce: Extra inputs"),
@@ -258,8 +261,31 @@ def test_a_topic_has_the_name_of_its_part(tmp_path):
 def test_every_part_has_its_topic():
     content = EVENTS.model_dump()
     del content["topics"]["replay_progress"]
-    with pytest.raises(ValidationError, match="and nothing else: replay_progress"):
-        Events.model_validate(content)
+    refused_topics(content, "and nothing else: replay_progress")
+
+
+def test_a_topic_has_partitions_for_the_profile():
+    content = EVENTS.model_dump()
+    del content["topics"]["clicks"]["partitions"]["small"]
+    refused_topics(content, r"events.yaml: topics.clicks.partitions: none for profile small")
+
+
+def refused_topics(content, complaint):
+    environment = Environment.model_validate(LOCAL)
+    events = Events.model_validate(content)
+    with pytest.raises(OperatorError, match=complaint):
+        make_plan("local", environment, COMPONENTS, events, NAMES, STREAMS)
+
+
+def test_a_job_is_behind_in_all_topics_that_it_reads():
+    settings = COMPONENTS["spark"].settings
+    read = Setting(value=["impressions", "clicks"], why="because it is a test", source="a test")
+    spark = with_jobs(COMPONENTS["spark"], {"mine": settings["traffic"] | {"streams": read}})
+    environment = Environment.model_validate(LOCAL)
+    plan = make_plan("local", environment, COMPONENTS | {"spark": spark}, EVENTS, NAMES, STREAMS)
+    assert plan.topics_of("mine") == ["ad-impressions", "ad-clicks"]
+    assert plan.topics_of("traffic") == ["events"]
+    assert plan.topics["ad-clicks"].partitions == 3
 
 
 def test_a_setting_of_another_type_is_refused_with_its_place():

@@ -1,4 +1,8 @@
-"""archive: every event into the Delta table, everything malformed to the dead letters."""
+"""archive: every event of a stream into its Delta table, all that is malformed to the dead letters.
+
+The stream that all jobs read by default is archived by the job ``archive``, another one by a job of
+its own, ``archive_STREAM``: a stream that fails, or floods, is its own affair.
+"""
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -55,7 +59,8 @@ class Archive:
         application = f"{self._context.job} {checkpoint}"
         alone = archive.append(
             parse.valid(observed, stream),
-            config.archive,
+            stream.event_time,
+            config.archive_of(stream),
             application,
             batch,
             settings["shuffle_partitions"],

@@ -1,9 +1,10 @@
-"""The archive: a Delta table of all events, partitioned by the hour in which they happened."""
+"""An archive: a Delta table of a stream's events, partitioned by the hour of their time."""
 
 import logging
+from datetime import datetime
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 log = logging.getLogger(__name__)
@@ -13,7 +14,13 @@ CONFLICT = "io.delta.exceptions.ConcurrentTransactionException"
 
 
 def append(
-    events: DataFrame, path: str, application: str, batch: int, writers: int, writers_per_hour: int
+    events: DataFrame,
+    event_time: str,
+    path: str,
+    application: str,
+    batch: int,
+    writers: int,
+    writers_per_hour: int,
 ) -> bool:
     """Add a batch's events once: Delta's log keeps the last batch of each application.
 
@@ -26,7 +33,7 @@ def append(
         rule, and then ``events`` were not added again.
     """
     writer = (
-        with_partitions(events)
+        with_partitions(events, event_time)
         .repartitionById(writers, _writer(writers, writers_per_hour))
         .write.format("delta")
         .mode("append")
@@ -47,6 +54,19 @@ def append(
     return True
 
 
+def read(
+    spark: SparkSession, path: str, event_time: str, start: datetime, end: datetime
+) -> DataFrame:
+    """Events from ``start`` up to but not including ``end``, in naive UTC."""
+    time = F.col(event_time)
+    return (
+        spark.read.format("delta")
+        .load(path)
+        .where(F.col("event_date").between(start.date(), end.date()))
+        .where((time >= F.lit(start)) & (time < F.lit(end)))
+    )
+
+
 def _writer(writers: int, writers_per_hour: int) -> Column:
     """Which task writes an event. Few to an hour, as each leaves a file; but events of now are all
     of one hour, and one task wrote no more than 18,000 a second whatever the machine."""
@@ -54,7 +74,7 @@ def _writer(writers: int, writers_per_hour: int) -> Column:
     return F.pmod(F.hash(*PARTITIONS) + turn, F.lit(writers)).cast("int")
 
 
-def with_partitions(events: DataFrame) -> DataFrame:
+def with_partitions(events: DataFrame, event_time: str) -> DataFrame:
     return events.withColumns(
-        {"event_date": F.to_date("event_time"), "event_hour": F.hour("event_time")}
+        {"event_date": F.to_date(event_time), "event_hour": F.hour(event_time)}
     )

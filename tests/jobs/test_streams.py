@@ -1,0 +1,384 @@
+"""A job of several streams: analysed, run as a query with late events, and counted again."""
+
+import json
+import os
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from millrace_jobs import analysis, declaration, declared, late, recount, sources
+from millrace_jobs.checkpoint import Batch, Checkpoint
+from millrace_jobs.declaration import Refused
+from millrace_jobs.late import JudgedBatch, LateEvents
+from millrace_jobs.outputs import Output
+from millrace_jobs.sinks import archive
+from millrace_jobs.transforms import parse
+from pyspark.sql import DataFrame, SparkSession
+
+from millrace.ledger.advertisements import CLICKS, IMPRESSIONS, Truth, advertisements
+from millrace.plan import load_plan
+from tests.jobs.samples import at, millis, stream
+
+pytestmark = pytest.mark.slow
+
+JOB = "attribution"
+STREAMS = [stream("impressions"), stream("clicks")]
+ALL = load_plan("local").spark.rendered()["settings"]
+SETTINGS = ALL["common"] | ALL[JOB] | {"watermark_seconds": 600}
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+RECORD = "value binary, topic string, partition int, offset bigint, timestamp timestamp"
+
+Events = list[dict[str, Any]]
+Rows = dict[tuple[datetime, str], tuple[int, int, int, int]]
+
+
+def iso(seconds: float) -> str:
+    return (NOON + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
+
+
+def shown(ad: str, seconds: float, campaign: str = "spring") -> dict[str, Any]:
+    return {"impression_id": ad, "campaign": campaign, "event_time": iso(seconds)}
+
+
+def clicked(ad: str, seconds: float, campaign: str = "spring") -> dict[str, Any]:
+    return shown(ad, seconds, campaign) | {"click_id": f"{ad} at {seconds}"}
+
+
+def context(spark: SparkSession, **changes: Any) -> Any:
+    facts: dict[str, Any] = {
+        "job": JOB,
+        "spark": spark,
+        "streams": STREAMS,
+        "settings": SETTINGS,
+        "config": SimpleNamespace(kafka=""),
+        "lookups": [],
+    }
+    return SimpleNamespace(**facts | changes)
+
+
+def job_of(spark: SparkSession, **changes: Any) -> declared.Declared:
+    """The job without its connections."""
+    one = declared.Declared.__new__(declared.Declared)
+    one.context = context(spark, **changes)
+    one._rows, one._summary = declaration.load(JOB, ["impressions", "clicks"])
+    one.output = one._describe()
+    return one
+
+
+def records(spark: SparkSession, events: Events, topic: str) -> DataFrame:
+    """As Kafka has them, received in the evening."""
+    received = datetime(2026, 1, 1, 20)
+    values = [json.dumps(one, separators=(",", ":")).encode() for one in events]
+    rows = [(value, topic, 0, offset, received) for offset, value in enumerate(values)]
+    return spark.createDataFrame(rows, RECORD)
+
+
+def in_batch(spark: SparkSession, impressions: Events, clicks: Events) -> Rows:
+    found = (records(spark, impressions, "impressions"), records(spark, clicks, "clicks"))
+    return figures(job_of(spark).transform(found))
+
+
+def figures(frame: DataFrame) -> Rows:
+    rows = frame.collect()
+    for row in rows:
+        assert row.unmatched == row.clicks - row.matched
+        assert row.click_rate == (row.clicks / row.impressions if row.impressions else None)
+    return {
+        (row.window_start, row.campaign): (
+            row.impressions,
+            row.clicks,
+            row.matched,
+            row.milliseconds_to_click,
+        )
+        for row in rows
+    }
+
+
+def plain(impressions: Events, clicks: Events) -> Rows:
+    """The same, counted without Spark."""
+    found: dict[tuple[datetime, str], list[int]] = {}
+
+    def row(event: dict[str, Any]) -> list[int]:
+        moment = datetime.fromisoformat(event["event_time"]).replace(tzinfo=None)
+        key = (moment.replace(second=0, microsecond=0), event["campaign"])
+        return found.setdefault(key, [0, 0, 0, 0])
+
+    for event in impressions:
+        row(event)[0] += 1
+    for click in clicks:
+        row(click)[1] += 1
+        for event in impressions:
+            same = all(event[name] == click[name] for name in ("campaign", "impression_id"))
+            took = datetime.fromisoformat(click["event_time"]) - datetime.fromisoformat(
+                event["event_time"]
+            )
+            if same and timedelta(0) <= took <= timedelta(hours=1):
+                row(click)[2] += 1
+                row(click)[3] += round(took.total_seconds() * 1000)
+    return {key: (a, b, c, d) for key, (a, b, c, d) in found.items()}
+
+
+def test_a_click_matches_within_the_hour_and_is_counted_when_it_came(spark: SparkSession) -> None:
+    impressions = [shown("a", 0), shown("b", 1), shown("c", 2), shown("d", 3, "autumn")]
+    clicks = [
+        clicked("a", 3600),  # just in time
+        clicked("b", 3601.001),
+        clicked("c", 1),  # before it was shown
+        clicked("d", 4),  # of another campaign
+        clicked("e", 5),  # never shown
+        clicked("d", 63.5, "autumn"),
+    ]
+    assert in_batch(spark, impressions, clicks) == {
+        (at("2026-01-01 12:00:00"), "spring"): (3, 3, 0, 0),
+        (at("2026-01-01 12:00:00"), "autumn"): (1, 0, 0, 0),
+        (at("2026-01-01 12:01:00"), "autumn"): (0, 1, 1, 60_500),
+        (at("2026-01-01 13:00:00"), "spring"): (0, 2, 1, 3_600_000),
+    }
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 2**32), st.floats(1, 20), st.floats(60, 120))
+def test_generated_traffic_gives_what_plain_counting_and_its_truth_say(
+    spark: SparkSession, seed: int, rate: float, seconds: float
+) -> None:
+    truth = Truth()
+    sent: dict[str, Events] = {IMPRESSIONS: [], CLICKS: []}
+    for record in advertisements(seed, rate, seconds):
+        truth.count(record)
+        _, value = record.message("run", round(NOON.timestamp() * 1000))
+        sent[record.stream].append(json.loads(value))
+    found = in_batch(spark, *sent.values())
+    assert found == plain(*sent.values())
+    for campaign, expected in truth.campaigns.items():
+        rows = [row for (_, name), row in found.items() if name == campaign]
+        sums = tuple(map(sum, zip(*rows, strict=True))) if rows else (0, 0, 0, 0)
+        figures = (expected.impressions, expected.clicks, expected.matched)
+        assert sums == (*figures, expected.milliseconds_to_click)
+
+
+def test_what_is_described_is_all_that_a_checkpoint_depends_on(spark: SparkSession) -> None:
+    output = job_of(spark).output
+    assert output.key == {"campaign": "string"}
+    assert output.values["click_rate"] == "double"
+    aggregate, join, readings = output.state
+    assert aggregate.startswith("Aggregate [window")
+    assert join.startswith("Join Inner")
+    assert readings == "4 readings of streams"
+
+
+CLICKED = "campaign, event_time FROM clicks"
+COUNTED = "SELECT window(i.event_time, '1 minute') AS window, i.campaign, count(*) AS n FROM"
+GROUPED = "GROUP BY 1, 2"
+TIMES = "c.event_time BETWEEN i.event_time AND i.event_time + INTERVAL 1 HOUR"
+PAIRS = "impressions i JOIN clicks c ON i.impression_id = c.impression_id"
+REFUSED = {
+    "has no setting join_seconds": (f"{COUNTED} {PAIRS} AND {TIMES} {GROUPED}", None),
+    "a join of type LEFT OUTER": (
+        f"{COUNTED} {PAIRS.replace('JOIN', 'LEFT JOIN')} AND {TIMES} {GROUPED}",
+        3600,
+    ),
+    "no condition on the times": (f"{COUNTED} {PAIRS} {GROUPED}", 3600),
+    "joins nothing, and has a": (f"{COUNTED} impressions i {GROUPED}", 3600),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_a_join_that_could_not_go_on_is_refused(spark: SparkSession, reason: str) -> None:
+    text, seconds = REFUSED[reason]
+    with pytest.raises(Refused, match=reason):
+        described(spark, text, seconds)
+
+
+def test_a_query_has_a_view_for_each_stream(spark: SparkSession) -> None:
+    assert described(spark, f"{COUNTED} {PAIRS} AND {TIMES} {GROUPED}", 3600).key == {
+        "campaign": "string"
+    }
+
+
+def described(spark: SparkSession, text: str, seconds: int | None) -> Output:
+    settings = {name: value for name, value in SETTINGS.items() if name != "join_seconds"}
+    settings |= {"join_seconds": seconds} if seconds else {}
+    rows = declaration.query("test", text, ["impressions", "clicks"])
+    empty = declared.no_events(context(spark))
+    found = declared.rows_of(rows, empty, STREAMS, settings)
+    return analysis.describe("test", "A test.", found, STREAMS, settings)
+
+
+class Query:
+    """The job as a running query, over files in place of topics; each file is a batch."""
+
+    def __init__(self, spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self._sent = dict.fromkeys(("impressions", "clicks"), 0)
+        self._batches = 0
+        self.written: Rows = {}
+
+        def read(_: Any, __: str, topic: str, *___: Any) -> DataFrame:
+            (folder / topic).mkdir()
+            files = spark.readStream.schema(RECORD).option("maxFilesPerTrigger", 1)
+            return files.json(str(folder / topic))
+
+        monkeypatch.setattr(sources, "stream", read)
+        self.checkpoint = Checkpoint(spark, str(folder / "checkpoint"))
+        self.query = (
+            job_of(spark)
+            .frame(1000)
+            .writeStream.outputMode(declared.Declared.output_mode)
+            .foreachBatch(self._write)
+            .option("checkpointLocation", self.checkpoint.location)
+            .start()
+        )
+
+    def _write(self, frame: DataFrame, _: int) -> None:
+        self.written |= figures(frame)
+
+    def send(self, impressions: Events, clicks: Events) -> None:
+        """A batch of its own; returns when it is taken in."""
+        self._batches += 1
+        for topic, events in (("impressions", impressions), ("clicks", clicks)):
+            lines = []
+            for event in events:
+                value = b64encode(json.dumps(event, separators=(",", ":")).encode()).decode()
+                record = {"topic": topic, "partition": 0, "offset": self._sent[topic]}
+                record |= {"value": value, "timestamp": "2026-01-01T20:00:00Z"}
+                lines.append(json.dumps(record))
+                self._sent[topic] += 1
+            part = self._folder / topic / f".{self._batches}"
+            part.write_text("\n".join(lines))
+            os.utime(part, (self._batches, self._batches))
+            part.rename(part.with_name(f"{self._batches}.json"))
+        self.query.processAllAvailable()
+
+    @property
+    def batches(self) -> list[Any]:
+        return [p for p in self.query.recentProgress if p.numInputRows]
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Query]:
+    query = Query(spark, tmp_path, monkeypatch)
+    yield query
+    query.query.stop()
+
+
+BATCHES: list[tuple[Events, Events]] = [
+    ([shown("a", 0), shown("b", 30), shown("z", 40)], [clicked("a", 10)]),
+    ([shown("c", 4000)], [clicked("b", 3500), clicked("z", 3690)]),  # in time, and too late
+    ([shown("d", 9000)], [clicked("c", 9000)]),
+    ([shown("e", 9100)], [clicked("d", 9050)]),  # the watermark is 8400 from here on
+    ([shown("f", 8000), shown("g", 9200)], [clicked("e", 9110), clicked("f", 8100)]),  # both late
+    ([shown("h", 9300)], [clicked("a", 3000), clicked("g", 9250)]),  # an hour later than late
+]
+LATE = {"impressions": 1, "clicks": 2}
+
+
+def test_a_stream_gives_what_a_batch_gives_but_for_late_events(
+    spark: SparkSession, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for impressions, clicks in BATCHES:
+        query.send(impressions, clicks)
+    everything = [[e for batch in BATCHES for e in batch[side]] for side in (0, 1)]
+    truth = plain(*everything)
+    differing = {key for key in truth if query.written.get(key) != truth[key]}
+    # The pair that came late is not matched; the click that came an hour later isn't even counted.
+    assert differing == {
+        (at("2026-01-01 14:15:00"), "spring"),
+        (at("2026-01-01 12:50:00"), "spring"),
+    }
+    assert query.written[at("2026-01-01 14:15:00"), "spring"][1:3] == (1, 0)
+
+    dropping = [
+        number
+        for number, progress in enumerate(query.batches)
+        if any(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
+    ]
+    assert dropping == [4, 5]
+    judged, ends = [], Counter[str]()
+    for progress, batch in zip(query.batches, BATCHES, strict=True):
+        start = {topic: {"0": number} for topic, number in ends.items()}
+        ends.update({"impressions": len(batch[0]), "clicks": len(batch[1])})
+        end = {topic: {"0": number} for topic, number in ends.items()}
+        watermark = query.checkpoint.watermark_ms(progress.batchId)
+        judged.append(JudgedBatch(progress.batchId, Batch.between(start, end), watermark))
+    counted = late_counts(spark, monkeypatch, everything, judged)
+    assert sum(counted.values()) == sum(LATE.values())
+    assert {batch for batch, _ in counted} == {query.batches[n].batchId for n in dropping}
+
+
+def late_counts(
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    events: list[Events],
+    judged: list[JudgedBatch],
+) -> dict[tuple[int, str], int]:
+    """What is written into ``late_events``, by batch and window."""
+    written: dict[tuple[int, str], int] = {}
+
+    def read(_: Any, __: str, topic: str, ___: Any, batch: Batch) -> DataFrame:
+        assert batch.end.keys() == batch.start.keys() == {topic}
+        return records(spark, events[["impressions", "clicks"].index(topic)], topic)
+
+    def upsert(table: str, _: Any, rows: list[Any], __: int) -> None:
+        assert table == "late_events"
+        written.update({(row[4], row[1]): row[5] for row in rows})
+
+    monkeypatch.setattr(late.sources, "records", read)
+    tables = SimpleNamespace(upsert=upsert)
+    windows = declared.late_windows(job_of(spark).output, SETTINGS)
+    counting = LateEvents(context(spark, tables=tables, version=lambda batch: batch), windows)
+    counting.count("query", judged)
+    return written
+
+
+def test_a_recount_reads_each_stream_s_archive_an_hour_further(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    impressions = [shown("a", -3000), shown("b", 10)]
+    clicks = [clicked("a", 20), clicked("b", 70)]
+    for one, events in zip(STREAMS, (impressions, clicks), strict=True):
+        found = records(spark, events, one.topic).transform(parse.classify, one)
+        archived = parse.valid(found, one)
+        archive.append(archived, one.event_time, str(tmp_path / one.name), "a", 0, 1, 1)
+    expected = plain(impressions, clicks)
+    job = job_of(spark)
+    day, bucket = at("2026-01-01 00:00:00"), 0
+    stored = [
+        {"window_start": start, "campaign": campaign, "impressions": i, "clicks": c, "matched": m}
+        | {"milliseconds_to_click": ms, "unmatched": c - m, "click_rate": c / i if i else None}
+        for (start, campaign), (i, c, m, ms) in expected.items()
+    ]
+
+    def select(statement: str, values: Any) -> list[Any]:
+        if "late_events" in statement or tuple(values) != (day.date(), bucket):
+            return []
+        return [SimpleNamespace(_asdict=lambda row=row: row) for row in stored]
+
+    job.context.tables = SimpleNamespace(select=select)  # type: ignore[assignment]
+    job.context.config = SimpleNamespace(archive_of=lambda one: str(tmp_path / one.name))  # type: ignore[assignment]
+    found = recount.recount(job, at("2026-01-01 12:00:00"), at("2026-01-01 12:01:00"))
+    assert (found.checked, found.lost, found.extra, found.wrong) == (1, 0, 0, 0), found.examples
+
+
+def test_a_checkpoint_tells_the_offsets_of_all_topics(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    first = {"ad-impressions": {"0": 5, "1": 7}}, {"ad-clicks": {"0": 1}}
+    second = {"ad-impressions": {"0": 9, "1": 7}}, {"ad-clicks": {"0": 1, "1": 4}}
+    for number, (impressions, clicks) in enumerate((first, second)):
+        metadata = {"batchWatermarkMs": millis("2026-01-01 12:00:00") + number}
+        sources = (impressions, impressions, clicks, "-" if not number else clicks)
+        lines = ["v1", json.dumps(metadata)]
+        lines += [one if one == "-" else json.dumps(one) for one in sources]
+        (tmp_path / "offsets" / str(number)).write_text("\n".join(lines))
+    checkpoint = Checkpoint(spark, str(tmp_path))
+    assert checkpoint.batch(0).end == first[0] | first[1]
+    batch = checkpoint.batch(1)
+    assert batch.start == {"ad-impressions": {"0": 5, "1": 7}, "ad-clicks": {"0": 1, "1": -2}}
+    assert batch.end == second[0] | second[1]
+    assert batch.of("ad-clicks") == Batch({"ad-clicks": {"0": 1, "1": -2}}, second[1])
