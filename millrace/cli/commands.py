@@ -22,6 +22,7 @@ from millrace.hosts.commands import (
     on_command,
     who_command,
 )
+from millrace.ledger.advertise import advertise_command
 from millrace.ledger.command import load_command
 from millrace.plan import load_plan
 from millrace.replay.command import replay_command
@@ -184,6 +185,7 @@ app.command("replay")(replay_command)
 app.command("generate")(generate_command)
 app.add_typer(drill_app, name="drill")
 app.command("load")(load_command)
+app.command("advertise")(advertise_command)
 app.add_typer(table_app, name="table")
 app.command("audit")(audit_command)
 app.command("who")(who_command)
