@@ -92,7 +92,7 @@ class Declared:
         rows = self._facts.add(counted, checkpoint, batch, version)
         context.tables.upsert(
             output.table,
-            output.columns,
+            [f'"{name}"' for name in output.columns],  # it may be a word of CQL
             [output.row(row, version) for row in rows],
             version,
             partition_columns=2,

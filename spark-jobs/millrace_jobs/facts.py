@@ -75,7 +75,9 @@ class Facts:
         }
         pin = (self._job, checkpoint, batch, json.dumps(versions))
         self._tables.upsert(PINS, PIN_COLUMNS, [pin], version)
-        return [row | self._of(row, versions) for row in rows]
+        for lookup in self._lookups:
+            rows = [row | self._look_up(lookup, row, versions[lookup.name]) for row in rows]
+        return rows
 
     def as_stored(self, row: Row, stored: Mapping[str, Any]) -> Row:
         """A row that was counted again, with facts of the versions that the stored one names.
@@ -83,23 +85,14 @@ class Facts:
         Of a version that is kept no longer it takes the stored row's word.
         """
         for lookup in self._lookups:
-            number = stored[lookup.version_column]
-            if number is None:  # stored before the job looked anything up
-                row = row | dict.fromkeys(lookup.columns)
-                continue
             try:
-                row = row | self._look_up(lookup, row, number)
+                row = row | self._look_up(lookup, row, stored[lookup.version_column])
             except FactsGone:
                 row = row | {name: stored[name] for name in lookup.columns}
         return row
 
-    def _of(self, row: Row, versions: Versions) -> Row:
-        facts: Row = {}
-        for lookup in self._lookups:
-            facts |= self._look_up(lookup, row, versions[lookup.name])
-        return facts
-
-    def _look_up(self, lookup: Lookup, row: Row, number: int) -> Row:
+    def _look_up(self, lookup: Lookup, row: Row, number: int | None) -> Row:
+        """None is the version of a row that was stored before the job looked anything up."""
         found = self._rows(lookup, number).get(tuple(row[name] for name in lookup.key), {})
         return {name: found.get(name) for name in lookup.facts} | {lookup.version_column: number}
 
@@ -123,15 +116,17 @@ class Facts:
                 self._read[lookup.name, number] = _by_key(lookup, found.rows)
         return newest
 
-    def _rows(self, lookup: Lookup, number: int) -> dict[Key, Row]:
+    def _rows(self, lookup: Lookup, number: int | None) -> dict[Key, Row]:
+        if not number:
+            return {}
         known = (lookup.name, number)
-        if number and known not in self._read:
+        if known not in self._read:
             query = "SELECT rows FROM {keyspace}.lookup_versions WHERE lookup = ? AND version = ?"
             found = self._tables.select_one(query, known)
             if found is None:
                 raise FactsGone(f"job {self._job}: version {number} of table {lookup.name} is gone")
             self._read[known] = _by_key(lookup, found.rows)
-        return self._read.get(known, {})
+        return self._read[known]
 
 
 def _by_key(lookup: Lookup, rows: str) -> dict[Key, Row]:

@@ -330,8 +330,8 @@ def test_a_batch_is_stored_and_published_once_under_its_version(
         checkpoint_id=lambda: "query",
         checkpoint=SimpleNamespace(batch=lambda _: SimpleNamespace(end={"events": {"0": 9}})),
         tables=SimpleNamespace(
-            upsert=lambda table, _, rows, version, partition_columns: calls.append(
-                (table, (rows, version, partition_columns))
+            upsert=lambda table, columns, rows, version, partition_columns: calls.append(
+                (table, (columns, rows, version, partition_columns))
             )
         ),
     )
@@ -341,7 +341,8 @@ def test_a_batch_is_stored_and_published_once_under_its_version(
     one.write(spark.createDataFrame([ROW]), 5)
     (_, _), (table, stored), (_, _), (_, published) = calls
     assert [name for name, _ in calls] == ["confirm", "job_test", "confirm", "results"]
-    assert (table, stored) == ("job_test", ([OUTPUT.row(ROW, 1005)], 1005, 2))
+    columns = ['"day"', '"bucket"', '"window_start"', '"url"', '"n"', '"last"', '"version"']
+    assert (table, stored) == ("job_test", (columns, [OUTPUT.row(ROW, 1005)], 1005, 2))
     assert published == ("query", 5, {"events": {"0": 9}}, [OUTPUT.record(ROW, 1005)])
 
 
