@@ -17,6 +17,7 @@ from millrace_jobs import analysis, declaration, declared, late, recount, source
 from millrace_jobs.checkpoint import Batch, Checkpoint
 from millrace_jobs.declaration import Refused
 from millrace_jobs.late import JudgedBatch, LateEvents
+from millrace_jobs.lookup import Lookup
 from millrace_jobs.outputs import Output
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
@@ -171,6 +172,15 @@ def test_what_is_described_is_all_that_a_checkpoint_depends_on(spark: SparkSessi
     assert aggregate.startswith("Aggregate [window")
     assert join.startswith("Join Inner")
     assert readings == "4 readings of streams"
+
+
+def test_its_rows_get_the_facts_of_their_campaign(spark: SparkSession) -> None:
+    tables = load_plan("local").tables
+    lookups = [Lookup.of(name, tables[name].model_dump()) for name in SETTINGS["tables"]]
+    output = job_of(spark, lookups=lookups).output
+    facts = {"name", "advertiser", "cost_per_click", "campaigns_version"}
+    assert output.values.keys() - job_of(spark).output.values.keys() == facts
+    assert output.state == job_of(spark).output.state
 
 
 CLICKED = "campaign, event_time FROM clicks"
