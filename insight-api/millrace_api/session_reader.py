@@ -20,7 +20,7 @@ from millrace_api.store import Budget, Store
 
 LONGEST_SESSION = DAY  # before the last event asked for; what was earlier isn't counted
 # So many keys' past is read key by key: a look for each of them is cheaper than all of a window.
-FEW_KEYS = 100
+FEW_KEYS = 250
 
 
 @dataclass(frozen=True)
