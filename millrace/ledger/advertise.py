@@ -73,7 +73,11 @@ def advertise(
     )
     start = datetime.fromtimestamp(started_ms / 1000, UTC).replace(second=0, microsecond=0)
     end = datetime.now(UTC).replace(second=0, microsecond=0) + MINUTE
-    return {"from": start.isoformat(), "to": end.isoformat(), "campaigns": truth.as_json()}
+    return {"from": _iso(start), "to": _iso(end), "campaigns": truth.as_json()}
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
 
 
 def send(

@@ -1,0 +1,45 @@
+"""Impressions and clicks go through the job `attribution`, where an application runs it."""
+
+import json
+import subprocess
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from millrace.plan import Plan
+from tests.e2e.support import MILLRACE, Insights, wait_until
+
+JOB = "attribution"
+
+
+def test_every_figure_of_what_was_advertised_is_exact(plan: Plan, insights: Insights) -> None:
+    if not any(JOB in jobs for jobs in plan.applications.values()):
+        pytest.skip(f"no application of {plan.environment} runs {JOB}")
+    sent = json.loads(run("advertise", "--rate", "100", "--for", "40s", "--json"))
+    assert all(figures["unmatched"] for figures in sent["campaigns"].values())
+
+    def is_exact() -> bool:
+        assert found(insights, sent) == sent["campaigns"]
+        return True
+
+    wait_until(is_exact, 180, "each campaign's figures are what was sent")
+    run("audit", "--job", JOB, "--wait", "180s")
+
+
+def found(insights: Insights, sent: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Sums over the minutes in which it was sent, by campaign."""
+    rows = insights.get(f"/v1/jobs/{JOB}", from_=sent["from"], to=sent["to"], limit=1000)["rows"]
+    sums: dict[str, Counter[str]] = {}
+    for row in rows:
+        sums.setdefault(row["campaign"], Counter()).update(
+            {name: row[name] for name in sent["campaigns"][row["campaign"]]}
+        )
+    return {campaign: dict(figures) for campaign, figures in sums.items()}
+
+
+def run(*arguments: str) -> str:
+    """What a command of the toolkit prints that ends well."""
+    done = subprocess.run([*MILLRACE, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
