@@ -44,6 +44,19 @@ def build_inventory(
     }
 
 
+def deployment(plan: Plan, application: str) -> dict[str, Any]:
+    """What an application's jobs are configured with, all but the version: the plan's own parts."""
+    return {
+        "application": application,
+        "jobs": plan.applications[application],
+        "names": plan.names.model_dump(),
+        "endpoints": plan.endpoints.model_dump(mode="json"),
+        "streams": {name: stream.model_dump(mode="json") for name, stream in plan.streams.items()},
+        "tables": {name: table.model_dump(mode="json") for name, table in plan.tables.items()},
+        "settings": plan.spark.rendered()["settings"],
+    }
+
+
 def artifacts_url(plan: Plan) -> str:
     if plan.machines:
         return plan.machines.artifacts
@@ -71,8 +84,6 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
             },
             "endpoints": plan.endpoints.model_dump(mode="json"),
             "topics": {name: topic.model_dump() for name, topic in plan.topics.items()},
-            "streams": {name: s.model_dump(mode="json") for name, s in plan.streams.items()},
-            "tables": {name: t.model_dump(mode="json") for name, t in plan.tables.items()},
             "replication": {
                 "kafka": plan.replication.kafka.factor,
                 "min_insync": plan.replication.kafka.min_insync,
@@ -81,6 +92,7 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
                 "sentinel_quorum": plan.replication.sentinel_quorum,
             },
             "applications": plan.applications,
+            "deployments": {name: deployment(plan, name) for name in plan.applications},
             "job_folders": plan.job_folders,
         },
     }

@@ -9,5 +9,7 @@ them, so neither restarts the other.
     registry.py   what must outlive a gateway, in ZooKeeper
     submit.py     spark-submit, as a child that is never waited for
     daemon.py     see, decide, act; then again
+    compatibility.py   may a version go on from the checkpoints that are there?
+    declarations.py    can its declared jobs be run?
     commands.py   what operators and deployments call
 """

@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from kazoo.handlers.threading import KazooTimeoutError
 
-from millrace_gateway import compatibility
+from millrace_gateway import compatibility, declarations
 from millrace_gateway import settings as configuration
 from millrace_gateway.decide import Intent, State
 from millrace_gateway.progress import UNANSWERED, Progress
@@ -28,7 +28,7 @@ def main() -> None:
     try:
         with _registry(settings) as registry:
             arguments.run(registry, settings, arguments)
-    except (NotDeployed, compatibility.Incompatible) as error:
+    except (NotDeployed, compatibility.Incompatible, declarations.Refused) as error:
         sys.exit(str(error))
     except KazooTimeoutError:
         sys.exit(f"ZooKeeper doesn't answer: {settings.zookeeper}")
@@ -97,11 +97,14 @@ def _status(registry: Registry, settings: Settings, _: argparse.Namespace) -> No
 
 def _start(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
     application, version = arguments.application, arguments.version
+    wanted = Intent("running", version)
     if not arguments.check:
         deployed = deployment(settings.deployments, application, version)
         deployed.check()
         compatibility.check(registry, deployed)
-    _intend(registry, application, Intent("running", version), check=arguments.check)
+        if registry.intent(application) != wanted:
+            declarations.check(deployed)
+    _intend(registry, application, wanted, check=arguments.check)
 
 
 def _suspend(registry: Registry, _: Settings, arguments: argparse.Namespace) -> None:

@@ -1,9 +1,6 @@
 """May a version go on from the checkpoints that are there? Asked before anything is touched."""
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 from millrace_gateway.registry import Registry
@@ -46,14 +43,8 @@ def compare(kept: dict[str, dict[str, Any] | None], offered: Contracts) -> list[
 
 
 def offered_by(deployment: Deployment) -> Contracts:
-    """What the version says of itself: its own code is asked, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "millrace_jobs.contract", str(deployment.config)],
-        env=os.environ | {"PYTHONPATH": str(deployment.package)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    """What the version says of itself."""
+    done = deployment.ask("millrace_jobs.contract", SECONDS)
     if done.returncode:
         raise Incompatible(
             f"{deployment.package} doesn't tell its contracts: {done.stderr.strip()[-300:]}"

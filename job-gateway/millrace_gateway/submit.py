@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import zipfile
@@ -37,6 +38,27 @@ class Deployment:
         for path in (self.package, self.config):
             if not path.exists():
                 raise NotDeployed(f"{path} is missing on this host; run playbook deploy-jobs.yml")
+
+    def has(self, module: str) -> bool:
+        """Whether the version brings it; an older one may not."""
+        with zipfile.ZipFile(self.package) as package:
+            return f"{module.replace('.', '/')}.py" in package.namelist()
+
+    def ask(self, module: str, seconds: float) -> subprocess.CompletedProcess[str]:
+        """What the version's own code says of its configuration, in a process of its own.
+
+        It comes first on Python's path; Spark and the other packages are where they are for us.
+        """
+        path = [str(self.package), *filter(None, [os.environ.get("PYTHONPATH")])]
+        with tempfile.TemporaryDirectory(prefix="ask-") as folder:
+            return subprocess.run(
+                [sys.executable, "-m", module, str(self.config)],
+                cwd=folder,  # not where our own sources may be
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+            )
 
 
 def deployment(root: Path, application: str, version: str) -> Deployment:

@@ -6,6 +6,7 @@ playbook.py     run a playbook: one screen of progress, the whole log in a file
 tables.py       facts that jobs look up: list, show, put, remove
 service.py      versions of the jobs: upgrade, back out, suspend, resume
 jobs.py         the streaming jobs one by one: disable, enable
+job_check.py    declared jobs, analysed by a Spark on this machine
 demo.py         `make demo`
 docs.py         the generated parts of the documents
 """

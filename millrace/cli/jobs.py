@@ -15,7 +15,7 @@ from millrace.plan import Plan, load_plan
 DISABLED = "disabled"
 RUNNING = "running"
 
-app = typer.Typer(no_args_is_help=True, help="Disable and enable single streaming jobs.")
+app = typer.Typer(no_args_is_help=True, help="Check, disable and enable single jobs.")
 console = Console(soft_wrap=True, highlight=False)
 
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="One of an application's jobs.")]
@@ -42,6 +42,18 @@ def enable_command(job: JobName, within: Within = "120s") -> None:
     console.print(f"{job}: goes on from its checkpoint")
     host = _await(plan, application, job, RUNNING, parse_duration(within))
     console.print(f"{job}: runs on {host}; `millrace status` shows what it still has to catch up")
+
+
+@app.command("check")
+def check_command(job: Annotated[str | None, typer.Argument(metavar="[JOB]")] = None) -> None:
+    """Have Spark analyse the declared jobs, here and without a cluster: exit 1 if one can't run."""
+    from millrace.cli.job_check import check_jobs
+
+    plan = load_plan(stack_name())
+    if job:
+        application_of(plan, job)
+    check_jobs(plan, job)
+    console.print(f"{job or 'all declared jobs'}: can be run")
 
 
 def application_of(plan: Plan, job: str) -> str:

@@ -16,7 +16,7 @@ def run_version(plan: Plan, version: str, console: Console) -> None:
     """
     gateway = Gateway(plan)
     for application in gateway.applications:
-        console.print(gateway.run("start", application, version))
+        console.print(gateway.wait("start", application, version))  # it analyses the jobs first
         console.print(gateway.wait("wait", application, version))
 
 

@@ -30,7 +30,7 @@ def load(job: str, streams: Sequence[str] = ONE_STREAM) -> tuple[Rows, str]:
 
     Raises Refused when there is no such file, or no such function in it.
     """
-    if text := _sql(job):
+    if text := sql(job):
         return query(job, text, streams), _comment(text)
     try:
         module = importlib.import_module(f"{JOBS}.{job}")
@@ -79,7 +79,8 @@ def _refuse_commands(job: str, session: Any, text: str) -> None:
         raise Refused(f"job {job}: {job}.sql is no query but {node.rpartition('.')[2]}")
 
 
-def _sql(job: str) -> str | None:
+def sql(job: str) -> str | None:
+    """The job's query as it is written; None if it is no query."""
     try:
         content = pkgutil.get_data(JOBS, f"{job}.sql")
     except OSError:

@@ -25,25 +25,13 @@ DESCRIPTIONS = "job_outputs"
 DESCRIPTION_COLUMNS = ("job", "description")
 
 
-class Declared:
-    """``write`` is the query's sink: each of its writes is idempotent or knows what it did."""
-
-    output_mode = "update"
+class Computation:
+    """What the job makes of its events. It needs nothing that only a driver has."""
 
     def __init__(self, context: JobContext) -> None:
         self.context = context
         self._rows, self._summary = load(context.job, names_of(context.settings))
-        self._facts = Facts(context.tables, context.lookups, context.job)
         self.output = self._describe()
-        self._is_described = self._keep_state()
-        self.late_events = LateEvents(context, late_windows(self.output, context.settings))
-        self._results = Results(
-            context.config.kafka,
-            context.config.names.kafka,
-            context.job,
-            context.settings,
-            context.lease.verify,
-        )
 
     def frame(self, max_offsets: int) -> DataFrame:
         context = self.context
@@ -64,6 +52,32 @@ class Declared:
         """The events of each stream, or of its archive, → the rows that are stored."""
         context = self.context
         return analysis.stored(rows_of(self._rows, events, context.streams, context.settings))
+
+    def _describe(self) -> Output:
+        context = self.context
+        streams, settings = context.streams, context.settings
+        rows = rows_of(self._rows, no_events(context), streams, settings)
+        output = analysis.describe(context.job, self._summary, rows, streams, settings)
+        return with_columns(output, context.lookups)
+
+
+class Declared(Computation):
+    """``write`` is the query's sink: each of its writes is idempotent or knows what it did."""
+
+    output_mode = "update"
+
+    def __init__(self, context: JobContext) -> None:
+        super().__init__(context)
+        self._facts = Facts(context.tables, context.lookups, context.job)
+        self._is_described = self._keep_state()
+        self.late_events = LateEvents(context, late_windows(self.output, context.settings))
+        self._results = Results(
+            context.config.kafka,
+            context.config.names.kafka,
+            context.job,
+            context.settings,
+            context.lease.verify,
+        )
 
     def rehearse(self, frame: DataFrame) -> None:
         """Everything that ``write`` does, short of writing."""
@@ -125,13 +139,6 @@ class Declared:
         if kept.get("table") == self.output.table:
             _refuse_other_types(self.context.job, kept["values"], self.output.values)
         return kept == offered
-
-    def _describe(self) -> Output:
-        context = self.context
-        streams, settings = context.streams, context.settings
-        rows = rows_of(self._rows, no_events(context), streams, settings)
-        output = analysis.describe(context.job, self._summary, rows, streams, settings)
-        return with_columns(output, context.lookups)
 
 
 def rows_of(

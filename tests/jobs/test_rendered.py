@@ -23,7 +23,6 @@ MANIFEST = {"spark": {"version": "1", "file": "spark.tar.gz", "sha256": "0"}}
 ROLES = ("hadoop_config", "spark", "insight_api", "job_gateway")
 APPLICATION = {
     "job_gateway_application": "insights",
-    "job_gateway_jobs": ["archive", "traffic"],
     "__job_gateway_packages": {"stdout": '{"jobs": {"digest": "0"}}'},
     "job_gateway_release": "",
 }
@@ -70,7 +69,7 @@ def _template(role: str, name: str, folder: Path) -> dict[str, Any]:
 
 def test_the_jobs_read_what_is_rendered(plan: Plan, rendered: Path) -> None:
     read = config.load(rendered / "insights.json")
-    assert (read.application, read.jobs) == ("insights", ["archive", "traffic"])
+    assert (read.application, read.jobs) == ("insights", plan.applications["insights"])
     nameservice = plan.names.hdfs.nameservice
     archive = read.archive_of(read.streams["events"])
     assert archive == f"hdfs://{nameservice}{plan.spark.settings.common.archives}/events"
@@ -81,9 +80,9 @@ def test_the_jobs_read_what_is_rendered(plan: Plan, rendered: Path) -> None:
     assert read.names.zookeeper.applications == plan.names.zookeeper.applications
 
 
-def test_a_contract_is_read_off_what_is_rendered(rendered: Path) -> None:
+def test_a_contract_is_read_off_what_is_rendered(plan: Plan, rendered: Path) -> None:
     content = json.loads((rendered / "insights.json").read_text())
-    assert contract.of(content).keys() == {"archive", "traffic"}
+    assert contract.of(content).keys() == {*plan.applications["insights"]}
 
 
 def test_the_gateway_reads_what_is_rendered(plan: Plan, rendered: Path) -> None:

@@ -12,6 +12,7 @@ from millrace.cli import app
 from millrace.cli import jobs as commands
 from millrace.common.errors import OperatorError
 from millrace.plan import load_plan
+from millrace.setup import spark
 
 PLAN = load_plan("local")
 
@@ -86,6 +87,18 @@ def test_an_order_that_nobody_follows_is_told(service: Service) -> None:
 def test_what_no_driver_tells_is_told_so() -> None:
     assert commands.state_of(None, "sessions") == "without a driver that leads"
     assert commands.state_of({"host": "worker-1"}, "sessions") == "not told of by its driver"
+
+
+def test_without_a_java_it_is_said_where_jobs_are_checked_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark.shutil, "which", lambda _: None)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    refused = typed("check", "sessions").exception
+    assert isinstance(refused, OperatorError)
+    assert "needs a Java" in refused.message
+    assert "openjdk" in refused.hint
+    assert "`millrace deploy`" in refused.hint
 
 
 @pytest.mark.parametrize("is_there_already", [True, False])

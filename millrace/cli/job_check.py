@@ -1,0 +1,52 @@
+"""Declared jobs, analysed by a Spark on this machine as edge hosts do before a deployment."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO
+from millrace.inventory import deployment
+from millrace.plan import Plan
+from millrace.setup.jobs_package import build
+from millrace.setup.spark import local_spark
+
+LAST_WORDS = 1000
+
+
+def check_jobs(plan: Plan, job: str | None) -> None:
+    """OperatorError with file, line and reason of each declared job that can't be run.
+
+    Args:
+        job: only this one.
+    """
+    spark = local_spark()
+    package = build(folders=[REPO / folder for folder in plan.job_folders])["jobs"].path
+    path = os.pathsep.join(map(str, (package, spark)))
+    with tempfile.TemporaryDirectory(prefix="millrace-") as folder:
+        configs = []
+        for application in plan.applications:
+            configs.append(Path(folder) / f"{application}.json")
+            content = deployment(plan, application) | {"version": ""}
+            configs[-1].write_text(json.dumps(content))
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "millrace_jobs.check",
+                *configs,
+                *(["--job", job] if job else []),
+            ],
+            cwd=folder,  # not the checkout, whose sources would come first
+            env=os.environ | {"PYTHONPATH": path, "SPARK_HOME": f"{spark}/pyspark"},
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode:
+        raise OperatorError(
+            done.stdout.strip() or f"Spark failed: {done.stderr.strip()[-LAST_WORDS:]}",
+            "mend the file, and run the same command again; nothing was deployed",
+        )

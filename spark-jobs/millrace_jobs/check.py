@@ -1,0 +1,129 @@
+"""Analyses declared jobs before they are deployed. No query is started, and no cluster is asked.
+
+`PYTHONPATH=millrace_jobs.zip python -m millrace_jobs.check insights.json` where Spark is installed;
+the file is an application's configuration. A line on stdout for each job that can't be run, with
+the place in its file; exit 1 if there is one.
+"""
+
+import argparse
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from millrace_jobs import config, declaration
+from millrace_jobs.config import Config
+from millrace_jobs.context import JobContext
+from millrace_jobs.declaration import Refused
+from millrace_jobs.declared import Computation, Declared
+from millrace_jobs.runner import program
+
+# Lives for seconds, beside the services of a small host.
+SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "512m",  # Spark starts with no less; it takes a part of it
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
+}
+# As Spark's messages of both kinds, of syntax and of names, say it.
+PLACE = re.compile(r"line (\d+),? pos (\d+)")
+REST = re.compile(r"\s*SQLSTATE:.*")  # for machines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Analyse declared jobs.")
+    parser.add_argument("configs", type=Path, nargs="+", help="of applications")
+    parser.add_argument("--job", help="only this one")
+    arguments = parser.parse_args()
+    jobs = [
+        (job, content)
+        for content in map(config.load, arguments.configs)
+        for job in content.jobs
+        if program(job) is Declared and arguments.job in (None, job)
+    ]
+    if jobs:
+        try:
+            spark = SparkSession.builder.master("local[1]").config(map=SPARK).getOrCreate()
+        except Py4JJavaError as error:
+            sys.exit(f"Spark doesn't start: {error.java_exception.toString()}")
+        spark.sparkContext.setLogLevel("OFF")
+        problems = [line for job, content in jobs for line in check(spark, job, content)]
+        print(*problems, sep="\n", end="\n" if problems else "")
+        sys.exit(bool(problems))
+
+
+def check(spark: SparkSession, job: str, content: Config) -> Iterator[str]:
+    """What is wrong with a job: ``FILE:LINE:COLUMN: why``, as far as the place is known."""
+    # It stores nothing: so no tables, no checkpoint, no lease.
+    context = JobContext(job, content, spark.newSession(), None, None, None)
+    try:
+        refuse_unsupported(Computation(context).frame(context.max_offsets))
+    except Exception as error:
+        yield f"{place_of(job, error, context.settings)}: {reason_of(job, error)}"
+
+
+def refuse_unsupported(frame: Any) -> None:
+    """Raises what Spark would when the query starts, of what streams can't do."""
+    jvm = frame.sparkSession._jvm.org.apache.spark.sql.catalyst
+    update = getattr(getattr(jvm.streaming, "InternalOutputModes$Update$"), "MODULE$")
+    plan = frame._jdf.queryExecution().analyzed()
+    jvm.analysis.UnsupportedOperationChecker.checkForStreaming(plan, update)
+
+
+def reason_of(job: str, error: Exception) -> str:
+    """On one line; what Spark says after its first one is the plan."""
+    if isinstance(error, Refused):
+        return str(error).removeprefix(f"job {job}: ")
+    if isinstance(error, SyntaxError):
+        return error.msg
+    first, *_ = str(error).strip().splitlines() or [""]
+    said = REST.sub("", PLACE.split(first)[0]).rstrip(" (;")
+    return said if said.startswith("[") else f"{type(error).__name__}: {said}"
+
+
+def place_of(job: str, error: Exception, settings: dict[str, Any]) -> str:
+    """``FILE``, ``FILE:LINE`` or ``FILE:LINE:COLUMN``; both from 1."""
+    text = declaration.sql(job)
+    if text is None:
+        line = _line_of(f"{job}.py", error)
+        return f"{job}.py:{line}" if line else f"{job}.py"
+    if isinstance(error, Refused) or not (found := PLACE.search(str(error))):
+        return f"{job}.sql"
+    line, column = int(found[1]), int(found[2])
+    written = text.splitlines()[line - 1]
+    return f"{job}.sql:{line}:{written_column(written, settings, column) + 1}"
+
+
+def written_column(line: str, settings: dict[str, Any], column: int) -> int:
+    """Where in a line stands what was at ``column`` once its settings were filled in."""
+    longer = 0
+    for name in Template.pattern.finditer(line):
+        begin = name.start() + longer
+        if column < begin:
+            break
+        filled = Template(name[0]).substitute(settings)
+        if column < begin + len(filled):
+            return name.start()
+        longer += len(filled) - len(name[0])
+    return column - longer
+
+
+def _line_of(name: str, error: Exception) -> int | None:
+    """Where the file raised it, or called what did."""
+    if isinstance(error, SyntaxError) and Path(error.filename or "").name == name:
+        return error.lineno
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).name == name
+    ]
+    return lines[-1] if lines else None
+
+
+if __name__ == "__main__":
+    main()
