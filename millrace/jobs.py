@@ -44,6 +44,16 @@ def code_of(folder: Path) -> Iterator[Path]:
         yield from (path for path in map(settings.with_suffix, CODE) if path.exists())
 
 
+def declaration_of(job: str, folders: Iterable[Path] = ()) -> tuple[Path, str] | None:
+    """The file that is the job, and its summary; None for a program of ours."""
+    for settings, code in [(CONFIGS / "jobs", OURS), *((folder, folder) for folder in folders)]:
+        path = settings / f"{job}.yaml"
+        if path.exists():
+            file = next(p for suffix in CODE if (p := code / f"{job}{suffix}").exists())
+            return file, validate(JobSettings, read_yaml(path), path).summary
+    return None
+
+
 def load_job_settings(
     streams: Collection[str], folders: Iterable[Path] = (), configs: Path = CONFIGS
 ) -> dict[str, dict[str, Setting]]:

@@ -5,7 +5,8 @@ operations.py   check the machine, make the hosts, deploy the jobs, remove all
 playbook.py     run a playbook: one screen of progress, the whole log in a file
 tables.py       facts that jobs look up: list, show, put, remove
 service.py      versions of the jobs: upgrade, back out, suspend, resume
-jobs.py         the streaming jobs one by one: disable, enable
+jobs.py         the streaming jobs one by one: list, check, disable, enable
+job_facts.py    what a job is, by the plan and its declaration
 job_check.py    declared jobs, analysed by a Spark on this machine
 demo.py         `make demo`
 docs.py         the generated parts of the documents

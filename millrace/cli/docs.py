@@ -9,6 +9,7 @@ import tomllib
 from html import escape
 from pathlib import Path
 
+from millrace.cli.job_facts import all_jobs, facts_of
 from millrace.cli.role_docs import role_readmes
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
@@ -19,6 +20,7 @@ from millrace.setup.versions import load_versions
 
 README = REPO / "README.md"
 ARCHITECTURE = REPO / "docs" / "architecture.md"
+JOBS = REPO / "docs" / "jobs.md"
 PICTURE = REPO / "docs" / "topology.svg"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -34,6 +36,7 @@ def write_docs(check: bool = False) -> None:
     wanted = {
         README: _filled(README, plan),
         ARCHITECTURE: _filled(ARCHITECTURE, plan),
+        JOBS: _filled(JOBS, plan),
         PICTURE: topology_svg(plan),
         PAGE: drills_page(records, runbooks),
         RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
@@ -55,8 +58,34 @@ def _filled(path: Path, plan: Plan) -> str:
         "versions": _versions_table,
         "drills": _drills_table,
         "rooms": _rooms_table,
+        "jobs": _jobs_table,
     }
     return BLOCK.sub(lambda m: m[1] + make[m["name"]](plan) + m[3], path.read_text())
+
+
+def _jobs_table(plan: Plan) -> str:
+    """Every job that ships, whether the stack runs it or not."""
+    rows = [
+        "| job | kind | streams | state | outputs | route | audit |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for job in (facts_of(plan, name) for name in all_jobs(plan)):
+        link = f"[{job.name}](../{job.file.relative_to(REPO)})"
+        what = f"{link}: {job.summary.rstrip('.')}"
+        state = [f"windows of {' and '.join(job.windows)}"] if job.windows else []
+        state += [f"join within {job.join}"] if job.join else []
+        state += [f"watermark {job.watermark}"] if job.watermark else []
+        streams = [*job.streams, *(f"facts of {table}" for table in job.tables)]
+        cells = [
+            what,
+            job.kind,
+            ", ".join(streams),
+            ", ".join(state) or "–",
+            *(", ".join(f"`{name}`" for name in names) for names in (job.outputs, job.routes)),
+            f"`{job.audit}`" if job.audit else "–",
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
 
 
 def _rooms_table(_: Plan) -> str:

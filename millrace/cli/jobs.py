@@ -1,11 +1,16 @@
-"""`millrace jobs …`: the streaming jobs one by one, on the running service."""
+"""`millrace jobs …`: the streaming jobs one by one, in the plan and on the running service."""
 
+import sys
+import time
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
-from millrace.cluster import zookeeper
+from millrace.cli.job_facts import Facts, facts_of
+from millrace.cluster import kafka, zookeeper
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
@@ -15,11 +20,39 @@ from millrace.plan import Plan, load_plan
 DISABLED = "disabled"
 RUNNING = "running"
 
-app = typer.Typer(no_args_is_help=True, help="Check, disable and enable single jobs.")
-console = Console(soft_wrap=True, highlight=False)
+app = typer.Typer(help="List, check, disable and enable the streaming jobs.")
+console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
 
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="One of an application's jobs.")]
 Within = Annotated[str, typer.Option(help="How long to wait until it is so.")]
+
+
+@dataclass(frozen=True)
+class Running:
+    """What the running service says of one job; ``behind`` in records."""
+
+    state: str
+    behind: int | None = None
+
+
+@app.callback(invoke_without_command=True)
+def main_command(context: typer.Context) -> None:
+    """List the streaming jobs: what each is, and what it does now."""
+    if context.invoked_subcommand is None:
+        list_command()
+
+
+@app.command("list")
+def list_command() -> None:
+    """List the streaming jobs: what each is, and what it does now."""
+    plan = load_plan(stack_name())
+    try:
+        running = ask_running(plan)
+    except OperatorError as error:
+        console.print(jobs_view(plan, {}))
+        console.print(f"what they do now is unknown: {error.message}", soft_wrap=True)
+    else:
+        console.print(jobs_view(plan, running))
 
 
 @app.command("disable")
@@ -28,9 +61,9 @@ def disable_command(job: JobName, within: Within = "120s") -> None:
     plan = load_plan(stack_name())
     application = application_of(plan, job)
     zookeeper.disable(plan, job)
-    console.print(f"{job}: finishes its batch; state and rows stay, and its events wait in Kafka")
+    _say(f"{job}: finishes its batch; state and rows stay, and its events wait in Kafka")
     host = _await(plan, application, job, DISABLED, parse_duration(within))
-    console.print(f"{job}: disabled on {host}; `millrace jobs enable {job}` goes on from there")
+    _say(f"{job}: disabled on {host}; `millrace jobs enable {job}` goes on from there")
 
 
 @app.command("enable")
@@ -39,9 +72,9 @@ def enable_command(job: JobName, within: Within = "120s") -> None:
     plan = load_plan(stack_name())
     application = application_of(plan, job)
     zookeeper.enable(plan, job)
-    console.print(f"{job}: goes on from its checkpoint")
+    _say(f"{job}: goes on from its checkpoint")
     host = _await(plan, application, job, RUNNING, parse_duration(within))
-    console.print(f"{job}: runs on {host}; `millrace status` shows what it still has to catch up")
+    _say(f"{job}: runs on {host}; `millrace status` shows what it still has to catch up")
 
 
 @app.command("check")
@@ -53,7 +86,56 @@ def check_command(job: Annotated[str | None, typer.Argument(metavar="[JOB]")] = 
     if job:
         application_of(plan, job)
     check_jobs(plan, job)
-    console.print(f"{job or 'all declared jobs'}: can be run")
+    _say(f"{job or 'all declared jobs'}: can be run")
+
+
+def ask_running(plan: Plan) -> dict[str, Running]:
+    """By job; OperatorError when ZooKeeper doesn't answer."""
+    drivers, disabled = zookeeper.drivers(plan), zookeeper.disabled(plan)
+    admin = kafka.connect(plan)
+    running = {}
+    for application, jobs in plan.applications.items():
+        leader = leader_of(drivers, application)
+        for job in jobs:
+            state = DISABLED if not leader and job in disabled else state_of(leader, job)
+            where = f" on {leader['host']}" if leader else ""
+            try:
+                behind = kafka.lag(admin, plan, job, time.time()).records
+            except kafka.KafkaException:
+                behind = None
+            running[job] = Running(state + where, behind)
+    return running
+
+
+def jobs_view(plan: Plan, running: dict[str, Running]) -> Table:
+    """A row for each job of the plan's applications; what nobody tells is a dash."""
+    table = Table(title=f"{plan.cluster}: jobs", title_justify="left")
+    for column in ("job", "application", "kind", "streams", "window", "state"):
+        table.add_column(column)
+    table.add_column("behind", justify="right")
+    table.add_column("route", overflow="fold")
+    for application, jobs in plan.applications.items():
+        for job in jobs:
+            table.add_row(*_row(application, facts_of(plan, job), running.get(job)))
+    return table
+
+
+def _row(application: str, job: Facts, running: Running | None) -> list[str]:
+    state, behind = (running.state, running.behind) if running else ("–", None)
+    return [
+        job.name,
+        application,
+        job.kind,
+        ", ".join(job.streams),
+        ", ".join(job.windows) or "–",
+        state,
+        "–" if behind is None else f"{behind:,}",
+        "\n".join(job.routes) or "–",
+    ]
+
+
+def _say(line: str) -> None:
+    console.print(line, soft_wrap=True)
 
 
 def application_of(plan: Plan, job: str) -> str:
@@ -95,5 +177,5 @@ def _await(plan: Plan, application: str, job: str, state: str, seconds: float) -
 def state_of(leader: dict[str, Any] | None, job: str) -> str:
     """What a job does, as the driver that leads tells it."""
     if leader is None:
-        return "without a driver that leads"
+        return "nobody leads"
     return str(leader.get("jobs", {}).get(job, "not told of by its driver"))

@@ -1,20 +1,26 @@
 """Jobs one by one, as an operator types it; a small service follows the orders."""
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from millrace_api.app import router as api
+from millrace_jobs.transforms.traffic import WINDOW_SECONDS
 from typer.testing import CliRunner
 
 from millrace.audit import positions
 from millrace.audit.positions import Positions
 from millrace.cli import app
 from millrace.cli import jobs as commands
+from millrace.cli.job_facts import all_jobs, facts_of
 from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO
 from millrace.plan import load_plan
 from millrace.setup import spark
 
 PLAN = load_plan("local")
+SCHEMA = REPO / "spark-jobs" / "schema.cql"
 
 
 class Service:
@@ -46,9 +52,23 @@ class Service:
         return [frozen, driver | {"jobs": dict(self.jobs)}, driver | {"state": "standby"}]
 
 
+class Brokers:
+    """Who tells how far a job is behind."""
+
+    KafkaException = RuntimeError
+
+    def connect(self, _: Any) -> None: ...
+
+    def lag(self, _: Any, __: Any, job: str, now: float) -> Any:
+        if job == "archive":
+            raise self.KafkaException("its position can't be read")
+        return SimpleNamespace(records=1234)
+
+
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     fake = Service()
+    monkeypatch.setattr(commands, "kafka", Brokers())
     monkeypatch.setattr(commands, "zookeeper", fake)
     monkeypatch.setattr(positions, "zookeeper", fake)
     return fake
@@ -85,8 +105,77 @@ def test_an_order_that_nobody_follows_is_told(service: Service) -> None:
 
 
 def test_what_no_driver_tells_is_told_so() -> None:
-    assert commands.state_of(None, "sessions") == "without a driver that leads"
+    assert commands.state_of(None, "sessions") == "nobody leads"
     assert commands.state_of({"host": "worker-1"}, "sessions") == "not told of by its driver"
+
+
+def rows(output: str) -> dict[str, list[str]]:
+    """By its first cell, each row of a printed table."""
+    lines = [line.split("│") for line in output.splitlines() if line.startswith("│")]
+    return {cells[1].strip(): [cell.strip() for cell in cells[2:-1]] for cells in lines}
+
+
+def test_jobs_are_listed_with_what_they_are_and_do(service: Service) -> None:
+    service.disable(PLAN, "sessions")
+    service.drivers(PLAN)
+    shown = rows(typed().output)
+    assert shown["sessions"] == [
+        "insights",
+        "Python file",
+        "events",
+        "30m",
+        "disabled on worker-2",
+        "1,234",
+        "/v1/jobs/sessions",
+    ]
+    assert shown["traffic"][:5] == [
+        "insights",
+        "program",
+        "events",
+        "1m, 1h",
+        "running on worker-2",
+    ]
+    assert shown["archive"][5] == "–"
+    assert typed("list").output == typed().output
+
+
+def test_without_a_cluster_jobs_are_listed_by_the_plan(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drivers(_: Any) -> None:
+        raise OperatorError("ZooKeeper doesn't say who drives: timed out")
+
+    monkeypatch.setattr(service, "drivers", drivers)
+    done = typed()
+    assert done.exit_code == 0
+    shown = rows(done.output)
+    assert shown["sessions"][1:6] == ["Python file", "events", "30m", "–", "–"]
+    assert "what they do now is unknown: ZooKeeper doesn't say" in done.output
+
+
+def test_a_disabled_job_is_listed_as_such_while_nobody_leads(service: Service) -> None:
+    service.disable(PLAN, "sessions")
+    service.drivers = lambda _: []  # type: ignore[method-assign]
+    shown = rows(typed().output)
+    assert (shown["sessions"][4], shown["traffic"][4]) == (
+        "disabled",
+        "nobody leads",
+    )
+
+
+def test_what_is_told_of_our_programs_is_true() -> None:
+    archive, traffic = (facts_of(PLAN, job) for job in ("archive", "traffic"))
+    assert set(traffic.windows) == WINDOW_SECONDS.keys()
+    tables = set(re.findall(r"EXISTS :keyspace\.(\w+)", SCHEMA.read_text())) | {"archive"}
+    assert {*archive.outputs, *traffic.outputs} <= tables
+    routes = {getattr(route, "path", "") for route in api.routes}
+    assert {*archive.routes, *traffic.routes} <= routes
+
+
+def test_every_job_that_ships_has_its_facts() -> None:
+    found = {job: facts_of(PLAN, job) for job in all_jobs(PLAN)}
+    assert all(job.file.exists() and job.summary and job.streams for job in found.values())
+    assert {job.kind for job in found.values()} == {"program", "Python file", "SQL file"}
 
 
 def test_without_a_java_it_is_said_where_jobs_are_checked_all_the_same(

@@ -1,0 +1,115 @@
+"""What a job is, as its declaration and the plan say it: without Spark, without a cluster."""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millrace.common.paths import REPO
+from millrace.jobs import ARCHIVE, ARCHIVES, OURS, declaration_of
+from millrace.plan import Plan
+
+KINDS = {".py": "Python file", ".sql": "SQL file"}
+UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """``windows``, ``join`` and ``watermark`` are written as ``1h``, and empty without one.
+
+    ``tables`` are those whose facts the rows get; ``audit`` is a command, or empty.
+    """
+
+    name: str
+    summary: str
+    kind: str
+    file: Path
+    streams: list[str]
+    tables: list[str]
+    windows: tuple[str, ...]
+    join: str
+    watermark: str
+    outputs: tuple[str, ...]
+    routes: tuple[str, ...]
+    audit: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one of ours makes, which no declaration says. A test holds it to programs and API."""
+
+    name: str
+    windows: tuple[str, ...]
+    outputs: tuple[str, ...]
+    routes: tuple[str, ...]
+
+
+PROGRAMS = {
+    ARCHIVE: Program(
+        name=ARCHIVE,
+        windows=(),
+        outputs=("archive", "dead_letters", "dead_letter_counts"),
+        routes=("/v1/dead-letters",),
+    ),
+    "traffic": Program(
+        name="traffic",
+        windows=("1m", "1h"),
+        outputs=("traffic", "pages"),
+        routes=("/v1/traffic", "/v1/traffic/total", "/v1/pages/top"),
+    ),
+}
+
+
+def all_jobs(plan: Plan) -> list[str]:
+    """The programs, then whatever is declared, whether an application runs it or not."""
+    return [*PROGRAMS, *sorted(plan.spark.settings.model_extra or {})]
+
+
+def facts_of(plan: Plan, job: str) -> Facts:
+    settings = plan.spark.rendered()["settings"]
+    own = settings["common"] | settings[job]
+    declared = declaration_of(job, [REPO / folder for folder in plan.job_folders])
+    if declared is None:
+        program = PROGRAMS[ARCHIVE if job.startswith(ARCHIVES) else job]
+        file, kind = OURS / f"{program.name}.py", "program"
+        summary, windows = _said(file), program.windows
+        outputs, routes = program.outputs, program.routes
+        audit = "" if job.startswith(ARCHIVES) else "millrace audit"
+    else:
+        file, summary = declared
+        kind, windows = KINDS[file.suffix], (_span(own["window_seconds"]),)
+        outputs, routes = (f"job_{own['checkpoint']}",), _routes(job, own)
+        audit = f"millrace audit --job {job}"
+    return Facts(
+        name=job,
+        summary=summary,
+        kind=kind,
+        file=file,
+        streams=plan.spark.settings.streams_of(job),
+        tables=own.get("tables", []),
+        windows=windows,
+        join=_span(own["join_seconds"]) if "join_seconds" in own else "",
+        watermark=_span(own["watermark_seconds"]) if "watermark_seconds" in own else "",
+        outputs=outputs,
+        routes=routes,
+        audit=audit,
+    )
+
+
+def _routes(job: str, own: dict[str, Any]) -> tuple[str, ...]:
+    """Rows, and the sessions of those that are slots of them."""
+    route = f"/v1/jobs/{job}"
+    merged = ("live", "closed", "sessions") if own["session_gap_seconds"] else ()
+    return (route, *(f"{route}/{name}" for name in merged))
+
+
+def _span(seconds: int) -> str:
+    """In the largest unit that divides it: ``30m``."""
+    unit, size = next((unit, size) for unit, size in UNITS if seconds % size == 0)
+    return f"{seconds // size}{unit}"
+
+
+def _said(file: Path) -> str:
+    """What the program says of itself, behind its name."""
+    said = ast.get_docstring(ast.parse(file.read_text())) or ""
+    return said.partition("\n\n")[0].replace("\n", " ").removeprefix(f"{file.stem}: ")
