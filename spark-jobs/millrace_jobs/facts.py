@@ -12,8 +12,9 @@ from typing import Any
 
 from millrace_jobs.declaration import Refused
 from millrace_jobs.lookup import Lookup
-from millrace_jobs.outputs import OWN, Output
+from millrace_jobs.outputs import OWN, Output, Sessions
 from millrace_jobs.sinks.cassandra import Tables
+from millrace_jobs.slots import SAID
 
 PINS = "lookup_pins"
 PIN_COLUMNS = ("job", "checkpoint", '"batch"', "versions")
@@ -37,10 +38,20 @@ def with_columns(output: Output, lookups: Iterable[Lookup]) -> Output:
                 raise Refused(f"{where} is looked up by {name}, which its rows don't have")
             if columns[name] != kind:
                 raise Refused(f"{where} has {name} as {kind}, its rows as {columns[name]}")
-        if taken := [name for name in lookup.columns if name in columns or name in OWN]:
+        reserved = {*columns, *OWN, *(SAID if output.sessions else ())}
+        if taken := [name for name in lookup.columns if name in reserved]:
             raise Refused(f"{where}: its rows have {', '.join(taken)} already; rename that")
-        output = replace(output, values=output.values | lookup.columns)
+        output = replace(
+            output,
+            values=output.values | lookup.columns,
+            sessions=output.sessions and _with_facts(output.sessions, lookup),
+        )
     return output
+
+
+def _with_facts(sessions: Sessions, lookup: Lookup) -> Sessions:
+    """A session has the facts of its last slot."""
+    return replace(sessions, merges=sessions.merges | dict.fromkeys(lookup.columns, "last"))
 
 
 class Facts:

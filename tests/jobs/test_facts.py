@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from millrace_jobs import declared
 from millrace_jobs.declaration import Refused
 from millrace_jobs.facts import Facts, FactsGone, with_columns
 from millrace_jobs.lookup import Lookup
-from millrace_jobs.outputs import Output
+from millrace_jobs.outputs import Output, Sessions
 from millrace_jobs.recount import compare, with_facts
 from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
@@ -201,6 +201,7 @@ class Driver:
 EVENTS = st.lists(st.sampled_from(["put", "begin", "commit", "takeover", "zombie"]), max_size=40)
 
 
+@settings(deadline=None)
 @given(EVENTS)
 def test_whatever_happens_a_batch_is_stored_with_the_facts_of_one_version(
     events: list[str],
@@ -261,6 +262,16 @@ def test_what_can_not_be_looked_up_is_refused(changes: dict[str, Any], reason: s
 def test_a_framework_column_is_no_fact() -> None:
     with pytest.raises(Refused, match="have version already"):
         with_columns(COUNTED, [Lookup("t", {"campaign": "string"}, {"version": "int"})])
+
+
+def test_a_session_has_the_facts_of_its_last_slot() -> None:
+    merges = {"first": "start", "last": "end", "clicks": "sum"}
+    slots = replace(COUNTED, sessions=Sessions(1800, "clicks", merges))
+    assert with_columns(slots, [CAMPAIGNS]).sessions == Sessions(
+        1800, "clicks", merges | dict.fromkeys(CAMPAIGNS.columns, "last")
+    )
+    with pytest.raises(Refused, match="have open already"):
+        with_columns(slots, [Lookup("t", {"campaign": "string"}, {"open": "int"})])
 
 
 MINUTE = datetime(2026, 1, 1, 0, 5)
