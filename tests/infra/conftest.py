@@ -46,6 +46,7 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
         topics={},
         limits={},
         streams={},
+        tables={},
         replication=Replication(
             kafka=KafkaReplication(factor=3, min_insync=2), cassandra=3, hdfs=3, sentinel_quorum=2
         ),
