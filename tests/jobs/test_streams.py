@@ -281,9 +281,10 @@ def query(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 BATCHES: list[tuple[Events, Events]] = [
     ([shown("a", 0), shown("b", 30), shown("z", 40)], [clicked("a", 10)]),
     ([shown("c", 4000)], [clicked("b", 3500), clicked("z", 3690)]),  # in time, and too late
-    ([shown("d", 9000)], [clicked("c", 9000)]),
-    ([shown("e", 9100)], [clicked("d", 9050)]),  # the watermark is 8400 from here on
-    ([shown("f", 8000), shown("g", 9200)], [clicked("e", 9110), clicked("f", 8100)]),  # both late
+    ([shown("d", 9030)], [clicked("c", 9030)]),
+    ([shown("e", 9100)], [clicked("d", 9050)]),  # the watermark is 8430 from here on
+    # Both late for the join, and in time for their minute, which ends at 8460.
+    ([shown("f", 8410), shown("g", 9200)], [clicked("e", 9110), clicked("f", 8420)]),
     ([shown("h", 9300)], [clicked("a", 3000), clicked("g", 9250)]),  # an hour later than late
 ]
 LATE = {"impressions": 1, "clicks": 2}
@@ -299,10 +300,10 @@ def test_a_stream_gives_what_a_batch_gives_but_for_late_events(
     differing = {key for key in truth if query.written.get(key) != truth[key]}
     # The pair that came late is not matched; the click that came an hour later isn't even counted.
     assert differing == {
-        (at("2026-01-01 14:15:00"), "spring"),
+        (at("2026-01-01 14:20:00"), "spring"),
         (at("2026-01-01 12:50:00"), "spring"),
     }
-    assert query.written[at("2026-01-01 14:15:00"), "spring"][1:3] == (1, 0)
+    assert query.written[at("2026-01-01 14:20:00"), "spring"][1:3] == (1, 0)
 
     dropping = [
         number
