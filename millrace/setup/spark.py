@@ -27,6 +27,6 @@ def local_spark(cache: Path = CACHE) -> Path:
         partial = cache / f".spark-{os.getpid()}"
         with tarfile.open(ARTIFACTS / spark["file"]) as tar:
             members = [member for member in tar if member.name.startswith(PARTS)]
-            tar.extractall(partial, members, filter="data")
+            tar.extractall(partial, members)  # our own; Debian 12's Python knows no filters
         partial.rename(home)
     return home / "site-packages"
