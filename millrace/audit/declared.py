@@ -21,6 +21,22 @@ LONGEST = timedelta(days=31)
 DAY = timedelta(days=1)
 
 
+def jobs_of(plan: Plan, stream: str) -> list[str]:
+    """The declared jobs that are running and read this stream alone.
+
+    OperatorError when ZooKeeper doesn't say which are disabled.
+    """
+    settings, disabled = plan.spark.settings, zookeeper.disabled(plan)
+    return [
+        job
+        for jobs in plan.applications.values()
+        for job in jobs
+        if settings.is_declared(job)
+        and settings.streams_of(job) == [stream]
+        and job not in disabled
+    ]
+
+
 def audit_job(
     plan: Plan, job: str, start: datetime | None, end: datetime | None, wait: float = 120.0
 ) -> Report:
@@ -32,14 +48,7 @@ def audit_job(
 
     Raises OperatorError when there is no such job, or it can't be counted again.
     """
-    api = InsightApi(plan)
-    declared = {one["job"]: one for one in api.get("/v1/jobs")["jobs"]}
-    if job not in declared:
-        known = ", ".join(declared) or "none"
-        raise OperatorError(
-            f"no declared job {job} has written yet; those that have: {known}",
-            "`millrace audit` without --job audits the jobs archive and traffic",
-        )
+    window = window_of(plan, job)
     streams = plan.spark.settings.streams_of(job)
     require_archives(plan, job)
     deadline = time.monotonic() + wait
@@ -48,10 +57,10 @@ def audit_job(
     for stream in streams:
         positions.wait_for_archive(stream, ends[stream], deadline)
     positions.wait_for(job, ends, deadline)
-    newest = api.progress(job).get("max_event_time")
+    newest = InsightApi(plan).progress(job).get("max_event_time")
     if newest is None:
         raise OperatorError(f"job {job} has not seen an event yet: there is nothing to audit")
-    end = end or newest + timedelta(seconds=declared[job]["window_seconds"])
+    end = end or newest + window
     start = start or end - DAY
     if not timedelta(0) < end - start <= LONGEST:
         raise OperatorError(f"from {start} to {end} is no range of at most {LONGEST.days} days")
@@ -62,6 +71,23 @@ def audit_job(
     }
     path = f"{plan.names.zookeeper.jobs}/{job}/recount"
     return report(job, zookeeper.ask(plan, path, question, wait))
+
+
+def audit_job_since(plan: Plan, job: str, moment: datetime, wait: float) -> Report:
+    """As `audit_job`, of the window that the moment is in and all after it."""
+    return audit_job(plan, job, moment - window_of(plan, job), None, wait)
+
+
+def window_of(plan: Plan, job: str) -> timedelta:
+    """How long a declared job's windows are. OperatorError when it has written nothing yet."""
+    declared = {one["job"]: one for one in InsightApi(plan).get("/v1/jobs")["jobs"]}
+    if job not in declared:
+        known = ", ".join(declared) or "none"
+        raise OperatorError(
+            f"no declared job {job} has written yet; those that have: {known}",
+            "`millrace audit` without --job audits the jobs archive and traffic",
+        )
+    return timedelta(seconds=declared[job]["window_seconds"])
 
 
 def require_archives(plan: Plan, job: str) -> None:

@@ -9,10 +9,11 @@ import tomllib
 from html import escape
 from pathlib import Path
 
-from millrace.cli.job_facts import all_jobs, facts_of
+from millrace.cli.job_facts import PROGRAM, Facts, all_jobs, facts_of
 from millrace.cli.role_docs import role_readmes
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
+from millrace.drill.report import Audit
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
 from millrace.drill.tables import PAGE, drills_page, drills_table, load_records, runbooks_index
 from millrace.plan import Plan, load_plan
@@ -21,6 +22,7 @@ from millrace.setup.versions import load_versions
 README = REPO / "README.md"
 ARCHITECTURE = REPO / "docs" / "architecture.md"
 JOBS = REPO / "docs" / "jobs.md"
+KILLED = "driver-killed"  # the drill that tells of every job
 PICTURE = REPO / "docs" / "topology.svg"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -66,9 +68,11 @@ def _filled(path: Path, plan: Plan) -> str:
 def _jobs_table(plan: Plan) -> str:
     """Every job that ships, whether the stack runs it or not."""
     rows = [
-        "| job | kind | streams | state | outputs | route | audit |",
-        "|---|---|---|---|---|---|---|",
+        "| job | kind | streams | state | outputs | route | audit "
+        "| lost, duplicated, wrong after a killed driver |",
+        "|---|---|---|---|---|---|---|---|",
     ]
+    audit = drill.audit if (drill := load_records().get(KILLED)) else None
     for job in (facts_of(plan, name) for name in all_jobs(plan)):
         link = f"[{job.name}](../{job.file.relative_to(REPO)})"
         what = f"{link}: {job.summary.rstrip('.')}"
@@ -83,9 +87,19 @@ def _jobs_table(plan: Plan) -> str:
             ", ".join(state) or "–",
             *(", ".join(f"`{name}`" for name in names) for names in (job.outputs, job.routes)),
             f"`{job.audit}`" if job.audit else "–",
+            _audited(job, audit),
         ]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
+
+
+def _audited(job: Facts, audit: Audit | None) -> str:
+    """What the drill's audit found of a job. Events are those of the jobs that are programs."""
+    if audit and (found := audit.jobs.get(job.name)):
+        return f"{found.lost}, {found.duplicated}, {found.wrong} of {found.rows:,} rows"
+    if audit and audit.acknowledged and job.kind == PROGRAM and job.audit:
+        return f"{audit.lost}, {audit.duplicated}, {audit.wrong} of {audit.acknowledged:,} events"
+    return "–"
 
 
 def _rooms_table(_: Plan) -> str:

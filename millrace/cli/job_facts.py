@@ -9,6 +9,7 @@ from millrace.common.paths import REPO
 from millrace.jobs import ARCHIVE, ARCHIVES, OURS, declaration_of
 from millrace.plan import Plan
 
+PROGRAM = "program"
 KINDS = {".py": "Python file", ".sql": "SQL file"}
 UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
@@ -71,7 +72,7 @@ def facts_of(plan: Plan, job: str) -> Facts:
     declared = declaration_of(job, [REPO / folder for folder in plan.job_folders])
     if declared is None:
         program = PROGRAMS[ARCHIVE if job.startswith(ARCHIVES) else job]
-        file, kind = OURS / f"{program.name}.py", "program"
+        file, kind = OURS / f"{program.name}.py", PROGRAM
         summary, windows = _said(file), program.windows
         outputs, routes = program.outputs, program.routes
         audit = "" if job.startswith(ARCHIVES) else "millrace audit"

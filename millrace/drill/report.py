@@ -30,8 +30,20 @@ class Machine(Model):
     memory_gib: float
 
 
+class JobAudit(Model):
+    """A declared job's rows, compared with a recount from the archive."""
+
+    rows: int
+    lost: int
+    duplicated: int
+    wrong: int
+
+
 class Audit(Model):
-    """Of all events of the drill, in every sink. The oldest records count nothing but faults."""
+    """Of all events of the drill, in every sink, and of all rows that declared jobs made of them.
+
+    The oldest records count nothing but faults. ``jobs`` are those that were counted again.
+    """
 
     lost: int
     duplicated: int
@@ -39,6 +51,7 @@ class Audit(Model):
     acknowledged: int | None = None
     failed: int | None = None
     in_doubt: int | None = None
+    jobs: dict[str, JobAudit] = Field(default_factory=dict)
 
 
 class Report(Model):
@@ -116,17 +129,28 @@ def measured(timeline: Timeline) -> tuple[Gaps, list[Run]]:
 def combined(reports: Sequence[Report]) -> Report:
     """One report of the same drill's, of which each had a load and an audit of its own."""
     audits = [report.audit for report in reports if report.audit]
-    counts = [audit.model_dump() for audit in audits]
     return reports[0].model_copy(
         update={
             "baseline": _longest([report.baseline for report in reports]),
             "runs": [run for report in reports for run in report.runs],
             "failures": [failure for report in reports for failure in report.failures],
-            "audit": Audit(**{name: sum(count[name] for count in counts) for name in counts[0]})
-            if len(audits) == len(reports)
-            else None,
+            "audit": _added(audits) if len(audits) == len(reports) else None,
         }
     )
+
+
+def _added(audits: Sequence[Audit]) -> Audit:
+    jobs = {
+        job: JobAudit(**_sums([audit.jobs[job] for audit in audits if job in audit.jobs]))
+        for job in dict.fromkeys(job for audit in audits for job in audit.jobs)
+    }
+    return Audit(**_sums(audits), jobs=jobs)
+
+
+def _sums(parts: Sequence[Model]) -> dict[str, int]:
+    """Of each count that the parts have."""
+    counts = [part.model_dump(exclude={"jobs"}) for part in parts]
+    return {name: sum(count[name] for count in counts) for name in counts[0]}
 
 
 def _longest(parts: Sequence[Gaps]) -> Gaps:
@@ -200,7 +224,9 @@ def _audited(audit: Audit) -> str:
     found = f"{audit.lost} lost, {audit.duplicated} duplicated, {audit.wrong} results wrong"
     if audit.acknowledged is None:
         return f"{found}."
+    jobs = ", ".join(f"{job.rows:,} of `{name}`" for name, job in audit.jobs.items())
     return (
         f"Of {audit.acknowledged:,} acknowledged events: {found}. "
         f"{audit.failed} events failed, {audit.in_doubt} are in doubt."
+        + (f" Rows counted again: {jobs}." if jobs else "")
     )

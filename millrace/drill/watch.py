@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from millrace.common.waiting import wait_until
 from millrace.drill.display import Display
 from millrace.drill.gaps import Times
 from millrace.drill.planes import Sampler, sampling, successes
-from millrace.drill.report import Audit
+from millrace.drill.report import Audit, JobAudit
 from millrace.drill.runbook import Plane
 from millrace.drill.timeline import Span, Successes
 from millrace.ledger.book import Ledger
@@ -105,18 +106,37 @@ def loading(rate: float, ledger: str, folder: Path) -> Iterator[subprocess.Popen
 
 
 def audited(plan: Plan, ledger: Path) -> Audit:
-    """Every event of the load looked for in every sink; OperatorError when that can't be done."""
+    """Every event of the load looked for in every sink, and declared jobs' rows counted again.
+
+    Raises OperatorError when that can't be done.
+    """
+    from millrace.audit.declared import audit_job_since, jobs_of
     from millrace.audit.run import audit
 
     fates = Ledger.open(ledger)
-    found = audit(plan, [ledger], wait=AUDIT_WAIT_SECONDS)
+    events = audit(plan, [ledger], wait=AUDIT_WAIT_SECONDS)
+    since = datetime.fromtimestamp(fates.started, UTC)
+    rows = {
+        job: audit_job_since(plan, job, since, AUDIT_WAIT_SECONDS)
+        for job in jobs_of(plan, plan.spark.settings.common.stream)
+    }
+    reports = [events, *rows.values()]
     return Audit(
-        lost=found.lost,
-        duplicated=found.duplicated,
-        wrong=found.wrong,
+        lost=sum(report.lost for report in reports),
+        duplicated=sum(report.duplicated for report in reports),
+        wrong=sum(report.wrong for report in reports),
         acknowledged=int(fates.acked.sum()),
         failed=fates.failed,
         in_doubt=fates.in_doubt,
+        jobs={
+            job: JobAudit(
+                rows=report.truth,
+                lost=report.lost,
+                duplicated=report.duplicated,
+                wrong=report.wrong,
+            )
+            for job, report in rows.items()
+        },
     )
 
 

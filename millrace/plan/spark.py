@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from millrace.common.paths import CONFIGS
 from millrace.config import Component, Profile, validate
-from millrace.jobs import archive_job
+from millrace.jobs import ARCHIVES, archive_job
 from millrace.plan.parts import Model, absent
 
 FILE = CONFIGS / "components" / "spark.yaml"
@@ -85,6 +85,10 @@ class SparkSettings(Settings):
         job = getattr(self, name)
         assert isinstance(job, Job)
         return job
+
+    def is_declared(self, name: str) -> bool:
+        """Whether it is a job of one file, and not a program of ours."""
+        return name in self.__pydantic_extra__ and not name.startswith(ARCHIVES)
 
     def streams_of(self, name: str) -> list[str]:
         """What a job reads."""

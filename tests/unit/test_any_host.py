@@ -1,8 +1,10 @@
 """A service's hosts as one: real HTTP servers on loopback, some of which are no help."""
 
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,7 +97,9 @@ def test_a_busy_api_is_asked_again_when_it_says(servers, monkeypatch):
     _, busy = servers
     busy.refusals, busy.retry_after = 2, "1"
     asked = []
-    monkeypatch.setattr("millrace.cluster.insight_api.time.sleep", asked.append)
+    # Of that module alone: other tests' threads may be asleep.
+    clock = SimpleNamespace(sleep=asked.append, monotonic=time.monotonic)
+    monkeypatch.setattr("millrace.cluster.insight_api.time", clock)
     api = insight_api(monkeypatch, NOBODY, busy.address)
     assert api.get("/v1/progress") == {"hello": 1}
     assert asked == [1, 1]

@@ -3,16 +3,31 @@
 import random
 import re
 from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from millrace.audit import declared
+from millrace.audit import run as audit_run
+from millrace.audit.report import Plane as AuditedPlane
+from millrace.audit.report import Report as AuditReport
 from millrace.common.errors import NobodyError, OperatorError
 from millrace.drill.nemesis import Nemesis, choose, healing
 from millrace.drill.picture import gaps_svg
-from millrace.drill.report import Audit, Machine, Report, Run, combined, markdown, measured
+from millrace.drill.report import (
+    Audit,
+    JobAudit,
+    Machine,
+    Report,
+    Run,
+    combined,
+    markdown,
+    measured,
+)
 from millrace.drill.runbook import Plane, Runbook, load_runbook, load_runbooks, parse_runbook
 from millrace.drill.runner import record, require_allowed
 from millrace.drill.standby import youngest
@@ -24,7 +39,9 @@ from millrace.drill.tables import (
     runbooks_index,
 )
 from millrace.drill.timeline import Episode, Mark, Span, Timeline, longest_gaps
-from millrace.plan import load_plan
+from millrace.drill.watch import audited
+from millrace.ledger.book import Ledger
+from millrace.plan import Plan, load_plan
 from tests.e2e.support import wait_until
 from tests.unit.test_drill_runbook import HEAD, text
 
@@ -126,6 +143,41 @@ def test_runs_with_audits_of_their_own_are_one_drill():
     assert both.standby_idle_seconds == 1800
     assert (both.audit.lost, both.audit.acknowledged) == (1, 2000)
     assert both.verdict == "lost"
+
+
+def test_the_jobs_of_several_audits_are_added():
+    of_jobs = {"sessions": JobAudit(rows=100, lost=0, duplicated=0, wrong=0)}
+    first = report(GOOD, audit=NOTHING_LOST.model_copy(update={"jobs": of_jobs}))
+    second = report(GOOD)  # the job was disabled meanwhile
+    both = combined([first, first, second])
+    assert both.audit.jobs == {"sessions": JobAudit(rows=200, lost=0, duplicated=0, wrong=0)}
+    assert "Rows counted again: 200 of `sessions`." in markdown(both)
+    assert Report.model_validate_json(both.model_dump_json()) == both
+
+
+def test_a_drill_audits_the_rows_of_every_declared_job(tmp_path, monkeypatch):
+    fates = SimpleNamespace(started=3600.0, acked=np.ones(9, bool), failed=0, in_doubt=0)
+    monkeypatch.setattr(Ledger, "open", lambda path: fates)
+    monkeypatch.setattr(declared.zookeeper, "disabled", lambda plan: {"status_by_minute"})
+    monkeypatch.setattr(declared, "window_of", lambda plan, job: timedelta(minutes=30))
+    monkeypatch.setattr(audit_run, "audit", lambda plan, ledgers, wait: audited_report("events", 9))
+    asked = []
+
+    def audit_job(plan: Plan, job: str, start: datetime, end: None, wait: float) -> AuditReport:
+        asked.append((job, start.isoformat()))
+        return audited_report(job, 5, lost=1)
+
+    monkeypatch.setattr(declared, "audit_job", audit_job)
+    plan = load_plan("local")
+    jobs = ["archive", "archive_clicks", "traffic", "sessions", "status_by_minute", "attribution"]
+    found = audited(plan.model_copy(update={"applications": {"insights": jobs}}), tmp_path)
+    assert asked == [("sessions", "1970-01-01T00:30:00+00:00")]
+    assert found.jobs == {"sessions": JobAudit(rows=5, lost=1, duplicated=0, wrong=0)}
+    assert (found.lost, found.duplicated, found.wrong, found.acknowledged) == (1, 0, 0, 9)
+
+
+def audited_report(name: str, checked: int, lost: int = 0) -> AuditReport:
+    return AuditReport([name], checked, 0, 0, [AuditedPlane(name, checked=checked, lost=lost)])
 
 
 def test_a_run_that_was_not_audited_leaves_the_drill_unaudited():
