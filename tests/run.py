@@ -20,9 +20,8 @@ BIN = Path(sys.executable).parent
 STACK = "test"
 
 console = Console()
-# Files are dealt to two processes: unit tests run beside Spark's, and Docker's beside the stand-in
-# for AWS. More would only add Sparks.
-IN_TWO = ["-n", "2", "--dist", "loadfile"]
+# Spark's tests run beside the others, and Docker's beside the stand-in for AWS.
+IN_TWO = ["-n", "2", "--dist"]
 FAST = ["tests/unit", "tests/infra", "tests/api", "tests/gateway", "tests/jobs"]
 
 
@@ -40,13 +39,15 @@ FAST_STAGES = {
     "rooms": [str(BIN / "lint-imports"), "--no-logo"],
     "types": [str(BIN / "mypy")],
     "distributions": millrace("setup", "--only", "spark"),
-    "fast tests": pytest(*FAST, *IN_TWO, "-m", "not engine and not cluster and not slow"),
+    "fast tests": pytest(
+        *FAST, *IN_TWO, "loadgroup", "-m", "not engine and not cluster and not slow"
+    ),
 }
 CLUSTER_STAGES = {
-    "slow tests": pytest("tests/jobs", *IN_TWO, "-m", "slow"),
+    "slow tests": pytest("tests/jobs", "-m", "slow"),
     "setup": millrace("setup"),
     "ansible-lint": [str(BIN / "ansible-lint"), "--offline", "-q", str(REPO / "ansible")],
-    "engine tests": pytest("tests/infra", *IN_TWO, "-m", "engine"),
+    "engine tests": pytest("tests/infra", *IN_TWO, "loadfile", "-m", "engine"),
     "clean slate": millrace("down", "--purge"),
     "up": millrace("up"),
     "deploy": millrace("deploy"),

@@ -1,0 +1,17 @@
+"""What all tests share: where two processes run them, Spark's are in one and the others in the other.
+
+Each keeps its order, so that a test that passes beside others does so again.
+"""
+
+from pathlib import Path
+
+import pytest
+
+SPARK = Path(__file__).parent / "jobs"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        group = "spark" if SPARK in item.path.parents else "others"
+        item.add_marker(pytest.mark.xdist_group(group))
