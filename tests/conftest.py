@@ -1,4 +1,4 @@
-"""What all tests share: where two processes run them, Spark's are in one and the others in the other.
+"""What all tests share: of two processes, one runs Spark's tests and the other all others.
 
 Each keeps its order, so that a test that passes beside others does so again.
 """
