@@ -29,8 +29,7 @@ def jobs_of(plan: Plan, stream: str) -> list[str]:
     settings, disabled = plan.spark.settings, zookeeper.disabled(plan)
     return [
         job
-        for jobs in plan.applications.values()
-        for job in jobs
+        for job in plan.jobs
         if settings.is_declared(job)
         and settings.streams_of(job) == [stream]
         and job not in disabled
@@ -93,9 +92,8 @@ def window_of(plan: Plan, job: str) -> timedelta:
 def require_archives(plan: Plan, job: str) -> None:
     """Raises OperatorError unless all that the job reads is archived."""
     settings = plan.spark.settings
-    running = {name for jobs in plan.applications.values() for name in jobs}
     archives = {settings.archive_job(stream) for stream in settings.streams_of(job)}
-    if missing := sorted(archives - running):
+    if missing := sorted(archives - set(plan.jobs)):
         raise OperatorError(
             f"job {job} can't be counted again: no application runs {' and '.join(missing)}",
             f"add it to applications in configs/environments/{plan.environment}.yaml, then"

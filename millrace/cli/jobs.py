@@ -143,7 +143,7 @@ def application_of(plan: Plan, job: str) -> str:
     for application, jobs in plan.applications.items():
         if job in jobs:
             return application
-    known = ", ".join(job for jobs in plan.applications.values() for job in jobs)
+    known = ", ".join(plan.jobs)
     raise OperatorError(f"no application runs a job {job}; they run {known}", "nothing was changed")
 
 

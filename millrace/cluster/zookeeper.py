@@ -32,9 +32,8 @@ def drivers(plan: Plan) -> list[dict[str, Any]]:
 
 def disabled(plan: Plan) -> set[str]:
     """The jobs that an operator wants not to run. OperatorError when ZooKeeper doesn't answer."""
-    jobs = [job for hosted in plan.applications.values() for job in hosted]
     with _glancing(plan, "which jobs are disabled") as client:
-        return {job for job in jobs if client.exists(_order(plan, job))}
+        return {job for job in plan.jobs if client.exists(_order(plan, job))}
 
 
 def disable(plan: Plan, job: str) -> None:

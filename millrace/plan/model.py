@@ -81,6 +81,11 @@ class Plan(Model):
         """MiB that the host's services and its own daemons are planned to hold resident."""
         return HOST_OVERHEAD + sum(self.services[name].memory.total for name in host.services)
 
+    @property
+    def jobs(self) -> list[str]:
+        """Those that an application runs."""
+        return [job for jobs in self.applications.values() for job in jobs]
+
     def topics_of(self, job: str) -> list[str]:
         """The topics that a job reads."""
         return [self.streams[stream].topic for stream in self.spark.settings.streams_of(job)]

@@ -29,9 +29,7 @@ def collect(plan: Plan) -> dict[str, Any]:
         "drivers": ask_drivers(plan),
         "disabled": _ask_disabled(plan),
         "at": time.time(),
-        "lag": {
-            job: _ask_lag(admin, plan, job) for jobs in plan.applications.values() for job in jobs
-        },
+        "lag": {job: _ask_lag(admin, plan, job) for job in plan.jobs},
     }
 
 

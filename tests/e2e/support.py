@@ -13,6 +13,7 @@ import pytest
 
 from millrace.cluster.insight_api import InsightApi
 from millrace.common.errors import OperatorError
+from millrace.plan import Plan
 from tests.recount import Counts, Recount
 
 HOUR = timedelta(hours=1)
@@ -72,6 +73,11 @@ def finish(process: subprocess.Popen[str], seconds: float = 180) -> str:
     output, _ = process.communicate(timeout=seconds)
     assert process.returncode == 0, output
     return output
+
+
+def skip_unless_run(plan: Plan, job: str) -> None:
+    if job not in plan.jobs:
+        pytest.skip(f"no application of {plan.environment} runs {job}")
 
 
 def assert_exact(insights: Insights, truth: Recount, seconds: float = 180) -> None:

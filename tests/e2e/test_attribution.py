@@ -5,17 +5,14 @@ import subprocess
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from millrace.plan import Plan
-from tests.e2e.support import MILLRACE, Insights, wait_until
+from tests.e2e.support import MILLRACE, Insights, skip_unless_run, wait_until
 
 JOB = "attribution"
 
 
 def test_every_figure_of_what_was_advertised_is_exact(plan: Plan, insights: Insights) -> None:
-    if not any(JOB in jobs for jobs in plan.applications.values()):
-        pytest.skip(f"no application of {plan.environment} runs {JOB}")
+    skip_unless_run(plan, JOB)
     sent = json.loads(run("advertise", "--rate", "100", "--for", "40s", "--json"))
     assert all(figures["unmatched"] for figures in sent["campaigns"].values())
 

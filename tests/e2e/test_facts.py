@@ -14,7 +14,7 @@ from millrace.audit.declared import audit_job
 from millrace.cluster.tables import LookupVersions, lookup_versions
 from millrace.plan import Plan
 from millrace.tables import change, with_row, without_key
-from tests.e2e.support import MILLRACE, Insights, finish, wait_until
+from tests.e2e.support import MILLRACE, Insights, finish, skip_unless_run, wait_until
 
 JOB, TABLE, CAMPAIGN = "attribution", "campaigns", "spring"
 SECONDS = 40
@@ -25,8 +25,7 @@ HOST=$({m} who driver) && PIDS=$({m} who driver --pids) && {m} on "$HOST" -- kil
 
 @pytest.fixture
 def versions(plan: Plan) -> Iterator[LookupVersions]:
-    if not any(JOB in jobs for jobs in plan.applications.values()):
-        pytest.skip(f"no application of this environment runs {JOB}")
+    skip_unless_run(plan, JOB)
     table = plan.tables[TABLE]
     with lookup_versions(plan) as found:
         yield found

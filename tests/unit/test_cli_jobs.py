@@ -27,7 +27,7 @@ class Service:
     """One driver that leads, and what it makes of orders at each look."""
 
     def __init__(self) -> None:
-        self.jobs = {job: "running" for jobs in PLAN.applications.values() for job in jobs}
+        self.jobs = dict.fromkeys(PLAN.jobs, "running")
         self.orders: set[str] = set()
         self.obeys = True
         self.looks = 0
