@@ -6,6 +6,8 @@ the first one. A table is small, so a version is one value, and a job looks fact
 
 import json
 import math
+import random
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +25,8 @@ Row = dict[str, Value]
 
 INTEGERS = {"integer": 2**31, "long": 2**63}
 DAY_SECONDS = 86400
-ATTEMPTS = 5
+ATTEMPTS = 10
+PAUSE_SECONDS = 0.2
 
 
 class Column(Model):
@@ -113,7 +116,8 @@ class Versions(Protocol):
         """Version 0 before the first change."""
 
     def add(self, table: str, number: int, rows: list[Row]) -> bool:
-        """False when there is a version of that number already; nothing changes then."""
+        """False when there is a version of that number already: another one, or this very one
+        from an attempt whose outcome nobody knew. The next attempt finds either."""
 
     def let_expire(self, table: str, version: Version, seconds: int) -> None:
         """Keep a version that another one has replaced for so long."""
@@ -124,10 +128,12 @@ def change(
 ) -> Version:
     """The newest version after the edit; the one before where the edit changes nothing.
 
-    Edits of two operators at the same moment follow each other. A version whose successor was
-    added by a command that ended there and then doesn't expire, which harms nobody.
+    Edits of two operators at the same moment follow each other; an edit made twice is as made once.
+    A version whose successor was added by a command that ended there and then, or by an attempt
+    that wasn't answered, doesn't expire, which harms nobody.
     """
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
+        time.sleep(attempt * random.uniform(0, PAUSE_SECONDS))  # rounds that meet undo each other
         newest = versions.newest(name)
         rows = edit(newest.rows)
         if rows == newest.rows:

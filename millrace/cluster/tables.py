@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from cassandra import DriverException, InvalidRequest
+from cassandra import DriverException, InvalidRequest, WriteTimeout
 from cassandra.cluster import NoHostAvailable, Session
 
 from millrace.cluster import cassandra
@@ -54,12 +54,15 @@ class LookupVersions:
         return _version(found[0]) if found else None
 
     def add(self, table: str, number: int, rows: list[Row]) -> bool:
-        found = self._ask(
+        query = (
             f"INSERT INTO {self._table} (lookup, version, rows, since) VALUES (?, ?, ?, ?)"
-            " IF NOT EXISTS",
-            *(table, number, encoded(rows).decode(), datetime.now(UTC)),
+            " IF NOT EXISTS"
         )
-        return bool(found[0].applied)
+        values = (table, number, encoded(rows).decode(), datetime.now(UTC))
+        try:
+            return bool(self._ask(query, *values)[0].applied)
+        except WriteTimeout:  # nodes were slow, or met another's round: nobody knows yet
+            return False
 
     def let_expire(self, table: str, version: Version, seconds: int) -> None:
         """Written once more, with an end, by the next timestamp: whoever's clock is slow wins."""

@@ -3,12 +3,13 @@
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from millrace.cluster.tables import LookupVersions, lookup_versions
 from millrace.plan import Plan
-from millrace.tables import change, with_row, without_key
+from millrace.tables import Row, change, with_row, without_key
 
 ROW = {"campaign": "spring", "name": "Frühling", "advertiser": "Acme", "cost_per_click": 0.35}
 
@@ -54,13 +55,11 @@ def test_a_version_that_was_replaced_goes_and_the_newest_stays(plan, versions, n
 
 def test_operators_at_once_lose_no_change(plan, versions, name):
     campaigns = plan.tables["campaigns"]
-    rows = [ROW | {"campaign": f"c{n}"} for n in range(3)]
-    puts = [
-        threading.Thread(target=change, args=(versions, name, campaigns, with_row(campaigns, row)))
-        for row in rows
-    ]
-    for put in puts:
-        put.start()
-    for put in puts:
-        put.join()
+    rows = [ROW | {"campaign": f"c{n}"} for n in range(5)]
+
+    def put(row: Row) -> None:
+        change(versions, name, campaigns, with_row(campaigns, row))
+
+    with ThreadPoolExecutor(len(rows)) as operators:
+        list(operators.map(put, rows))
     assert versions.newest(name).rows == rows

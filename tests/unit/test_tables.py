@@ -2,16 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
+from cassandra import WriteTimeout, WriteType
+from cassandra.cluster import Session
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from millrace.cli.tables import app, show_view
+from millrace.cluster.tables import LookupVersions
 from millrace.common.errors import OperatorError
 from millrace.config import Component, Setting, load_component
 from millrace.plan import load_plan
@@ -54,9 +58,13 @@ def campaigns() -> TablePlan:
 
 
 class MemoryVersions:
-    """As Cassandra keeps them; ``rival`` adds a version before each of the next additions."""
+    """As Cassandra keeps them; ``rival`` adds a version before each of the next additions.
 
-    def __init__(self, rivals: int = 0) -> None:
+    The first ``unanswered`` additions take effect, and whoever made them isn't told.
+    """
+
+    def __init__(self, rivals: int = 0, unanswered: int = 0) -> None:
+        self._unanswered = unanswered
         self.kept: dict[int, bytes] = {}
         self.expiring: dict[int, int] = {}
         self._rivals = rivals
@@ -74,7 +82,8 @@ class MemoryVersions:
         if number in self.kept:
             return False
         self.kept[number] = encoded(rows)
-        return True
+        self._unanswered -= 1
+        return self._unanswered < 0
 
     def let_expire(self, table: str, version: Version, seconds: int) -> None:
         assert version.number < max(self.kept)
@@ -209,7 +218,51 @@ def test_two_operators_do_not_lose_each_others_change(campaigns: TablePlan) -> N
     assert {row["campaign"] for row in changed.rows} == {"spring", "rival 0", "rival 1"}
 
 
-def test_who_never_gets_a_turn_is_told(campaigns: TablePlan) -> None:
+def test_a_change_that_was_not_answered_is_made_once(campaigns: TablePlan) -> None:
+    versions = MemoryVersions(unanswered=1)
+    changed = change(versions, "campaigns", campaigns, with_row(campaigns, ROW))
+    assert (changed.number, changed.rows) == (1, [ROW])
+    assert list(versions.kept) == [1]
+
+
+@pytest.mark.parametrize("takes_effect", [True, False])
+def test_a_timeout_of_cassandra_is_an_answer_that_nobody_has_yet(
+    campaigns: TablePlan, takes_effect: bool
+) -> None:
+    session = TimingOut(takes_effect)
+    versions = LookupVersions(cast("Session", session), "insights")
+    changed = change(versions, "campaigns", campaigns, with_row(campaigns, ROW))
+    assert (changed.number, changed.rows) == (1, [ROW])
+    assert session.inserts == 2 - takes_effect
+
+
+class TimingOut:
+    """A session whose first compare-and-set times out."""
+
+    def __init__(self, takes_effect: bool) -> None:
+        self.inserts = 0
+        self._takes_effect = takes_effect
+        self._rows: list[Any] = []
+
+    def prepare(self, query: str) -> str:
+        return query
+
+    def execute(self, query: str, values: tuple[Any, ...]) -> list[Any]:
+        if query.startswith("SELECT"):
+            return self._rows
+        self.inserts += 1
+        if self.inserts > 1 or self._takes_effect:
+            _, number, rows, since = values
+            self._rows = [SimpleNamespace(version=number, rows=rows, since=since)]
+        if self.inserts == 1:
+            raise WriteTimeout("CAS operation timed out", write_type=WriteType.CAS)
+        return [SimpleNamespace(applied=True)]
+
+
+def test_who_never_gets_a_turn_is_told(
+    campaigns: TablePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millrace.tables.PAUSE_SECONDS", 0)
     with pytest.raises(OperatorError, match="others change it"):
         change(MemoryVersions(99), "campaigns", campaigns, with_row(campaigns, ROW))
 
