@@ -14,7 +14,7 @@ from millrace.common.paths import REPO, stack_name
 from millrace.generate.traffic import Website
 from millrace.plan import Plan, load_plan
 from millrace.replay.pipeline import Pipeline
-from tests.e2e.support import Insights
+from tests.e2e.support import Insights, millrace
 from tests.recount import Recount, recount
 
 REAL_LOG = REPO.parent / "shared" / "data" / "access.log"
@@ -117,3 +117,14 @@ def letters(insights: Insights, began: datetime) -> Callable[[], int]:
     """How many dead letters have come since the test began."""
     before = insights.dead_letters(began)
     return lambda: insights.dead_letters(began) - before
+
+
+@pytest.fixture(scope="session")
+def advertising(plan: Plan) -> Iterator[None]:
+    """What `local` doesn't run is at work, and disabled again: drills measure what users have."""
+    jobs = [job for job in plan.jobs if job not in load_plan("local").jobs]
+    for job in jobs:
+        millrace("jobs", "enable", job)
+    yield
+    for job in jobs:
+        millrace("jobs", "disable", job)

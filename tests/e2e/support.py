@@ -75,6 +75,13 @@ def finish(process: subprocess.Popen[str], seconds: float = 180) -> str:
     return output
 
 
+def millrace(*arguments: str) -> str:
+    """What a command of the toolkit prints that ends well."""
+    done = subprocess.run([*MILLRACE, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def skip_unless_run(plan: Plan, job: str) -> None:
     if job not in plan.jobs:
         pytest.skip(f"no application of {plan.environment} runs {job}")

@@ -1,19 +1,21 @@
 """Impressions and clicks go through the job `attribution`, where an application runs it."""
 
 import json
-import subprocess
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from millrace.plan import Plan
-from tests.e2e.support import MILLRACE, Insights, skip_unless_run, wait_until
+from tests.e2e.support import Insights, millrace, skip_unless_run, wait_until
 
 JOB = "attribution"
 
 
+@pytest.mark.usefixtures("advertising")
 def test_every_figure_of_what_was_advertised_is_exact(plan: Plan, insights: Insights) -> None:
     skip_unless_run(plan, JOB)
-    sent = json.loads(run("advertise", "--rate", "100", "--for", "40s", "--json"))
+    sent = json.loads(millrace("advertise", "--rate", "100", "--for", "40s", "--json"))
     assert all(figures["unmatched"] for figures in sent["campaigns"].values())
 
     def is_exact() -> bool:
@@ -21,7 +23,7 @@ def test_every_figure_of_what_was_advertised_is_exact(plan: Plan, insights: Insi
         return True
 
     wait_until(is_exact, 180, "each campaign's figures are what was sent")
-    run("audit", "--job", JOB, "--wait", "180s")
+    millrace("audit", "--job", JOB, "--wait", "180s")
 
 
 def found(insights: Insights, sent: dict[str, Any]) -> dict[str, dict[str, int]]:
@@ -33,10 +35,3 @@ def found(insights: Insights, sent: dict[str, Any]) -> dict[str, dict[str, int]]
             {name: row[name] for name in sent["campaigns"][row["campaign"]]}
         )
     return {campaign: dict(figures) for campaign, figures in sums.items()}
-
-
-def run(*arguments: str) -> str:
-    """What a command of the toolkit prints that ends well."""
-    done = subprocess.run([*MILLRACE, *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
