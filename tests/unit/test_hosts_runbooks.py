@@ -3,6 +3,7 @@
 import re
 import subprocess
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from millrace.plan import load_plan
 from millrace.weblog import Malformed, parse_line
 
 # Of the fault matrix. 27 is the random nemesis, which has no page.
-ROWS = set(range(1, 27)) | {28, 30}
+ROWS = set(range(1, 27)) | {28, 30, 34}
 BOOKS = load_runbooks()
 
 each = pytest.mark.parametrize("runbook", BOOKS, ids=lambda runbook: runbook.name)
@@ -114,13 +115,16 @@ def replayed(name: str, folder: Path) -> list[bytes]:
     fake = folder / "millrace"
     fake.write_text(
         "#!/bin/sh\n"
-        f'case $1 in replay) cp "$2" {sent} ;; who) echo kafka-1 ;; '
-        "on) echo dead-letter:0:7; echo dead-letter:1:5 ;; esac\n"
+        f'case "$*" in "replay -") cat > {sent} ;; replay*) cp "$2" {sent} ;; '
+        "who*) echo kafka-1 ;; hosts*) echo edge-1 ;; "
+        """*curl*) echo '{"days":[{"window":"1h","events":12},{"window":"1m","events":9}]}' ;; """
+        "on*) echo dead-letter:0:7; echo dead-letter:1:5 ;; esac\n"
     )
     fake.chmod(0o755)
+    (folder / "sleep").symlink_to("/bin/true")
     (block,) = load_runbook(name).tagged("inject")
     path = f"{folder}:/usr/bin:/bin"
-    script = f'{block.script}\nrm "$LOG"\n[ "${{BEFORE:-12}}" = 12 ]'
+    script = f'{block.script}\nrm -f "${{LOG:-}}"\n[ "${{BEFORE:-12}}" = 12 ]'
     environment = {"PATH": path, "TMPDIR": str(folder)}
     subprocess.run(["bash", "-euo", "pipefail", "-c", script], env=environment, check=True)
     return sent.read_bytes().splitlines()
@@ -140,6 +144,16 @@ def test_a_flood_is_malformed_but_for_a_first_line_that_is_out_of_range(tmp_path
     assert len(set(garbage)) == len(garbage) == 200_000
     with pytest.raises(Malformed):
         parse_line(garbage[-1])
+
+
+def test_wrong_clocks_are_of_2099_and_2001_the_future_first(tmp_path):
+    """A replay that began with a line from the past would be refused as too late."""
+    requests = [parse_line(line) for line in replayed("old-clock", tmp_path)]
+    years = [datetime.fromtimestamp(request.time, UTC).year for request in requests]
+    assert years == [2099, 2001] * 30
+    events = load_plan("local").streams["events"]
+    assert all(request.time > events.earliest_seconds for request in requests)
+    assert {request.bytes for request in requests} == {1}
 
 
 # --- operations: followed by hand, but what they call must exist ----------------------------------
