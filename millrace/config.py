@@ -35,6 +35,11 @@ PUBLIC = "public"
 USABLE_MEMORY = 0.93
 
 
+def absent(part: Any) -> bool:
+    """Of what isn't in every plan: then it is in neither the plan nor its digest."""
+    return part is None
+
+
 class Model(BaseModel):
     """Strict: an unknown key or ``"3"`` where 3 is meant is a mistake worth stopping for."""
 

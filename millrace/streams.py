@@ -4,7 +4,7 @@ Parsing, the reasons of dead letters, the archive's columns and the bounds that 
 overflowing come from here. The jobs get a stream as `StreamPlan` in their configuration.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Self
@@ -12,7 +12,7 @@ from typing import Literal, Self
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
 from millrace.common.paths import CONFIGS
-from millrace.config import Model, Name, Profile, Setting, read_yaml, validate
+from millrace.config import Model, Name, Profile, Setting, absent, read_yaml, validate
 
 NUMBERS = ("integer", "long")
 LONG_MAX = 2**63 - 1
@@ -61,13 +61,18 @@ class StreamField(Model):
 
 
 class Stream(Model):
-    """``configs/streams/<name>.yaml``; ``topic`` is one of those in components/events.yaml."""
+    """``configs/streams/<name>.yaml``; ``topic`` is one of those in components/events.yaml.
+
+    ``deduplicate_by`` is the field that names an event, of a stream whose producers may send one
+    again: declared jobs take its first copy. Copies have the event's time, too.
+    """
 
     summary: str
     topic: str
     format: Literal["json"]
     key: Name
     event_time: Name
+    deduplicate_by: Name | None = None
     record_bytes: Setting
     fields: dict[Name, StreamField]
 
@@ -78,6 +83,16 @@ class Stream(Model):
                 raise ValueError(f"{role}: no field {name}")
         if self.fields[self.event_time].type != "time":
             raise ValueError(f"event_time: {self.event_time} is no time")
+        return self
+
+    @model_validator(mode="after")
+    def _names_its_events(self) -> Self:
+        if self.deduplicate_by is not None:
+            field = self.fields.get(self.deduplicate_by)
+            if field is None or field.type != "text" or not field.required:
+                raise ValueError(
+                    f"deduplicate_by: {self.deduplicate_by} is no text that each event has"
+                )
         return self
 
 
@@ -98,6 +113,7 @@ class StreamPlan(Model):
     topic: str
     key: str
     event_time: str
+    deduplicate_by: str | None = Field(default=None, exclude_if=absent)
     record_bytes: int
     fields: dict[str, FieldPlan]
 
@@ -121,6 +137,7 @@ def plan_stream(stream: Stream, topic: str, profile: Profile) -> StreamPlan:
         topic=topic,
         key=stream.key,
         event_time=stream.event_time,
+        deduplicate_by=stream.deduplicate_by,
         record_bytes=stream.record_bytes.at(profile),
         fields={
             name: FieldPlan(**field.model_dump(exclude={"why", "source"}))
@@ -130,17 +147,27 @@ def plan_stream(stream: Stream, topic: str, profile: Profile) -> StreamPlan:
 
 
 def problems(
-    streams: dict[str, Stream], topics: set[str], events_per_second: int | None
+    streams: dict[str, Stream],
+    topics: set[str],
+    events_per_second: int | None,
+    counted: Collection[str] = (),
 ) -> Iterator[str]:
-    """Why the streams can't be taken: a missing topic, or sums that could overflow.
+    """Why the streams can't be taken: a missing topic, sums that could overflow, or a job that
+    counts what is to be left out.
 
     Args:
         events_per_second: the environment's load, None where it promises none.
+        counted: streams of which a job that runs counts every record.
     """
     for name, stream in streams.items():
         where = f"configs/streams/{name}.yaml"
         if stream.topic not in topics:
             yield f"{where}: topic {stream.topic} isn't in configs/components/events.yaml"
+        if stream.deduplicate_by and name in counted:
+            yield (
+                f"{where}: deduplicate_by: the job traffic counts every record of this stream; take"
+                " it out of applications, or leave this out"
+            )
         for field, rule in stream.fields.items():
             if rule.type != "long" or events_per_second is None:
                 continue

@@ -94,7 +94,10 @@ def make_plan(
     ):
         raise _refusal(name, problems)
     load = environment.load.events_per_second if environment.load else None
-    if problems := list(stream_refusals(streams, set(events.topics), load)):
+    spark = settings_of(components["spark"], environment.profile)
+    runs_traffic = any("traffic" in jobs for jobs in environment.applications.values())
+    counted = spark.streams_of("traffic") if runs_traffic else []
+    if problems := list(stream_refusals(streams, set(events.topics), load, counted)):
         raise OperatorError("\n".join(problems), "nothing was created or changed")
     return Plan(
         environment=name,
@@ -119,7 +122,7 @@ def make_plan(
         spark=SparkPlan(
             distribution=components["spark"].distribution,
             jvm=_jvm(components["spark"], environment.profile),
-            settings=settings_of(components["spark"], environment.profile),
+            settings=spark,
         ),
         topics=topics,
         streams={

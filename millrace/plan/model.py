@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from millrace.config import Names, Profile, Replication
+from millrace.config import Names, Profile, Replication, absent
 from millrace.plan.aws import AwsPlan
 from millrace.plan.parts import (
     HOST_OVERHEAD,
@@ -19,7 +19,6 @@ from millrace.plan.parts import (
     Service,
     SharedSettings,
     TopicPlan,
-    absent,
 )
 from millrace.plan.spark import SparkPlan
 from millrace.streams import StreamPlan

@@ -17,11 +17,6 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-def absent(part: Any) -> bool:
-    """Of what isn't in every plan: then it is in neither the plan nor its digest."""
-    return part is None
-
-
 class Endpoint(NamedTuple):
     """Where a service listens. In JSON, and so for the roles, a pair."""
 

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from millrace.common.paths import CONFIGS
-from millrace.config import Component, Profile, validate
+from millrace.config import Component, Profile, absent, validate
 from millrace.jobs import ARCHIVES, archive_job
-from millrace.plan.parts import Model, absent
+from millrace.plan.parts import Model
 
 FILE = CONFIGS / "components" / "spark.yaml"
 MEBIBYTES = {"m": 1, "g": 1024}

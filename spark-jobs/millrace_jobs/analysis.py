@@ -74,7 +74,12 @@ def describe(
         approximate=dict.fromkeys(settings["approximate_columns"], settings["approximate_error"]),
         buckets=settings["buckets"],
         keep_seconds=settings["keep_days"] * 86400,
-        state=[_text(aggregates[0]), *map(_text, joins), *_readings(plan, streams)],
+        state=[
+            _text(aggregates[0]),
+            *map(_text, joins),
+            *_readings(plan, streams),
+            *(f"{one.name} once by {one.deduplicate_by}" for one in streams if one.deduplicate_by),
+        ],
         sessions=slots.sessions(job, list(key), values, computed, streams[0].event_time, settings),
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from millrace_jobs.stream import names_of
+from millrace_jobs.stream import Stream, names_of
 
 # The columns of traffic's one aggregation. Spark reads state by them, in this order.
 TRAFFIC_KEY = "period struct<start:timestamp,end:timestamp>, window string, url string"
@@ -26,17 +26,20 @@ def is_archive(job: str) -> bool:
     return job.partition("_")[0] == "archive"
 
 
-def contract(job: str, settings: dict[str, Any], topics: Sequence[str]) -> dict[str, Any]:
+def contract(job: str, settings: dict[str, Any], streams: Sequence[Stream]) -> dict[str, Any]:
     """By name, everything that must stay. ``checkpoint`` is the folder that it holds for.
 
-    ``topics`` are those of the job's streams, whose offsets the checkpoint holds.
+    ``streams`` are those that the job reads: the checkpoint holds the offsets of their topics.
     """
+    topics = (stream.topic for stream in streams)
     common = {"checkpoint": settings["checkpoint"], "topic": ", ".join(topics)}
     if is_archive(job):
         return common
     if job != "traffic":
         frozen = ("shuffle_partitions", "window_seconds", "join_seconds", "buckets")
-        return common | {name: settings[name] for name in frozen if name in settings}
+        kept = {name: settings[name] for name in frozen if name in settings}
+        once = [f"{one.name} by {one.deduplicate_by}" for one in streams if one.deduplicate_by]
+        return common | kept | ({"deduplicated": ", ".join(once)} if once else {})
     return common | {
         "shuffle_partitions": settings["shuffle_partitions"],
         "hll_lg_k": settings["hll_lg_k"],  # sketches of two sizes don't merge
@@ -50,8 +53,8 @@ def of(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     contracts = {}
     for job in content["jobs"]:
         settings = content["settings"]["common"] | content["settings"][job]
-        topics = [content["streams"][name]["topic"] for name in names_of(settings)]
-        contracts[job] = contract(job, settings, topics)
+        streams = [Stream.of(name, content["streams"][name]) for name in names_of(settings)]
+        contracts[job] = contract(job, settings, streams)
     return contracts
 
 

@@ -147,10 +147,18 @@ def rows_of(
     """Each stream has its watermark; the slowest is that of the query."""
     watermark = f"{settings['watermark_seconds']} seconds"
     marked = [
-        found.withWatermark(stream.event_time, watermark)
+        found.withWatermark(stream.event_time, watermark).transform(_once, stream)
         for found, stream in zip(events, streams, strict=True)
     ]
     return rows(*marked, settings)
+
+
+def _once(events: DataFrame, stream: Stream) -> DataFrame:
+    """One copy of each event. With its time in the state's key, a copy that the state has forgotten
+    is older than the watermark, and dropped by that."""
+    if stream.deduplicate_by is None:
+        return events
+    return events.dropDuplicates([stream.deduplicate_by, stream.event_time])
 
 
 def _refuse_other_types(job: str, kept: dict[str, str], offered: dict[str, str]) -> None:

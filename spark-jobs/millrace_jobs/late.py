@@ -37,7 +37,7 @@ class JudgedBatch:
 
 class LateEvents:
     """``windows``: name of a window's size → its length in seconds; 0 where a join drops an event
-    by its own time, before it has come to a window."""
+    by its own time, before it has come to a window. So does de-duplication, of its stream."""
 
     def __init__(self, context: JobContext, windows: dict[str, int]) -> None:
         self._context = context
@@ -72,7 +72,8 @@ class LateEvents:
             Batch(of_stream[0].records.start, of_stream[-1].records.end),
         )
         events = parse.valid(records.transform(parse.classify, stream), stream)
-        return late_events(events, stream.event_time, self.windows, of_stream).collect()
+        windows = dict.fromkeys(self.windows, 0) if stream.deduplicate_by else self.windows
+        return late_events(events, stream.event_time, windows, of_stream).collect()
 
 
 def late_events(

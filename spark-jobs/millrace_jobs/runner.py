@@ -192,8 +192,8 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     context.epoch = coordination.take_epoch(context.job, above=last)
     if last:  # the first driver of all leaves that to its first heartbeat, which is a whole row
         claim(context)
-    topics = [stream.topic for stream in context.streams]
-    coordination.put_contract(context.job, contract(context.job, context.settings, topics))
+    agreed = contract(context.job, context.settings, context.streams)
+    coordination.put_contract(context.job, agreed)
     job.lead()
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)

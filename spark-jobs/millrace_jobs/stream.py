@@ -40,13 +40,17 @@ class Field:
 
 @dataclass(frozen=True)
 class Stream:
-    """``record_bytes`` is the largest value of a record that is looked at."""
+    """``record_bytes`` is the largest value of a record that is looked at.
+
+    ``deduplicate_by`` is the field that names an event, where producers may send one again.
+    """
 
     name: str
     topic: str
     event_time: str
     record_bytes: int
     fields: tuple[Field, ...]
+    deduplicate_by: str | None = None
 
     @classmethod
     def of(cls, name: str, content: dict[str, Any]) -> "Stream":
@@ -57,6 +61,7 @@ class Stream:
             event_time=content["event_time"],
             record_bytes=content["record_bytes"],
             fields=tuple(Field(name, **field) for name, field in content["fields"].items()),
+            deduplicate_by=content.get("deduplicate_by"),
         )
 
     @property

@@ -13,12 +13,21 @@ from millrace_gateway.compatibility import Incompatible
 from millrace_gateway.decide import Intent
 from millrace_gateway.submit import Deployment
 from millrace_jobs.contract import contract
+from millrace_jobs.stream import Stream
 
 SETTINGS = {
     "common": {"stream": "events"},
     "traffic": {"checkpoint": "traffic", "shuffle_partitions": 2, "hll_lg_k": 12},
     "archive": {"checkpoint": "archive", "shuffle_partitions": 2},
 }
+
+
+def declared(topic: str, **more: Any) -> dict[str, Any]:
+    """A stream as the plan has it."""
+    return {"topic": topic, "event_time": "at", "record_bytes": 1, "fields": {}} | more
+
+
+EVENTS = Stream.of("events", declared("events"))
 
 
 @pytest.fixture
@@ -31,7 +40,7 @@ def deployment(tmp_path: Path) -> Deployment:
     content = {
         "jobs": ["archive", "traffic"],
         "settings": SETTINGS,
-        "streams": {"events": {"topic": "events"}},
+        "streams": {"events": declared("events")},
     }
     (tmp_path / "insights.json").write_text(json.dumps(content))
     return Deployment("insights", "v2", tmp_path)
@@ -39,10 +48,14 @@ def deployment(tmp_path: Path) -> Deployment:
 
 def test_a_contract_has_all_topics_and_how_far_apart_partners_may_be() -> None:
     settings = {"checkpoint": "a", "shuffle_partitions": 1, "window_seconds": 60, "buckets": 1}
-    assert "join_seconds" not in contract("mine", settings, ["events"])
-    kept = contract("mine", settings | {"join_seconds": 5}, ["ad-impressions", "ad-clicks"])
+    shown = Stream.of("shown", declared("ad-impressions"))
+    clicks = Stream.of("clicks", declared("ad-clicks", deduplicate_by="click_id"))
+    raw = contract("mine", settings, [EVENTS])
+    assert not raw.keys() & {"join_seconds", "deduplicated"}
+    kept = contract("mine", settings | {"join_seconds": 5}, [shown, clicks])
     assert (kept["topic"], kept["join_seconds"]) == ("ad-impressions, ad-clicks", 5)
-    assert contract("archive_clicks", {"checkpoint": "a"}, ["ad-clicks"]).keys() == {
+    assert kept["deduplicated"] == "clicks by click_id"
+    assert contract("archive_clicks", {"checkpoint": "a"}, [clicks]).keys() == {
         "checkpoint",
         "topic",
     }
@@ -50,7 +63,7 @@ def test_a_contract_has_all_topics_and_how_far_apart_partners_may_be() -> None:
 
 def registry(**changes: Any) -> Any:
     """ZooKeeper with the contract of a running traffic job that has these differences."""
-    kept = {"traffic": contract("traffic", SETTINGS["traffic"], ["events"]) | changes}
+    kept = {"traffic": contract("traffic", SETTINGS["traffic"], [EVENTS]) | changes}
     return SimpleNamespace(contract=kept.get)
 
 

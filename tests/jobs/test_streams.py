@@ -1,9 +1,6 @@
 """A job of several streams: analysed, run as a query with late events, and counted again."""
 
 import json
-import os
-from base64 import b64encode
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,10 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from millrace_jobs import analysis, declaration, declared, late, recount, sources
+from millrace_jobs import analysis, declaration, declared, recount
 from millrace_jobs.checkpoint import Batch, Checkpoint
 from millrace_jobs.declaration import Refused
-from millrace_jobs.late import JudgedBatch, LateEvents
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.outputs import Output
 from millrace_jobs.sinks import archive
@@ -25,6 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millrace.ledger.advertisements import CLICKS, IMPRESSIONS, Truth, advertisements
 from millrace.plan import load_plan
+from tests.jobs import running
+from tests.jobs.running import Events, Query, late_counts, records
 from tests.jobs.samples import at, millis, stream
 
 pytestmark = pytest.mark.slow
@@ -34,9 +32,6 @@ STREAMS = [stream("impressions"), stream("clicks")]
 ALL = load_plan("local").spark.rendered()["settings"]
 SETTINGS = ALL["common"] | ALL[JOB] | {"watermark_seconds": 600}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-RECORD = "value binary, topic string, partition int, offset bigint, timestamp timestamp"
-
-Events = list[dict[str, Any]]
 Rows = dict[tuple[datetime, str], tuple[int, int, int, int]]
 
 
@@ -52,33 +47,8 @@ def clicked(ad: str, seconds: float, campaign: str = "spring") -> dict[str, Any]
     return shown(ad, seconds, campaign) | {"click_id": f"{ad} at {seconds}"}
 
 
-def context(spark: SparkSession, **changes: Any) -> Any:
-    facts: dict[str, Any] = {
-        "job": JOB,
-        "spark": spark,
-        "streams": STREAMS,
-        "settings": SETTINGS,
-        "config": SimpleNamespace(kafka=""),
-        "lookups": [],
-    }
-    return SimpleNamespace(**facts | changes)
-
-
 def job_of(spark: SparkSession, **changes: Any) -> declared.Declared:
-    """The job without its connections."""
-    one = declared.Declared.__new__(declared.Declared)
-    one.context = context(spark, **changes)
-    one._rows, one._summary = declaration.load(JOB, ["impressions", "clicks"])
-    one.output = one._describe()
-    return one
-
-
-def records(spark: SparkSession, events: Events, topic: str) -> DataFrame:
-    """As Kafka has them, received in the evening."""
-    received = datetime(2026, 1, 1, 20)
-    values = [json.dumps(one, separators=(",", ":")).encode() for one in events]
-    rows = [(value, topic, 0, offset, received) for offset, value in enumerate(values)]
-    return spark.createDataFrame(rows, RECORD)
+    return running.job_of(spark, JOB, STREAMS, SETTINGS, **changes)
 
 
 def in_batch(spark: SparkSession, impressions: Events, clicks: Events) -> Rows:
@@ -216,64 +186,23 @@ def described(spark: SparkSession, text: str, seconds: int | None) -> Output:
     settings = {name: value for name, value in SETTINGS.items() if name != "join_seconds"}
     settings |= {"join_seconds": seconds} if seconds else {}
     rows = declaration.query("test", text, ["impressions", "clicks"])
-    empty = declared.no_events(context(spark))
+    empty = declared.no_events(job_of(spark).context)
     found = declared.rows_of(rows, empty, STREAMS, settings)
     return analysis.describe("test", "A test.", found, STREAMS, settings)
 
 
-class Query:
-    """The job as a running query, over files in place of topics; each file is a batch."""
-
-    def __init__(self, spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._folder = folder
-        self._sent = dict.fromkeys(("impressions", "clicks"), 0)
-        self._batches = 0
-        self.written: Rows = {}
-
-        def read(_: Any, __: str, topic: str, *___: Any) -> DataFrame:
-            (folder / topic).mkdir()
-            files = spark.readStream.schema(RECORD).option("maxFilesPerTrigger", 1)
-            return files.json(str(folder / topic))
-
-        monkeypatch.setattr(sources, "stream", read)
-        self.checkpoint = Checkpoint(spark, str(folder / "checkpoint"))
-        self.query = (
-            job_of(spark)
-            .frame(1000)
-            .writeStream.outputMode(declared.Declared.output_mode)
-            .foreachBatch(self._write)
-            .option("checkpointLocation", self.checkpoint.location)
-            .start()
-        )
-
-    def _write(self, frame: DataFrame, _: int) -> None:
-        self.written |= figures(frame)
-
-    def send(self, impressions: Events, clicks: Events) -> None:
-        """A batch of its own; returns when it is taken in."""
-        self._batches += 1
-        for topic, events in (("impressions", impressions), ("clicks", clicks)):
-            lines = []
-            for event in events:
-                value = b64encode(json.dumps(event, separators=(",", ":")).encode()).decode()
-                record = {"topic": topic, "partition": 0, "offset": self._sent[topic]}
-                record |= {"value": value, "timestamp": "2026-01-01T20:00:00Z"}
-                lines.append(json.dumps(record))
-                self._sent[topic] += 1
-            part = self._folder / topic / f".{self._batches}"
-            part.write_text("\n".join(lines))
-            os.utime(part, (self._batches, self._batches))
-            part.rename(part.with_name(f"{self._batches}.json"))
-        self.query.processAllAvailable()
-
-    @property
-    def batches(self) -> list[Any]:
-        return [p for p in self.query.recentProgress if p.numInputRows]
+@pytest.fixture
+def written() -> Rows:
+    return {}
 
 
 @pytest.fixture
-def query(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Query]:
-    query = Query(spark, tmp_path, monkeypatch)
+def query(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Rows
+) -> Iterator[Query]:
+    query = Query(
+        spark, tmp_path, monkeypatch, job_of(spark), lambda frame: written.update(figures(frame))
+    )
     yield query
     query.query.stop()
 
@@ -291,61 +220,24 @@ LATE = {"impressions": 1, "clicks": 2}
 
 
 def test_a_stream_gives_what_a_batch_gives_but_for_late_events(
-    spark: SparkSession, query: Query, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, query: Query, written: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for impressions, clicks in BATCHES:
         query.send(impressions, clicks)
     everything = [[e for batch in BATCHES for e in batch[side]] for side in (0, 1)]
     truth = plain(*everything)
-    differing = {key for key in truth if query.written.get(key) != truth[key]}
+    differing = {key for key in truth if written.get(key) != truth[key]}
     # The pair that came late is not matched; the click that came an hour later isn't even counted.
     assert differing == {
         (at("2026-01-01 14:20:00"), "spring"),
         (at("2026-01-01 12:50:00"), "spring"),
     }
-    assert query.written[at("2026-01-01 14:20:00"), "spring"][1:3] == (1, 0)
+    assert written[at("2026-01-01 14:20:00"), "spring"][1:3] == (1, 0)
 
-    dropping = [
-        number
-        for number, progress in enumerate(query.batches)
-        if any(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
-    ]
-    assert dropping == [4, 5]
-    judged, ends = [], Counter[str]()
-    for progress, batch in zip(query.batches, BATCHES, strict=True):
-        start = {topic: {"0": number} for topic, number in ends.items()}
-        ends.update({"impressions": len(batch[0]), "clicks": len(batch[1])})
-        end = {topic: {"0": number} for topic, number in ends.items()}
-        watermark = query.checkpoint.watermark_ms(progress.batchId)
-        judged.append(JudgedBatch(progress.batchId, Batch.between(start, end), watermark))
-    counted = late_counts(spark, monkeypatch, everything, judged)
+    assert query.dropping == [4, 5]
+    counted = late_counts(monkeypatch, job_of(spark), query, BATCHES)
     assert sum(counted.values()) == sum(LATE.values())
-    assert {batch for batch, _ in counted} == {query.batches[n].batchId for n in dropping}
-
-
-def late_counts(
-    spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
-    events: list[Events],
-    judged: list[JudgedBatch],
-) -> dict[tuple[int, str], int]:
-    """What is written into ``late_events``, by batch and window."""
-    written: dict[tuple[int, str], int] = {}
-
-    def read(_: Any, __: str, topic: str, ___: Any, batch: Batch) -> DataFrame:
-        assert batch.end.keys() == batch.start.keys() == {topic}
-        return records(spark, events[["impressions", "clicks"].index(topic)], topic)
-
-    def upsert(table: str, _: Any, rows: list[Any], __: int) -> None:
-        assert table == "late_events"
-        written.update({(row[4], row[1]): row[5] for row in rows})
-
-    monkeypatch.setattr(late.sources, "records", read)
-    tables = SimpleNamespace(upsert=upsert)
-    windows = declared.late_windows(job_of(spark).output, SETTINGS)
-    counting = LateEvents(context(spark, tables=tables, version=lambda batch: batch), windows)
-    counting.count("query", judged)
-    return written
+    assert {batch for batch, _ in counted} == {query.batches[n].batchId for n in query.dropping}
 
 
 def test_a_recount_reads_each_stream_s_archive_an_hour_further(

@@ -288,6 +288,17 @@ def test_a_job_is_behind_in_all_topics_that_it_reads():
     assert plan.topics["ad-clicks"].partitions == 3
 
 
+def test_the_stream_that_traffic_counts_keeps_all_its_records():
+    events = STREAMS["events"].model_copy(update={"deduplicate_by": "event_id"})
+    inputs = (COMPONENTS, EVENTS, NAMES, STREAMS | {"events": events})
+    with pytest.raises(
+        OperatorError, match=r"events\.yaml: deduplicate_by: the job traffic counts"
+    ):
+        make_plan("local", Environment.model_validate(LOCAL), *inputs)
+    without = Environment.model_validate(changed("applications", {"insights": ["archive"]}))
+    assert make_plan("local", without, *inputs).streams["events"].deduplicate_by == "event_id"
+
+
 def test_a_setting_of_another_type_is_refused_with_its_place():
     traffic = COMPONENTS["spark"].settings["traffic"]
     wrong = traffic["watermark_seconds"].model_copy(update={"value": "1d"})

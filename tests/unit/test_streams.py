@@ -73,6 +73,27 @@ def test_sums_that_could_overflow_are_refused() -> None:
     assert "overflow" in problem
 
 
+@pytest.mark.parametrize("name", ["nobody", "at", "referrer"])
+def test_an_event_is_named_by_text_that_it_always_has(name: str) -> None:
+    declared = stream(referrer={"type": "text", "required": False}).model_dump()
+    assert Stream.model_validate(declared | {"deduplicate_by": "visitor"})
+    with pytest.raises(ValidationError, match=f"deduplicate_by: {name} is no text"):
+        Stream.model_validate(declared | {"deduplicate_by": name})
+
+
+def test_a_plan_mentions_it_only_where_it_is_declared() -> None:
+    declared = stream().model_copy(update={"deduplicate_by": "visitor"})
+    assert plan_stream(declared, "web", "small").model_dump()["deduplicate_by"] == "visitor"
+    assert "deduplicate_by" not in plan_stream(stream(), "web", "small").model_dump()
+
+
+def test_a_stream_whose_records_all_count_keeps_them_all() -> None:
+    streams = {"events": stream().model_copy(update={"deduplicate_by": "visitor"})}
+    assert list(problems(streams, {"events"}, None, counted=["clicks"])) == []
+    [problem] = problems(streams, {"events"}, None, counted=["events"])
+    assert "events.yaml: deduplicate_by: the job traffic counts every record" in problem
+
+
 def test_a_stream_needs_its_topic() -> None:
     [problem] = problems({"events": stream()}, {"other"}, None)
     assert "topic events" in problem

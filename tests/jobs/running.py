@@ -1,0 +1,156 @@
+"""A declared job as a running query, over files in place of topics."""
+
+import json
+import os
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from millrace_jobs import declaration, declared, sources
+from millrace_jobs.checkpoint import Batch, Checkpoint
+from millrace_jobs.late import JudgedBatch, LateEvents
+from millrace_jobs.stream import Stream
+from pyspark.sql import DataFrame, SparkSession
+
+RECORD = "value binary, topic string, partition int, offset bigint, timestamp timestamp"
+RECEIVED = datetime(2026, 1, 1, 20)
+
+Events = list[dict[str, Any]]
+
+
+def job_of(
+    spark: SparkSession,
+    job: str,
+    streams: Sequence[Stream],
+    settings: dict[str, Any],
+    rows: declaration.Rows | None = None,
+    **changes: Any,
+) -> declared.Declared:
+    """A job without its connections: one that ships, or what this function makes of its streams."""
+    facts: dict[str, Any] = {
+        "job": job,
+        "spark": spark,
+        "streams": streams,
+        "settings": settings,
+        "config": SimpleNamespace(kafka=""),
+        "lookups": [],
+    }
+    one = declared.Declared.__new__(declared.Declared)
+    one.context = SimpleNamespace(**facts | changes)  # type: ignore[assignment]
+    one._rows, one._summary = (
+        (rows, "A test.") if rows else declaration.load(job, [stream.name for stream in streams])
+    )
+    one.output = one._describe()
+    return one
+
+
+def records(spark: SparkSession, events: Events, topic: str) -> DataFrame:
+    """As Kafka has them, received in the evening."""
+    values = [json.dumps(one, separators=(",", ":")).encode() for one in events]
+    rows = [(value, topic, 0, offset, RECEIVED) for offset, value in enumerate(values)]
+    return spark.createDataFrame(rows, RECORD)
+
+
+class Query:
+    """Started again over the same folder, it goes on from its checkpoint."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        job: declared.Computation,
+        write: Callable[[DataFrame], None],
+    ) -> None:
+        self._folder = folder
+        self._topics = [stream.topic for stream in job.context.streams]
+
+        def read(_: Any, __: str, topic: str, *___: Any) -> DataFrame:
+            (folder / topic).mkdir(exist_ok=True)
+            files = spark.readStream.schema(RECORD).option("maxFilesPerTrigger", 1)
+            return files.json(str(folder / topic))
+
+        monkeypatch.setattr(sources, "stream", read)
+        self.checkpoint = Checkpoint(spark, str(folder / "checkpoint"))
+        self.query = (
+            job.frame(1000)
+            .writeStream.outputMode(declared.Declared.output_mode)
+            .foreachBatch(lambda frame, _: write(frame))
+            .option("checkpointLocation", self.checkpoint.location)
+            .start()
+        )
+
+    def send(self, *sent: Events) -> None:
+        """A batch of its own, of each topic; returns when it is taken in."""
+        for topic, events in zip(self._topics, sent, strict=True):
+            batch = len(list((self._folder / topic).glob("*.json")))
+            lines = [json.dumps(_record(topic, event)) for event in events]
+            part = self._folder / topic / f".{batch}"
+            part.write_text("\n".join(lines))
+            os.utime(part, (batch, batch))
+            part.rename(part.with_name(f"{batch}.json"))
+        self.query.processAllAvailable()
+
+    @property
+    def batches(self) -> list[Any]:
+        return [p for p in self.query.recentProgress if p.numInputRows]
+
+    @property
+    def dropping(self) -> list[int]:
+        """Which of them dropped what came too late."""
+        return [
+            number
+            for number, progress in enumerate(self.batches)
+            if any(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
+        ]
+
+
+def _record(topic: str, event: dict[str, Any]) -> dict[str, Any]:
+    value = b64encode(json.dumps(event, separators=(",", ":")).encode()).decode()
+    return {"topic": topic, "partition": 0, "value": value, "timestamp": f"{RECEIVED.isoformat()}Z"}
+
+
+def late_counts(
+    monkeypatch: pytest.MonkeyPatch,
+    job: declared.Declared,
+    query: Query,
+    sent: Sequence[Sequence[Events]],
+) -> dict[tuple[int, str], int]:
+    """What is written into ``late_events``, by batch and window; ``sent`` are the query's batches,
+    of each topic."""
+    context, topics = job.context, [stream.topic for stream in job.context.streams]
+    written: dict[tuple[int, str], int] = {}
+
+    def read(spark: SparkSession, __: str, topic: str, ___: Any, batch: Batch) -> DataFrame:
+        assert batch.end.keys() == batch.start.keys() == {topic}
+        number = topics.index(topic)
+        return records(spark, [event for batch in sent for event in batch[number]], topic)
+
+    def upsert(table: str, _: Any, rows: list[Any], __: int) -> None:
+        assert table == "late_events"
+        written.update({(row[4], row[1]): row[5] for row in rows})
+
+    monkeypatch.setattr(sources, "records", read)
+    tables = SimpleNamespace(upsert=upsert)
+    known = SimpleNamespace(**vars(context) | {"tables": tables, "version": lambda batch: batch})
+    windows = declared.late_windows(job.output, context.settings)
+    LateEvents(known, windows).count("query", _judged(query, topics, sent))  # type: ignore[arg-type]
+    return written
+
+
+def _judged(
+    query: Query, topics: Sequence[str], sent: Sequence[Sequence[Events]]
+) -> list[JudgedBatch]:
+    judged, ends = [], Counter[str]()
+    for progress, batch in zip(query.batches, sent, strict=True):
+        start = {topic: {"0": number} for topic, number in ends.items()}
+        ends.update({topic: len(events) for topic, events in zip(topics, batch, strict=True)})
+        end = {topic: {"0": number} for topic, number in ends.items()}
+        watermark = query.checkpoint.watermark_ms(progress.batchId)
+        judged.append(JudgedBatch(progress.batchId, Batch.between(start, end), watermark))
+    return judged
