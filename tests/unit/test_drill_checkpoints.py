@@ -1,0 +1,145 @@
+"""Drills that take a checkpoint away: wherever one stops, the right folder is back.
+
+The runbooks' own blocks run here; HDFS is a folder, and the cluster a few lines of shell.
+"""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from millrace_jobs.continuity import Discontinued, Found, Known, check
+
+from millrace.drill.runbook import load_runbook
+
+CHECKPOINTS = "/millrace/checkpoints"
+STAND_INS = {
+    "millrace": """\
+case $1 in
+    hosts) echo worker-1 ;;
+    who) [ "${3:-}" ] && echo 11 12 || echo worker-1 ;;
+    on) shift 3
+        case $1 in
+            kill) ;;
+            find) grep -hE "${10}" "$STAGE/stderr" ;;
+            *) exec "$@" ;;
+        esac ;;
+esac
+""",
+    "hdfs": """\
+echo "$2" >> "$STAGE/calls"
+[ "$(wc -l < "$STAGE/calls")" != "$FAILING" ] || exit 1
+last=$STAGE/files${!#}
+case $2 in
+    -mv) mv "$STAGE/files$3" "$last" ;;
+    -cp) cp -r "$STAGE/files$3" "$last" ;;
+    -test) [ -e "$last" ] ;;
+    -rm) rm -rf "$last" ;;
+    -ls) printf '%s\\n' "$last"/* ;;
+esac
+""",
+    # Batches go on meanwhile.
+    "sleep": f'touch "$STAGE/files{CHECKPOINTS}/$JOB/offsets/10"\n',
+}
+LOST, ROLLED_BACK = "checkpoint-lost", "checkpoint-rolled-back"
+# Of each drill the job, what its driver finds, and the batches that must be there in the end.
+DRILLS = {
+    LOST: ("archive", Found(None, -1), {"8", "9"}),
+    ROLLED_BACK: ("traffic", Found("query", 9), {"8", "9", "10"}),
+}
+each = pytest.mark.parametrize("name", DRILLS)
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str
+    folder: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / f"files{CHECKPOINTS}" / DRILLS[self.name][0]
+
+    @property
+    def folders(self) -> set[str]:
+        return {path.name for path in self.checkpoint.parent.iterdir()}
+
+    @property
+    def batches(self) -> set[str]:
+        return {path.name for path in (self.checkpoint / "offsets").iterdir()}
+
+    def run(self, meanwhile: str = "", failing: int = 0) -> bool:
+        """Injects, recovers and, whatever happened, rolls back; False if a block failed.
+
+        Args:
+            meanwhile: shell that runs while the fault is in place.
+            failing: the call of HDFS that fails.
+        """
+
+        def script(tag: str) -> str:
+            return "\n".join(block.script for block in load_runbook(self.name).tagged(tag))
+
+        undo = f"undo() {{\n{script('rollback')}\n}}\ntrap undo EXIT\n"
+        steps = "\n".join([undo, script("inject"), meanwhile, script("recover")])
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", steps],
+            env={
+                "PATH": f"{self.folder}:/usr/bin:/bin",
+                "STAGE": str(self.folder),
+                "JOB": self.checkpoint.name,
+                "FAILING": str(failing),
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done.returncode == 0
+
+
+@pytest.fixture
+def stage(name: str, tmp_path: Path) -> Stage:
+    """Two batches are in the checkpoint; the driver's refusal is in its log, in its own words."""
+    made = Stage(name, tmp_path)
+    (made.checkpoint / "offsets").mkdir(parents=True)
+    for file in ("metadata", "offsets/8", "offsets/9"):
+        (made.checkpoint / file).touch()
+    job, found, _ = DRILLS[name]
+    with pytest.raises(Discontinued) as refused:
+        check(job, f"hdfs://millrace{CHECKPOINTS}/{job}", Known("query", 12), found)
+    (tmp_path / "stderr").write_text(f"millrace_jobs.continuity.Discontinued: {refused.value}\n")
+    for program, text in STAND_INS.items():
+        (tmp_path / program).write_text(f"#!/bin/bash\n{text}")
+        (tmp_path / program).chmod(0o755)
+    return made
+
+
+@each
+def test_after_the_recovery_the_newest_checkpoint_is_there_and_no_other(stage):
+    assert stage.run()
+    assert stage.folders == {stage.checkpoint.name}
+    assert stage.batches == DRILLS[stage.name][2]
+
+
+@each
+def test_wherever_a_drill_stops_the_newest_checkpoint_is_put_back(stage):
+    stage.run()
+    calls = len((stage.folder / "calls").read_text().split())
+    for failing in range(1, calls):
+        (stage.folder / "calls").unlink()
+        stage.run(failing=failing)
+        assert stage.folders == {stage.checkpoint.name}, f"call {failing}"
+        assert stage.batches == DRILLS[stage.name][2], f"call {failing}"
+
+
+@pytest.mark.parametrize("name", [LOST])
+def test_a_folder_that_was_made_anew_fails_the_drill_and_nothing_is_thrown_away(stage):
+    assert not stage.run(meanwhile=f"mkdir -p {stage.checkpoint}/offsets")
+    assert stage.batches == set()
+    assert len(stage.folders) == 2
+
+
+@pytest.mark.parametrize("name", [ROLLED_BACK])
+def test_a_driver_that_goes_on_from_the_copy_fails_the_drill(stage):
+    assert not stage.run(meanwhile=f"touch {stage.checkpoint}/offsets/11")
+    assert stage.folders == {stage.checkpoint.name}
+    assert stage.batches == {"8", "9", "10"}
