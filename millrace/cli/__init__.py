@@ -10,6 +10,7 @@ job_facts.py    what a job is, by the plan and its declaration
 job_check.py    declared jobs, analysed by a Spark on this machine
 demo.py         `make demo`
 docs.py         the generated parts of the documents
+retention.py    of these, what is kept how long
 """
 
 from millrace.cli.commands import app, main

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 
 from millrace.cli.job_facts import PROGRAM, Facts, all_jobs, facts_of
+from millrace.cli.retention import retention_table
 from millrace.cli.role_docs import role_readmes
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
@@ -22,6 +23,7 @@ from millrace.setup.versions import load_versions
 README = REPO / "README.md"
 ARCHITECTURE = REPO / "docs" / "architecture.md"
 JOBS = REPO / "docs" / "jobs.md"
+RETENTION = REPO / "docs" / "retention.md"
 KILLED = "driver-killed"  # the drill that tells of every job
 PICTURE = REPO / "docs" / "topology.svg"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -39,6 +41,7 @@ def write_docs(check: bool = False) -> None:
         README: _filled(README, plan),
         ARCHITECTURE: _filled(ARCHITECTURE, plan),
         JOBS: _filled(JOBS, plan),
+        RETENTION: _filled(RETENTION, plan),
         PICTURE: topology_svg(plan),
         PAGE: drills_page(records, runbooks),
         RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
@@ -61,6 +64,7 @@ def _filled(path: Path, plan: Plan) -> str:
         "drills": _drills_table,
         "rooms": _rooms_table,
         "jobs": _jobs_table,
+        "retention": retention_table,
     }
     return BLOCK.sub(lambda m: m[1] + make[m["name"]](plan) + m[3], path.read_text())
 

@@ -66,6 +66,8 @@ class Archive(Job):
 
 class Traffic(Job):
     watermark_seconds: PositiveInt
+    keep_days: PositiveInt
+    pages_keep_days: PositiveInt
     page_view_methods: list[str]
     page_view_statuses: list[int]
     page_view_asset_extensions: list[str]

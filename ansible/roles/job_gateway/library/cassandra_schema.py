@@ -12,7 +12,8 @@ DOCUMENTATION = """
 module: cassandra_schema
 short_description: Keyspaces and tables of a CQL file
 description:
-  - Runs those statements whose keyspace or table isn't there yet; one that is there stays as it is.
+  - Runs those statements whose keyspace or table isn't there yet. A table that is there stays as it
+    is, but for how long it keeps its rows.
   - Needs cassandra-driver in the interpreter it is run with.
 options:
   statements:
@@ -34,11 +35,12 @@ options:
     type: dict
     required: true
 attributes:
-  check_mode: {support: full, description: Reports what it would create}
+  check_mode: {support: full, description: Reports what it would do}
 author: Millrace
 """
 
 CREATE = re.compile(r"CREATE (?:KEYSPACE|TABLE) IF NOT EXISTS ([\w.]+)", re.IGNORECASE)
+KEPT = re.compile(r"default_time_to_live = (\d+)", re.IGNORECASE)
 
 
 def statements(text, values):
@@ -50,9 +52,28 @@ def statements(text, values):
 
 
 def existing(session):
+    """Name → seconds that rows are kept, 0 for ever; None for a keyspace."""
     keyspaces = session.execute("SELECT keyspace_name FROM system_schema.keyspaces")
-    tables = session.execute("SELECT keyspace_name, table_name FROM system_schema.tables")
-    return {row.keyspace_name for row in keyspaces} | {".".join(row) for row in tables}
+    tables = session.execute(
+        "SELECT keyspace_name, table_name, default_time_to_live FROM system_schema.tables"
+    )
+    return {row.keyspace_name: None for row in keyspaces} | {
+        f"{row.keyspace_name}.{row.table_name}": row.default_time_to_live for row in tables
+    }
+
+
+def changes(wanted, there):
+    """The statements that make of what is there what is wanted."""
+    for name, text in wanted.items():
+        if name not in there:
+            yield text
+        elif there[name] not in (None, kept_seconds(text)):
+            yield f"ALTER TABLE {name} WITH default_time_to_live = {kept_seconds(text)}"
+
+
+def kept_seconds(statement):
+    found = KEPT.search(statement)
+    return int(found[1]) if found else 0
 
 
 def main():
@@ -69,15 +90,14 @@ def main():
     try:
         with Cluster(module.params["hosts"], port=module.params["port"]) as cluster:
             session = cluster.connect()
-            there = existing(session)
-            missing = {name: text for name, text in wanted.items() if name not in there}
+            made = list(changes(wanted, existing(session)))
             if not module.check_mode:
-                for text in missing.values():
+                for text in made:
                     session.execute(text, timeout=60)
     except (DriverException, NoHostAvailable) as error:
         module.fail_json(msg=f"Cassandra: {error}")
-    created = "".join(f"{text};\n" for text in missing.values())
-    module.exit_json(changed=bool(missing), diff={"before": "", "after": created})
+    after = "".join(f"{text};\n" for text in made)
+    module.exit_json(changed=bool(made), diff={"before": "", "after": after})
 
 
 if __name__ == "__main__":

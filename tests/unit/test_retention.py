@@ -1,0 +1,70 @@
+"""What grows for ever: nothing that isn't meant to. And tables that are there learn a new age."""
+
+import importlib.util
+import re
+from types import ModuleType
+
+import pytest
+
+from millrace.cli.retention import SCHEMA, retention_table
+from millrace.common.paths import ANSIBLE
+from millrace.plan import load_plan
+
+PLAN = load_plan("local")
+DAYS = {"windows": 800, "pages": 90, "letters": 30}
+VALUES = {"keyspace": "millrace", "datacenter": "dc", "replication": 3}
+
+
+@pytest.fixture(scope="module")
+def module() -> ModuleType:
+    path = ANSIBLE / "roles" / "job_gateway" / "library" / "cassandra_schema.py"
+    spec = importlib.util.spec_from_file_location("cassandra_schema", path)
+    assert spec
+    assert spec.loader
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.fixture
+def wanted(module: ModuleType) -> dict[str, str]:
+    return module.statements(SCHEMA.read_text(), VALUES | DAYS)
+
+
+def test_tables_that_get_rows_all_the_time_let_them_go(module, wanted):
+    kept = {name.partition(".")[2]: module.kept_seconds(text) for name, text in wanted.items()}
+    assert kept["traffic"] == DAYS["windows"]
+    assert kept["pages"] == DAYS["pages"]
+    letters = ("dead_letters", "dead_letter_counts", "late_events", "late_uncounted")
+    assert {kept[name] for name in letters} == {DAYS["letters"]}
+    assert kept["job_progress"] == 0
+
+
+def test_what_is_missing_is_made_and_another_age_is_altered(module, wanted):
+    as_it_is = {
+        name: module.kept_seconds(text) if "." in name else None for name, text in wanted.items()
+    }
+    assert list(module.changes(wanted, {})) == list(wanted.values())
+    assert list(module.changes(wanted, as_it_is)) == []
+    of_an_older_version = as_it_is | {"millrace.traffic": 0}
+    assert list(module.changes(wanted, of_an_older_version)) == [
+        "ALTER TABLE millrace.traffic WITH default_time_to_live = 800"
+    ]
+
+
+def test_every_table_and_topic_has_its_row():
+    text = retention_table(PLAN)
+    for table in re.findall(r"CREATE TABLE IF NOT EXISTS :keyspace\.(\w+)", SCHEMA.read_text()):
+        assert f"| `{table}` |" in text
+    for topic in PLAN.topics:
+        assert f"| topic of {topic} |" in text
+
+
+def test_every_topic_but_positions_forgets():
+    """A position per source that was ever replayed is all that one keeps."""
+    endless = {
+        part
+        for part, topic in PLAN.topics.items()
+        if "retention.ms" not in topic.config and "retention.bytes" not in topic.config
+    }
+    assert endless == {PLAN.names.kafka.topics.replay_progress}
