@@ -8,12 +8,15 @@ from typing import Any
 
 from cassandra import DriverException, InvalidRequest, WriteTimeout
 from cassandra.cluster import NoHostAvailable, Session
+from cassandra.protocol import ErrorMessage
 
 from millrace.cluster import cassandra
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 from millrace.tables import Row, Version, encoded
 
+# Of the native protocol, version 5, section 8; the driver has no class for it.
+CAS_WRITE_UNKNOWN = 0x1700
 COLUMNS = "version, rows, since"
 
 
@@ -28,7 +31,7 @@ def lookup_versions(plan: Plan) -> Iterator["LookupVersions"]:
         raise OperatorError(
             f"Cassandra has no lookup tables yet: {error}", "`make deploy` makes them"
         ) from None
-    except (NoHostAvailable, DriverException) as error:
+    except (NoHostAvailable, DriverException, ErrorMessage) as error:
         raise OperatorError(
             f"Cassandra doesn't answer: {error}",
             "`millrace status` shows what is down; then run it again: a change that is there"
@@ -61,8 +64,10 @@ class LookupVersions:
         values = (table, number, encoded(rows).decode(), datetime.now(UTC))
         try:
             return bool(self._ask(query, *values)[0].applied)
-        except WriteTimeout:  # nodes were slow, or met another's round: nobody knows yet
-            return False
+        except (WriteTimeout, ErrorMessage) as error:
+            if isinstance(error, ErrorMessage) and error.code != CAS_WRITE_UNKNOWN:
+                raise
+            return False  # nodes were slow, or met another's round: nobody knows yet
 
     def let_expire(self, table: str, version: Version, seconds: int) -> None:
         """Written once more, with an end, by the next timestamp: whoever's clock is slow wins."""

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from cassandra import WriteTimeout, WriteType
 from cassandra.cluster import Session
+from cassandra.protocol import ErrorMessage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -226,21 +227,29 @@ def test_a_change_that_was_not_answered_is_made_once(campaigns: TablePlan) -> No
 
 
 @pytest.mark.parametrize("takes_effect", [True, False])
-def test_a_timeout_of_cassandra_is_an_answer_that_nobody_has_yet(
-    campaigns: TablePlan, takes_effect: bool
+@pytest.mark.parametrize(
+    "answer",
+    [
+        WriteTimeout("CAS operation timed out", write_type=WriteType.CAS),
+        ErrorMessage(0x1700, "CAS operation result is unknown", None),
+    ],
+)
+def test_a_compare_and_set_of_unknown_outcome_is_looked_for(
+    campaigns: TablePlan, answer: Exception, takes_effect: bool
 ) -> None:
-    session = TimingOut(takes_effect)
+    session = Unanswering(answer, takes_effect)
     versions = LookupVersions(cast("Session", session), "insights")
     changed = change(versions, "campaigns", campaigns, with_row(campaigns, ROW))
     assert (changed.number, changed.rows) == (1, [ROW])
     assert session.inserts == 2 - takes_effect
 
 
-class TimingOut:
-    """A session whose first compare-and-set times out."""
+class Unanswering:
+    """A session whose first compare-and-set has this answer."""
 
-    def __init__(self, takes_effect: bool) -> None:
+    def __init__(self, answer: Exception, takes_effect: bool) -> None:
         self.inserts = 0
+        self._answer = answer
         self._takes_effect = takes_effect
         self._rows: list[Any] = []
 
@@ -255,7 +264,7 @@ class TimingOut:
             _, number, rows, since = values
             self._rows = [SimpleNamespace(version=number, rows=rows, since=since)]
         if self.inserts == 1:
-            raise WriteTimeout("CAS operation timed out", write_type=WriteType.CAS)
+            raise self._answer
         return [SimpleNamespace(applied=True)]
 
 
