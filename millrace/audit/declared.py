@@ -113,6 +113,11 @@ def report(job: str, answer: dict[str, Any]) -> Report:
     if not plane.ok:
         plane.examples = answer["examples"]
     notes = []
+    if answer["quarantined"]:
+        notes.append(
+            f"{answer['quarantined']} records are quarantined, and left out here as well:"
+            f" `millrace dead-letters list --job {job}`"
+        )
     if excused and answer["late"]:
         notes.append(
             f"{answer['lost'] + answer['wrong']} rows differ by events that came too late"

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from millrace.audit.command import audit_command
+from millrace.cli.dead_letters import app as dead_letters_app
 from millrace.cli.jobs import app as jobs_app
 from millrace.cli.tables import app as table_app
 from millrace.common.errors import OperatorError
@@ -181,6 +182,7 @@ def playbook(
 
 
 app.add_typer(jobs_app, name="jobs")
+app.add_typer(dead_letters_app, name="dead-letters")
 app.command("replay")(replay_command)
 app.command("generate")(generate_command)
 app.add_typer(drill_app, name="drill")

@@ -99,11 +99,13 @@ def ask_running(plan: Plan) -> dict[str, Running]:
         for job in jobs:
             state = DISABLED if not leader and job in disabled else state_of(leader, job)
             where = f" on {leader['host']}" if leader else ""
+            trouble = (leader or {}).get("troubles", {}).get(job)
+            why = f": {trouble}" if trouble else ""
             try:
                 behind = kafka.lag(admin, plan, job, time.time()).records
             except kafka.KafkaException:
                 behind = None
-            running[job] = Running(state + where, behind)
+            running[job] = Running(state + where + why, behind)
     return running
 
 

@@ -53,7 +53,7 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
         _plain(seen, "zkfc", "Failover controllers"),
         applications(plan, seen.drivers, observed["at"]),
         *(
-            _job(plan, job, lag, is_disabled=job in observed["disabled"])
+            _job(plan, job, lag, seen.trouble(job), is_disabled=job in observed["disabled"])
             for job, lag in observed["lag"].items()
         ),
         _plain(seen, "job_gateway", "Job gateways"),
@@ -103,6 +103,11 @@ class _Seen:
     def applications(self) -> list[dict[str, Any]]:
         answers = self.answers("resourcemanager").values()
         return [app for answer in answers for app in answer.get("applications", [])]
+
+    def trouble(self, job: str) -> str | None:
+        """Why a job doesn't run, by the driver that leads."""
+        told = (d.get("troubles", {}) for d in self.drivers if d["state"] == "leading")
+        return next((troubles[job] for troubles in told if job in troubles), None)
 
     def progress(self) -> list[dict[str, Any]]:
         for answer in self.answers("insight_api").values():
@@ -210,7 +215,9 @@ def applications(plan: Plan, drivers: list[dict[str, Any]], now: float) -> Compo
     return _component("Applications", "; ".join(texts), problems, leaderless)
 
 
-def _job(plan: Plan, job: str, lag: dict[str, Any], *, is_disabled: bool) -> Component:
+def _job(
+    plan: Plan, job: str, lag: dict[str, Any], trouble: str | None, *, is_disabled: bool
+) -> Component:
     """A job falls behind when records wait for it longer than its settings allow.
 
     One that is disabled is as it is meant to be.
@@ -225,6 +232,8 @@ def _job(plan: Plan, job: str, lag: dict[str, Any], *, is_disabled: bool) -> Com
         f"it falls behind, or catches up: {lag['overdue']:,} wait for {bound_seconds} s or longer"
     )
     problems = [late] if lag["overdue"] else []
+    if trouble:
+        problems.insert(0, f"it has failed and is tried again: {trouble}")
     return _component(name, f"{lag['records']:,} records behind", problems, down=False)
 
 

@@ -38,7 +38,7 @@ ATTEMPTS_PER_SESSION = 5  # one server lost, another tried in vain: a third of t
 ORPHAN_POLL_SECONDS = 0.05
 
 State = Literal["warming", "standby", "leading", "draining"]
-JobState = Literal["starting", "running", "paused", "draining", "disabled"]
+JobState = Literal["starting", "running", "isolating", "failed", "draining", "disabled"]
 
 
 class Coordination:
@@ -59,6 +59,7 @@ class Coordination:
         self._since = time.time()
         self._rehearsed_at: float | None = None
         self._job_states: dict[str, JobState] = {}
+        self._troubles: dict[str, str] = {}
         self._announcing = threading.Lock()
         self._guard: Guard | None = None
         self._client = KazooClient(
@@ -91,10 +92,13 @@ class Coordination:
         self._rehearsed_at = time.time()
         self._announce_again()
 
-    def announce_jobs(self, states: dict[str, JobState]) -> None:
-        """Tell what the leading driver's jobs do, if that has changed. Not worth a failure."""
-        if states != self._job_states:
-            self._job_states = states
+    def announce_jobs(self, states: dict[str, JobState], troubles: dict[str, str]) -> None:
+        """Tell what the leading driver's jobs do, and why they don't, if that has changed.
+
+        Not worth a failure.
+        """
+        if (states, troubles) != (self._job_states, self._troubles):
+            self._job_states, self._troubles = states, troubles
             self._announce_again()
 
     def _announce(self, state: State) -> None:
@@ -108,6 +112,7 @@ class Coordination:
             "standing_by_since": self._since if self._state == "standby" else None,
             "rehearsed_at": self._rehearsed_at,
             "jobs": self._job_states,
+            "troubles": self._troubles,
         }
         value = json.dumps(content).encode()
         try:

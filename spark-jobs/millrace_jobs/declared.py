@@ -5,21 +5,27 @@ upserts that carry the fencing version, one transaction with the position for ea
 """
 
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row
 
 from millrace_jobs import analysis, sources
 from millrace_jobs.analysis import JOIN
 from millrace_jobs.context import JobContext
 from millrace_jobs.declaration import Refused, Rows, load
 from millrace_jobs.facts import Facts, with_columns
+from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, skips_of, without
 from millrace_jobs.late import LateEvents
 from millrace_jobs.outputs import Output
+from millrace_jobs.quarantine import Quarantined, Skip
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.stream import Stream, names_of
 from millrace_jobs.transforms import parse
+
+log = logging.getLogger(__name__)
 
 DESCRIPTIONS = "job_outputs"
 DESCRIPTION_COLUMNS = ("job", "description")
@@ -27,6 +33,8 @@ DESCRIPTION_COLUMNS = ("job", "description")
 
 class Computation:
     """What the job makes of its events. It needs nothing that only a driver has."""
+
+    skips: Sequence[Skip] = ()  # records that are put aside
 
     def __init__(self, context: JobContext) -> None:
         self.context = context
@@ -37,7 +45,11 @@ class Computation:
         context = self.context
         brokers, settings = context.config.kafka, context.settings
         return self.transform(
-            sources.stream(context.spark, brokers, stream.topic, settings, max_offsets)
+            without(
+                sources.stream(context.spark, brokers, stream.topic, settings, max_offsets),
+                stream.topic,
+                self.skips,
+            )
             for stream in context.streams
         )
 
@@ -70,6 +82,8 @@ class Declared(Computation):
         super().__init__(context)
         self._facts = Facts(context.tables, context.lookups, context.job)
         self._is_described = self._keep_state()
+        self.quarantine = Quarantine(context, self.rows)
+        self.take_skips()
         self.late_events = LateEvents(context, late_windows(self.output, context.settings))
         self._results = Results(
             context.config.kafka,
@@ -78,6 +92,11 @@ class Declared(Computation):
             context.settings,
             context.lease.verify,
         )
+
+    def take_skips(self) -> bool:
+        """Look what is put aside by now; True if the frame has to be built anew for it."""
+        known, self.skips = self.skips, skips_of(self.context)
+        return self.skips != known
 
     def rehearse(self, frame: DataFrame) -> None:
         """Everything that ``write`` does, short of writing."""
@@ -100,7 +119,7 @@ class Declared(Computation):
     def write(self, frame: DataFrame, batch: int) -> None:
         """Collects: a batch has at most one row for each window and key that it touched."""
         context, output = self.context, self.output
-        counted = [row.asDict() for row in frame.collect()]
+        counted = [row.asDict() for row in self._collect(frame, batch)]
         checkpoint, version = context.checkpoint_id(), context.version(batch)
         context.lease.confirm()
         rows = self._facts.add(counted, checkpoint, batch, version)
@@ -118,6 +137,17 @@ class Declared(Computation):
             context.checkpoint.batch(batch).end,
             [output.record(row, version) for row in rows],
         )
+
+    def _collect(self, frame: DataFrame, batch: int) -> list[Row]:
+        """Raises Quarantined or NotInRecords when the batch's own values are too much for it."""
+        try:
+            return frame.collect()
+        except PySparkException as error:
+            if not is_of_values(error):
+                raise
+            log.warning("job %s, batch %d: %s", self.context.job, batch, in_a_line(error))
+            found = self.quarantine.isolate(batch, in_a_line(error))
+            raise Quarantined(f"batch {batch} is run again without {', '.join(found)}") from error
 
     def _keep_state(self) -> bool:
         """Whether the job's rows are described as they are, so that their table is there, too.

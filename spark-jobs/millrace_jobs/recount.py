@@ -18,6 +18,7 @@ from millrace_jobs.analysis import JOIN
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.declared import Declared, window_name
 from millrace_jobs.facts import Facts
+from millrace_jobs.isolation import skips_of, without
 from millrace_jobs.outputs import WINDOW_START, Output
 from millrace_jobs.sinks import archive
 
@@ -35,7 +36,8 @@ Row = Mapping[str, Any]
 class Findings:
     """Rows: ``lost`` are missing, ``extra`` stand for no event, ``wrong`` have other values.
 
-    ``late`` events came after their window was closed, so they are in the archive alone.
+    ``late`` events came after their window was closed, so they are in the archive alone; so are
+    those that are ``quarantined``, whenever that was.
     """
 
     checked: int = 0
@@ -43,6 +45,7 @@ class Findings:
     extra: int = 0
     wrong: int = 0
     late: int = 0
+    quarantined: int = 0
     examples: list[str] = field(default_factory=list)
 
 
@@ -81,8 +84,15 @@ def recount(job: Declared, start: datetime, end: datetime) -> Findings:
     session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
     partner = timedelta(seconds=context.settings.get(JOIN, 0))
     first, last = start - partner, end + timedelta(seconds=output.window_seconds) + partner
+    skips = skips_of(context)
     events = [
-        archive.read(session, context.config.archive_of(stream), stream.event_time, first, last)
+        without(
+            archive.read(
+                session, context.config.archive_of(stream), stream.event_time, first, last
+            ),
+            stream.topic,
+            skips,
+        )
         for stream in context.streams
     ]
     inside = (F.col(WINDOW_START) >= F.lit(start)) & (F.col(WINDOW_START) < F.lit(end))
@@ -98,6 +108,7 @@ def recount(job: Declared, start: datetime, end: datetime) -> Findings:
     findings = compare(output, with_facts(output, facts, computed, stored), stored)
     late = "SELECT events FROM {keyspace}.late_events WHERE bucket = ? AND window = ? AND job = ?"
     name = window_name(output.window_seconds)
+    findings.quarantined = len(skips)
     findings.late = sum(
         row.events for day in days for row in context.tables.select(late, (day, name, output.job))
     )

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -18,10 +18,12 @@ from millrace_jobs.continuity import Found
 from millrace_jobs.contract import contract, is_archive
 from millrace_jobs.coordination import Coordination, JobState
 from millrace_jobs.declared import Declared
+from millrace_jobs.isolation import in_a_line
 from millrace_jobs.jobs.archive import Archive
 from millrace_jobs.jobs.traffic import Traffic
 from millrace_jobs.lease import Lease, LeaseLost
 from millrace_jobs.progress import Progress, claim, last_epoch, last_written
+from millrace_jobs.quarantine import NotInRecords, Quarantined
 from millrace_jobs.recount import Recounts
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.warmup import Rehearsal
@@ -35,8 +37,10 @@ PROGRAMS: dict[str, type[Traffic]] = {"traffic": Traffic}
 POLL_SECONDS = 0.5
 FIRST_BATCH_SECONDS = 20.0
 DRAIN_SECONDS = 60.0
-PAUSE_SECONDS = 60.0
+PAUSE_SECONDS = 60.0  # twice as long after each that was no use
+LONGEST_PAUSE_SECONDS = 960.0
 DRAIN_POLL_SECONDS = 0.02
+OF_DATA = (Quarantined, NotInRecords)  # another driver would fail in the same batch
 
 
 class Drained(Exception):
@@ -60,6 +64,10 @@ class ReadyJob:
         """Of a leading driver's: what isn't disabled runs."""
         return "disabled"
 
+    @property
+    def trouble(self) -> str:
+        return ""
+
 
 @dataclass(frozen=True)
 class RunningJob:
@@ -67,8 +75,11 @@ class RunningJob:
     query: StreamingQuery
     progress: Progress
     draining: threading.Event
+    raised: list[Exception] = field(default_factory=list)  # by the sink, as it was
     is_second_try: bool = False
     paused_until: float = 0.0  # of the monotonic clock; it was no use to start it again before
+    pauses: int = 0  # since it last ended a batch
+    trouble: str = ""  # why it pauses
 
     @property
     def name(self) -> str:
@@ -79,8 +90,16 @@ class RunningJob:
         if self.draining.is_set():
             return "draining"
         if self.paused_until:
-            return "paused"
+            return "failed"
+        if isinstance(self.ready.job, Declared) and self.ready.job.quarantine.is_searching:
+            return "isolating"
         return "running" if self.query.lastProgress else "starting"
+
+    @property
+    def error(self) -> Exception | None:
+        """What has ended the query: as the sink raised it, else in Spark's words."""
+        ended = self.query.exception()
+        return self.raised[-1] if ended and self.raised else ended
 
 
 AnyJob = ReadyJob | RunningJob
@@ -197,19 +216,22 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     job.lead()
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)
+    if isinstance(job, Declared) and job.take_skips():
+        one = replace(one, frame=job.frame(context.max_offsets))
     committed = context.checkpoint.last_committed()
     # Jobs share executors in turns; otherwise a long batch of one would hold up the others.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", context.job)
-    draining = threading.Event()
+    draining, raised = threading.Event(), list[Exception]()
     query = (
         one.frame.writeStream.queryName(context.job)
         .outputMode(job.output_mode)
-        .foreachBatch(_while_leading(job.write, context.lease, draining))
+        .foreachBatch(_while_leading(job.write, context.lease, draining, raised))
         .option("checkpointLocation", path)
         .trigger(processingTime=f"{context.settings['trigger_seconds']} seconds")
         .start()
     )
-    return RunningJob(one, query, Progress(context, query, job.late_events, committed), draining)
+    progress = Progress(context, query, job.late_events, committed)
+    return RunningJob(one, query, progress, draining, raised)
 
 
 def check_continuity(context: JobContext, kept_checkpoint: str | None) -> None:
@@ -244,7 +266,10 @@ def supervise(
             raise LeaseLost("another driver has taken over")
         for number, job in enumerate(jobs):
             jobs[number] = tend(job, coordination, is_first=number == 0)
-        coordination.announce_jobs({job.name: job.state for job in jobs})
+        coordination.announce_jobs(
+            {job.name: job.state for job in jobs},
+            {job.name: job.trouble for job in jobs if job.trouble},
+        )
         recounts.look()
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
@@ -266,8 +291,8 @@ def tend(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
         return job
     if disabled or job.draining.is_set():
         return end(job)
-    if error := job.query.exception():
-        if is_first:  # its results continue sooner on the standby
+    if error := job.error:
+        if is_first and not isinstance(error, OF_DATA):  # its results continue sooner elsewhere
             raise error
         job = start_again(job, error, coordination)
     if not job.paused_until:  # a heartbeat would say that it writes
@@ -292,16 +317,21 @@ def start_again(job: RunningJob, error: Exception, coordination: Coordination) -
     error is raised. A predecessor that was frozen and wakes up may begin its next batch a moment
     before this driver does, which Spark takes for a second query on the checkpoint.
     """
-    reason = str(error).partition("\n")[0]  # without its plan
     if time.monotonic() < job.paused_until:
         return job
-    if job.is_second_try and job.query.lastProgress is None and not job.paused_until:
+    ended_none = job.query.lastProgress is None
+    was_no_use = job.is_second_try and ended_none and not isinstance(error, Quarantined)
+    pauses = job.pauses if ended_none else 0
+    reason = in_a_line(error)
+    if was_no_use and not job.paused_until:
         if not isinstance(job.ready.job, Declared):
             raise error
-        log.error("job %s pauses for %.0f s: %s", job.name, PAUSE_SECONDS, reason)
-        return replace(job, paused_until=time.monotonic() + PAUSE_SECONDS)
+        seconds = min(PAUSE_SECONDS * 2**pauses, LONGEST_PAUSE_SECONDS)
+        log.error("job %s pauses for %.0f s: %s", job.name, seconds, reason)
+        until = time.monotonic() + seconds
+        return replace(job, paused_until=until, pauses=pauses + 1, trouble=reason)
     log.warning("job %s is started again: %s", job.name, reason)
-    return replace(start(job.ready, coordination), is_second_try=True)
+    return replace(start(job.ready, coordination), is_second_try=True, pauses=pauses)
 
 
 def drain(jobs: list[AnyJob]) -> None:
@@ -327,13 +357,20 @@ def has_ended(job: RunningJob) -> bool:
 
 
 def _while_leading(
-    write: Callable[[DataFrame, int], None], lease: Lease, draining: threading.Event
+    write: Callable[[DataFrame, int], None],
+    lease: Lease,
+    draining: threading.Event,
+    raised: list[Exception],
 ) -> Callable[[DataFrame, int], None]:
     def write_batch(frame: DataFrame, batch: int) -> None:
         if draining.is_set():
             raise Drained
         lease.confirm()
-        write(frame, batch)
+        try:
+            write(frame, batch)
+        except Exception as error:  # of which Spark tells the text
+            raised.append(error)
+            raise
 
     return write_batch
 

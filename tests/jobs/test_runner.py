@@ -28,6 +28,7 @@ from millrace_jobs.identity import Identity, identify
 from millrace_jobs.late import JudgedBatch
 from millrace_jobs.lease import LeaseLost
 from millrace_jobs.progress import Progress
+from millrace_jobs.quarantine import NotInRecords, Quarantined
 from millrace_jobs.sinks.cassandra import WriteFailed
 from millrace_jobs.transforms.traffic import WINDOW_SECONDS
 from millrace_jobs.versions import version
@@ -236,9 +237,10 @@ def test_what_jobs_do_is_told_when_it_changes(
 ) -> None:
     driver.announce("leading")
     for _ in range(3):
-        driver.announce_jobs({"traffic": "disabled"})
+        driver.announce_jobs({"traffic": "failed"}, {"traffic": "why"})
     [(value, number)] = [v for path, v in zookeeper.nodes.items() if path.endswith(IDENTITY.name)]
-    assert json.loads(value)["jobs"] == {"traffic": "disabled"}
+    assert json.loads(value)["jobs"] == {"traffic": "failed"}
+    assert json.loads(value)["troubles"] == {"traffic": "why"}
     assert number == 1
 
 
@@ -339,7 +341,7 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
     query = (
         spark.readStream.format("rate")
         .load()
-        .writeStream.foreachBatch(runner._while_leading(slow, lease, draining))
+        .writeStream.foreachBatch(runner._while_leading(slow, lease, draining, []))
         .option("checkpointLocation", str(tmp_path))
         .start()
     )
@@ -451,7 +453,7 @@ def supervised(
     looks = iter(orders)
     driver: Any = SimpleNamespace(
         lease=SimpleNamespace(is_lost=False),
-        announce_jobs=lambda states: told is not None and told.append(states),
+        announce_jobs=lambda states, _: told is not None and told.append(states),
     )
 
     def is_stop_desired(_: str) -> bool:
@@ -880,3 +882,97 @@ def test_a_declared_job_that_fails_again_pauses_and_ends_no_other(
     resumed = runner.start_again(paused, error, None)  # type: ignore[arg-type]
     assert resumed.is_second_try
     assert not resumed.paused_until
+
+
+def declared_job(query: Any, **more: Any) -> runner.RunningJob:
+    ready = runner.ReadyJob(
+        SimpleNamespace(job="theirs"),  # type: ignore[arg-type]
+        object.__new__(runner.Declared),
+        None,  # type: ignore[arg-type]
+    )
+    return runner.RunningJob(ready, query, None, threading.Event(), **more)  # type: ignore[arg-type]
+
+
+def test_without_what_it_failed_by_a_job_goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "start", lambda *_: started)
+    started = declared_job(SimpleNamespace(lastProgress=None))
+    again = runner.start_again(
+        replace(started, is_second_try=True),
+        Quarantined("batch 5 is run again without events-0-7"),
+        None,  # type: ignore[arg-type]
+    )
+    assert not again.paused_until
+
+
+def test_a_job_that_fails_by_its_code_is_tried_again_more_and_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(
+        runner, "start", lambda *_: declared_job(SimpleNamespace(lastProgress=None))
+    )
+    job = declared_job(SimpleNamespace(lastProgress=None), is_second_try=True)
+    error = NotInRecords("more than 50 further records fail: no\nand more")
+    pauses = []
+    for _ in range(7):
+        job = runner.start_again(job, error, None)  # type: ignore[arg-type]
+        assert job.trouble == "more than 50 further records fail: no"
+        pauses.append(job.paused_until - clock[0])
+        clock[0] = job.paused_until
+        job = runner.start_again(job, error, None)  # type: ignore[arg-type]
+        assert not job.trouble
+    assert pauses == [60, 120, 240, 480, 960, 960, 960]
+    ended_one = replace(job, query=SimpleNamespace(lastProgress=object()))  # type: ignore[arg-type]
+    job = runner.start_again(ended_one, error, None)  # type: ignore[arg-type]
+    assert runner.start_again(job, error, None).paused_until == clock[0] + 60  # type: ignore[arg-type]
+
+
+def test_a_first_job_that_fails_by_its_data_ends_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = SimpleNamespace(exception=lambda: RuntimeError("as Spark says it"), lastProgress=None)
+    failed = declared_job(query, raised=[NotInRecords("it is the code")], is_second_try=True)
+    told: list[dict[str, str]] = []
+    jobs: list[Any] = [failed, running("archive")]
+    assert supervised(monkeypatch, jobs, told=told) == []
+    assert [states["theirs"] for states in told] == ["failed"] * 5
+    other = declared_job(query)
+    with pytest.raises(RuntimeError, match="as Spark says it"):
+        supervised(monkeypatch, [other])
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_query_is_started_without_what_is_put_aside_by_now(
+    monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
+    class Started(Exception):
+        """Far enough."""
+
+    job: Any = object.__new__(runner.Declared)
+    steps: list[str] = []
+    context: Any = SimpleNamespace(job="theirs", tables=None, settings={}, streams=[])
+    context.checkpoint = SimpleNamespace(location="", last_committed=lambda: -1)
+    context.max_offsets = 7
+    context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+    context.lease = None
+
+    class Frame:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @property
+        def writeStream(self) -> Any:
+            steps.append(self.name)
+            raise Started
+
+    monkeypatch.setattr(runner.Declared, "lead", lambda _: steps.append("lead"))
+    monkeypatch.setattr(runner.Declared, "take_skips", lambda _: changed)
+    monkeypatch.setattr(runner.Declared, "frame", lambda *_: Frame("built anew"))
+    monkeypatch.setattr(runner, "check_continuity", lambda *_: None)
+    monkeypatch.setattr(runner, "last_epoch", lambda *_: 0)
+    monkeypatch.setattr(runner, "contract", lambda *_: {})
+    driver: Any = SimpleNamespace(
+        take_epoch=lambda *_, **__: 1, put_contract=lambda *_: None, kept_checkpoint=lambda _: None
+    )
+    with pytest.raises(Started):
+        runner.start(runner.ReadyJob(context, job, Frame("prepared")), driver)  # type: ignore[arg-type]
+    assert steps == ["lead", "built anew" if changed else "prepared"]

@@ -373,7 +373,8 @@ def test_requests_by_day_take_hours_that_were_not_read_from_the_log(
     assert sum(requests_by_day(records, np.zeros(3), archived, hours).values()) == 2 * 7
 
 
-ANSWER = {"checked": 9, "lost": 0, "extra": 0, "wrong": 0, "late": 0, "examples": ["lost: x"]}
+NONE = dict.fromkeys(("lost", "extra", "wrong", "late", "quarantined"), 0)
+ANSWER = {"checked": 9, **NONE, "examples": ["lost: x"]}
 
 
 @pytest.mark.parametrize(
@@ -392,6 +393,12 @@ def test_a_recount_is_exact_but_for_what_came_late(found, ok):
     report = declared.report("sessions", ANSWER | found)
     assert report.ok is ok
     assert bool(report.planes[0].examples) is not ok
+
+
+def test_what_is_quarantined_is_told_and_no_error():
+    report = declared.report("sessions", ANSWER | {"quarantined": 3})
+    assert report.ok
+    assert report.notes[0].startswith("3 records are quarantined")
 
 
 def test_a_recount_that_failed_is_told():

@@ -139,6 +139,16 @@ def test_jobs_are_listed_with_what_they_are_and_do(service: Service) -> None:
     assert typed("list").output == typed().output
 
 
+def test_a_job_that_failed_is_listed_with_the_reason(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [_, leader, _] = service.drivers(PLAN)
+    told = leader | {"jobs": {"sessions": "failed"}, "troubles": {"sessions": "it is the code"}}
+    monkeypatch.setattr(service, "drivers", lambda _: [told])
+    state = commands.ask_running(PLAN)["sessions"].state
+    assert state == "failed on worker-2: it is the code"
+
+
 def test_without_a_cluster_jobs_are_listed_by_the_plan(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

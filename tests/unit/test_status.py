@@ -164,6 +164,17 @@ def test_a_job_that_falls_behind_shows(job, lag, state):
     assert judge(PLAN, observed).state == state
 
 
+def test_a_job_that_failed_shows_why():
+    observed = healthy()
+    observed["drivers"][0]["troubles"] = {"sessions": "more than 50 further records fail: no"}
+    found = verdict(observed, "Job sessions")
+    assert found.state == "degraded"
+    assert found.problems == [
+        "it has failed and is tried again: more than 50 further records fail: no"
+    ]
+    assert verdict(observed, "Job traffic").state == "healthy"
+
+
 def test_without_a_standby_no_host_is_asked(monkeypatch):
     alone = [d for d in healthy()["drivers"] if d["state"] != "standby"]
     monkeypatch.setattr(health, "ask_drivers", lambda plan: alone)

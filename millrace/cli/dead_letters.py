@@ -1,0 +1,133 @@
+"""``millrace dead-letters``: records that couldn't be used, and why."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from millrace.cluster import dead_letters
+from millrace.cluster.dead_letters import Counted, Quarantined
+from millrace.common.errors import OperatorError
+from millrace.common.paths import stack_name
+from millrace.plan import Plan, load_plan
+
+app = typer.Typer(
+    no_args_is_help=True, help="Records that couldn't be used, and those that a job leaves out."
+)
+console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+JobOption = Annotated[str | None, typer.Option(metavar="JOB", help="Each record that it left out.")]
+DAYS = Annotated[int, typer.Option(min=1, max=31, help="Of how many days, by Kafka's clock.")]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """``job`` is empty for what no job can use."""
+
+    job: str
+    text: str
+    records: int
+    first: datetime
+    last: datetime
+
+
+@app.command("list")
+def list_command(job: JobOption = None, days: DAYS = 7) -> None:
+    """List them by reason; with --job, each record that this job left out."""
+    plan = load_plan(stack_name())
+    if job:
+        require_declared(plan, job)
+        console.print(records_view(job, dead_letters.quarantined(plan, [job])))
+        return
+    today = datetime.now(UTC).date()
+    found = dead_letters.counted(plan, [today - timedelta(days=n) for n in range(days + 1)])
+    console.print(reasons_view(reasons_of(found, declared(plan)), days))
+
+
+@app.command("show")
+def show_command(
+    letter: Annotated[str, typer.Argument(metavar="ID", help="<topic>-<partition>-<offset>")],
+) -> None:
+    """Show one: its value, its place, and which jobs left it out, by which error."""
+    plan = load_plan(stack_name())
+    place = dead_letters.place_of(letter)
+    errors = [one for one in dead_letters.quarantined(plan, declared(plan)) if one.id == letter]
+    record = dead_letters.record(plan, place)
+    _, received = record.timestamp()
+    console.print(f"topic {place.topic}, partition {place.partition}, offset {place.offset}")
+    console.print(f"received {_when(datetime.fromtimestamp(received / 1000, UTC))}")
+    for one in errors:
+        console.print(Text(f"left out by {one.job} since {_when(one.since)}: {one.reason}"))
+    if not errors:
+        console.print("left out by no job: it is malformed, or was used")
+    console.print(Text((record.value() or b"").decode(errors="replace")), soft_wrap=True)
+
+
+def declared(plan: Plan) -> list[str]:
+    """The jobs that may leave records out."""
+    return [job for job in plan.jobs if plan.spark.settings.is_declared(job)]
+
+
+def require_declared(plan: Plan, job: str) -> None:
+    """OperatorError for a job that leaves nothing out."""
+    if job not in declared(plan):
+        known = ", ".join(declared(plan)) or "none"
+        raise OperatorError(
+            f"{job} is no job of one file that an application runs; those are: {known}",
+            "`millrace dead-letters list` shows what all jobs have",
+        )
+
+
+def reasons_of(found: Iterable[Counted], jobs: Sequence[str]) -> list[Reason]:
+    """By reason, the most frequent first. A job's own reasons begin with its name."""
+    by_reason: dict[str, list[Counted]] = {}
+    for one in found:
+        by_reason.setdefault(one.reason, []).append(one)
+    reasons = [
+        Reason(
+            *_split(reason, jobs),
+            sum(one.records for one in mine),
+            min(one.minute for one in mine),
+            max(one.minute for one in mine),
+        )
+        for reason, mine in by_reason.items()
+    ]
+    return sorted(reasons, key=lambda reason: -reason.records)
+
+
+def reasons_view(reasons: Iterable[Reason], days: int) -> Table:
+    table = Table(title=f"dead letters of {days} days", title_justify="left")
+    table.add_column("reason", overflow="fold")
+    table.add_column("job")
+    table.add_column("records", justify="right")
+    table.add_column("since")
+    table.add_column("last")
+    for one in reasons:
+        times = (_when(one.first), _when(one.last))
+        table.add_row(Text(one.text), one.job or "–", f"{one.records:,}", *times)
+    return table
+
+
+def records_view(job: str, found: Iterable[Quarantined]) -> Table:
+    table = Table(title=f"{job} leaves out", title_justify="left")
+    table.add_column("ID", overflow="fold")
+    table.add_column("error", overflow="fold")
+    table.add_column("since")
+    for one in sorted(found, key=lambda one: one.since):
+        table.add_row(one.id, Text(one.reason), _when(one.since))
+    return table
+
+
+def _split(reason: str, jobs: Sequence[str]) -> tuple[str, str]:
+    job, _, error = reason.partition(": ")
+    return (job, error) if job in jobs else ("", reason)
+
+
+def _when(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

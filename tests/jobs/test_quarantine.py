@@ -1,0 +1,350 @@
+"""A batch that fails by some of its records: they are found, put aside and left out."""
+
+import json
+import os
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import astuple
+from datetime import UTC, datetime, timedelta
+from math import ceil, log2
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from millrace_jobs import declared, isolation, runner, sources
+from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, without
+from millrace_jobs.quarantine import NotInRecords, Place, Quarantined, Range, Skip, find
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import ArithmeticException, PySparkException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
+
+from millrace.plan import load_plan
+from tests.jobs.samples import EVENT, RECEIVED, STREAM
+
+SETTINGS = load_plan("local").spark.rendered()["settings"]
+RECORD = "value binary, topic string, partition int, offset bigint, timestamp timestamp"
+
+# -- The search
+
+
+class Tried:
+    """Fails by the records at these offsets, as a job without memory does."""
+
+    def __init__(self, bad: set[tuple[int, int]]) -> None:
+        self.bad = bad
+        self.probes = 0
+
+    def __call__(self, ranges: Sequence[Range]) -> list[str | None]:
+        self.probes += len(ranges)
+        return [self._try(one) for one in ranges]
+
+    def _try(self, one: Range) -> str | None:
+        inside = [n for p, n in self.bad if p == one.partition and one.start <= n < one.end]
+        return f"error at {min(inside)}" if inside else None
+
+
+PARTITIONS = st.lists(
+    st.tuples(st.integers(0, 10**6), st.integers(1, 5000)), min_size=1, max_size=4
+)
+
+
+@settings(deadline=None)
+@given(PARTITIONS, st.data())
+def test_exactly_the_failing_records_are_found_by_a_bounded_number_of_probes(
+    partitions: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    ranges = [Range("t", p, start, start + n) for p, (start, n) in enumerate(partitions)]
+    anywhere = st.sampled_from(ranges).flatmap(
+        lambda one: st.tuples(st.just(one.partition), st.integers(one.start, one.end - 1))
+    )
+    bad = data.draw(st.sets(anywhere, max_size=8))
+    tried = Tried(bad)
+    found = find(ranges, tried, limit=8)
+    assert found == {Place("t", p, n): f"error at {n}" for p, n in bad}
+    longest = max(one.end - one.start for one in ranges)
+    assert tried.probes <= len(ranges) + 2 * len(bad) * ceil(log2(longest))
+
+
+@settings(deadline=None)
+@given(st.integers(1, 40), st.integers(50, 5000))
+def test_what_fails_by_everything_is_given_up_early(limit: int, records: int) -> None:
+    tried = Tried({(0, n) for n in range(records)})
+    with pytest.raises(NotInRecords, match=f"more than {limit} further records fail: error at"):
+        find([Range("t", 0, 0, records)], tried, limit)
+    assert tried.probes < 8 * limit
+
+
+def test_a_batch_that_fails_only_as_a_whole_has_no_guilty_records() -> None:
+    def overflow(ranges: Sequence[Range]) -> list[str | None]:
+        return ["overflow" if one.end - one.start > 3 else None for one in ranges]
+
+    assert find([Range("t", 0, 0, 10)], overflow, limit=5) == {}
+
+
+# -- A job that fails, as a query over files in place of a topic
+
+URLS = ["/a", "/b", "/c"]
+
+
+def events(first: int, number: int, **bad: int) -> list[dict[str, Any]]:
+    """Numbered from ``first``; ``bad`` are bytes by their number, as in ``n7=-1``."""
+    numbers = range(first, first + number)
+    return [
+        EVENT | {"event_id": str(n), "url": URLS[n % 3], "bytes": bad.get(f"n{n}", n)}
+        for n in numbers
+    ]
+
+
+@F.udf(LongType())
+def picky(number: int) -> int:
+    if number == 666:
+        raise ValueError(f"no such number: {number}")
+    return number
+
+
+def by_url(found: DataFrame, _: dict[str, Any]) -> DataFrame:
+    """Fails by two kinds of records: the one in Python, the other in Spark."""
+    odd = F.lit(2**62).cast("bigint") * F.when(F.col("bytes") == 777, 4).otherwise(1)
+    return found.groupBy(F.window("event_time", "1 minute"), "url").agg(
+        F.count("*").alias("n"), F.sum(picky("bytes")).alias("total"), F.max(odd).alias("odd")
+    )
+
+
+class Memory:
+    """Cassandra's tables, as far as quarantines use them."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def upsert(self, table: str, columns: Sequence[str], rows: Any, _: int) -> None:
+        assert table == "quarantine"
+        for row in rows:
+            self.rows[row[:4]] = dict(zip((c.strip('"') for c in columns), row, strict=True))
+
+    def select(self, query: str, key: Any) -> list[Any]:
+        assert ".quarantine WHERE job = ?" in query
+        return [SimpleNamespace(**row) for at, row in self.rows.items() if at[0] == key[0]]
+
+
+class Running:
+    """The job over a folder's files, each of which is a batch."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, rows: Any
+    ) -> None:
+        self.stored: dict[tuple[Any, ...], Any] = {}
+        self.letters: dict[str, str] = {}
+        self._folder, self._sent = folder, []
+        (folder / "topic").mkdir()
+        lease = SimpleNamespace(confirm=lambda: None, verify=lambda: None)
+        one = declared.Declared.__new__(declared.Declared)
+        one.context = SimpleNamespace(  # type: ignore[assignment]
+            job="theirs",
+            spark=spark,
+            streams=[STREAM],
+            settings=SETTINGS["common"] | SETTINGS["status_by_minute"],
+            config=SimpleNamespace(
+                kafka="",
+                names=SimpleNamespace(
+                    kafka=SimpleNamespace(topics=SimpleNamespace(dead_letters=""))
+                ),
+            ),
+            tables=Memory(),
+            lease=lease,
+            checkpoint=SimpleNamespace(batch=lambda n: SimpleNamespace(of=lambda _: n)),
+            checkpoint_id=lambda: "query",
+            version=lambda batch: batch,
+        )
+        one._rows = rows
+        one.quarantine = Quarantine(one.context, one.rows)
+        self.job = one
+        monkeypatch.setattr(sources, "stream", self._stream)
+        monkeypatch.setattr(sources, "records", self._records)
+        monkeypatch.setattr(isolation, "DeadLetters", lambda *_: SimpleNamespace(write=self._bury))
+
+    def send(self, sent: list[dict[str, Any]]) -> None:
+        first = sum(map(len, self._sent))
+        batch = len(self._sent)
+        self._sent.append(sent)
+        part = self._folder / "topic" / f".{batch}"
+        part.write_text("\n".join(json.dumps(_record(e, first + n)) for n, e in enumerate(sent)))
+        os.utime(part, (batch, batch))
+        part.rename(part.with_name(f"{batch}.json"))
+
+    def run(self) -> Exception | None:
+        """Until all is read or the query ends; what the sink raised then."""
+        self.job.take_skips()
+        raised: list[Exception] = []
+        frame = self.job.frame(1000)
+        query = (
+            frame.writeStream.outputMode("update")
+            .foreachBatch(runner._while_leading(self._write, self._lease, self._draining, raised))
+            .option("checkpointLocation", str(self._folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        except Exception:
+            return raised[-1]
+        return None
+
+    _lease: Any = SimpleNamespace(confirm=lambda: None)
+    _draining: Any = SimpleNamespace(is_set=lambda: False)
+
+    def _write(self, frame: DataFrame, batch: int) -> None:
+        for row in self.job._collect(frame, batch):
+            self.stored[row.url] = (row.n, row.total)
+
+    def _stream(self, spark: SparkSession, *_: Any) -> DataFrame:
+        files = spark.readStream.schema(RECORD).option("maxFilesPerTrigger", 1)
+        return files.json(str(self._folder / "topic"))
+
+    def _records(self, spark: SparkSession, _: str, __: str, ___: Any, batch: int) -> DataFrame:
+        schema = f"{RECORD}, headers array<struct<key: string, value: binary>>"
+        return spark.read.schema(schema).json(str(self._folder / "topic" / f"{batch}.json"))
+
+    def _bury(self, letters: DataFrame, checkpoint: str, batch: int, version: int) -> None:
+        assert (checkpoint, version) == ("query", batch)
+        self.letters |= {f"{r.topic}-{r.partition}-{r.offset}": r.reason for r in letters.collect()}
+
+
+def _record(event: dict[str, Any], number: int) -> dict[str, Any]:
+    value = b64encode(json.dumps(event, separators=(",", ":")).encode()).decode()
+    place = {"topic": STREAM.topic, "partition": number % 2, "offset": 100 + number // 2}
+    return {"value": value, "timestamp": f"{RECEIVED.isoformat()}Z", **place}
+
+
+def truth(sent: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
+    good = [e for e in sent if e["bytes"] not in (666, 777)]
+    return {
+        url: (len(mine), sum(e["bytes"] for e in mine))
+        for url in URLS
+        if (mine := [e for e in good if e["url"] == url])
+    }
+
+
+@pytest.mark.slow
+def test_a_job_goes_on_without_the_records_that_it_fails_by(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Running(spark, tmp_path, monkeypatch, by_url)
+    batches = [events(0, 40), events(40, 90, n55=666, n56=777, n101=666), events(130, 20)]
+    for batch in batches:
+        running.send(batch)
+    error = running.run()
+    assert isinstance(error, Quarantined)
+    assert runner.in_a_line(error).startswith("batch 1 is run again without")
+    assert running.letters == {
+        "events-1-127": "theirs: ValueError: no such number: 666",
+        "events-0-128": running.letters["events-0-128"],
+        "events-1-150": "theirs: ValueError: no such number: 666",
+    }
+    assert "ARITHMETIC_OVERFLOW" in running.letters["events-0-128"]
+    rows = running.job.context.tables.rows  # type: ignore[attr-defined]
+    assert {(row["batch"], row["checkpoint"]) for row in rows.values()} == {(1, "query")}
+
+    assert running.run() is None
+    assert running.stored == truth([event for batch in batches for event in batch])
+
+
+@pytest.mark.slow
+def test_a_job_that_fails_by_everything_is_left_as_it_is(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Running(spark, tmp_path, monkeypatch, by_url)
+    running.send(events(0, 90) + [EVENT | {"bytes": 666}] * 200)
+    error = running.run()
+    assert isinstance(error, NotInRecords)
+    assert "more than 50 further records fail: ValueError: no such number: 666" in str(error)
+    assert not running.letters
+    assert not running.job.take_skips()
+
+
+@pytest.mark.slow
+def test_a_sum_over_many_records_has_no_guilty_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sums(found: DataFrame, _: dict[str, Any]) -> DataFrame:
+        large = F.lit(2**62).cast("bigint")
+        return found.groupBy(F.window("event_time", "1 minute"), "url").agg(
+            F.count("*").alias("n"), F.sum(large).alias("total")
+        )
+
+    running = Running(spark, tmp_path, monkeypatch, sums)
+    running.send(events(0, 20))
+    error = running.run()
+    assert isinstance(error, NotInRecords)
+    assert "none of its records alone: [ARITHMETIC_OVERFLOW]" in str(error)
+
+
+def test_no_more_are_put_aside_than_within_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = datetime.now(UTC).replace(tzinfo=None)
+    old, new = now - timedelta(hours=2), now - timedelta(minutes=5)
+    skips = [Skip(Place("events", 0, n), old if n < 3 else new) for n in range(10)]
+    limits: list[int] = []
+
+    def search(_: Any, limit: int) -> dict[Place, str]:
+        limits.append(limit)
+        return {}
+
+    context: Any = SimpleNamespace(settings={"quarantine_records": 9})
+    monkeypatch.setattr(isolation, "skips_of", lambda _: skips)
+    quarantine = Quarantine(context, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(quarantine, "_search", lambda *what: search(*what))
+    with pytest.raises(NotInRecords):
+        quarantine.isolate(5, "error")
+    assert limits == [2]
+    assert not quarantine.is_searching
+
+
+def test_only_the_places_that_are_put_aside_are_left_out(spark: SparkSession) -> None:
+    rows = [("a", partition, offset) for partition in range(3) for offset in range(3)]
+    records = spark.createDataFrame(rows, "topic string, partition int, offset bigint")
+    places = [Place("a", 0, 1), Place("a", 0, 2), Place("a", 2, 0), Place("b", 1, 1)]
+    skips = [Skip(place, RECEIVED) for place in places]
+    left = {tuple(row) for row in without(records, "a", skips).collect()}
+    assert left == set(rows) - {astuple(place) for place in places}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        "SELECT 1 / (id - 7) FROM range(9)",
+        "SELECT cast(concat('x', id) AS int) FROM range(9)",
+        "SELECT to_date(concat('x', id)) FROM range(9)",
+        "SELECT array(1)[id] FROM range(9)",
+        "SELECT raise_error('no') FROM range(9)",
+        "SELECT parse_url(concat('http://[', id), 'HOST') FROM range(9)",
+    ],
+)
+def test_what_a_value_does_is_told_from_what_a_host_does(spark: SparkSession, job: str) -> None:
+    with pytest.raises(PySparkException) as raised:
+        spark.sql(job).write.format("noop").mode("overwrite").save()
+    assert is_of_values(raised.value)
+    assert "\n" not in in_a_line(raised.value)
+
+
+def test_a_file_that_is_gone_is_no_value(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(9).write.parquet(str(tmp_path / "p"))
+    frame = spark.read.parquet(str(tmp_path / "p"))
+    for part in (tmp_path / "p").glob("*.parquet"):
+        part.unlink()
+    with pytest.raises((PySparkException, Py4JJavaError)) as raised:
+        frame.write.format("noop").mode("overwrite").save()
+    assert not is_of_values(raised.value)
+
+
+def test_errors_are_told_in_a_line() -> None:
+    assert (
+        in_a_line(PythonException("An exception:\nTraceback\nValueError: no")) == "ValueError: no"
+    )
+    assert in_a_line(ArithmeticException("[OVERFLOW] too large\n== SQL ==")) == (
+        "[OVERFLOW] too large"
+    )
+    assert in_a_line(RuntimeError()) == "RuntimeError"
