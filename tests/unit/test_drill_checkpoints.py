@@ -17,7 +17,7 @@ STAND_INS = {
     "millrace": """\
 case $1 in
     hosts) echo worker-1 ;;
-    who) [ "${3:-}" ] && echo 11 12 || echo worker-1 ;;
+    who) [ "${3:-}" ] && echo the pids || echo worker-1 ;;
     on) shift 3
         case $1 in
             kill) ;;
