@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
 """Many readers at once against one edge host: what do the polite ones notice of the others?
 
-    insight-api/bench/crowd.py http://ADDRESS:8080 [--seconds 30] [--viewers 60] [--only ROLE …]
+    insight-api/bench/crowd.py http://ADDRESS:8080 [--seconds 30] [--viewers 60] [--years 1]
+        [--only ROLE …] [--reader-p99-ms 200]
 
 Roles, all at the same time:
 
 - ``viewers``: live pages, each with its stream and what its page asks, as often as it asks it;
 - ``reader``: two hours of traffic, five times a second: the figure to look at;
 - ``scanner``: whatever comes to its mind, as fast as it gets answers;
-- ``year``: totals of a year, weeks of top pages and days of dead letters, eight at once.
+- ``year``: totals of a year, weeks of top pages and days of dead letters, eight at once by each of
+  ``--years`` clients; one that is refused waits as long as it is told to.
 
 The API's limits go by address. On loopback each viewer and each role has an address of its own;
-anywhere else all of them share this machine's, so run roles from several hosts with ``--only``.
+anywhere else all of them share this machine's, so run roles from several hosts with ``--only``, or
+all of them on the edge host itself: pack.py makes one file of this.
 
 Prints the latencies (50th and 99th percentile) and the counts of statuses by role. Ends with 1 if
-there was a 5xx other than 503 with Retry-After, or a connection that broke.
+there was a 5xx other than 503 with Retry-After, a connection that broke, or a reader who had to
+wait for longer than ``--reader-p99-ms``.
 """
 
 import argparse
@@ -80,13 +84,13 @@ class Crowd:
 
     def __init__(self, url: str, role: str, seconds: float) -> None:
         self._url = url
-        self._deadline = time.monotonic() + seconds
         self._loopback = urlsplit(url).hostname == "127.0.0.1"
         # Roles run in processes of their own: each gets its own hundred addresses.
         first = IPv4Address("127.0.1.1") + 100 * ROLES.index(role)
         self._addresses = (str(first + n) for n in itertools.count())
         self._tls = ssl.create_default_context()  # once: it reads all the authorities' keys
         self.seen: defaultdict[str, Seen] = defaultdict(Seen)
+        self._deadline = time.monotonic() + seconds
 
     @property
     def going_on(self) -> bool:
@@ -102,17 +106,19 @@ class Crowd:
         ) as client:
             yield client
 
-    async def ask(self, role: str, client: httpx.AsyncClient, path: str, **query: object) -> None:
+    async def ask(self, role: str, client: httpx.AsyncClient, path: str, **query: object) -> float:
+        """Asks once; the seconds after which it makes sense to ask again."""
         seen = self.seen[role]
         began = time.perf_counter()
         try:
             answer = await client.get(path, params=query)  # type: ignore[arg-type]
         except httpx.HTTPError as error:
             seen.broke(error)
-            return
+            return 0.0
         seen.note(answer)
         if answer.status_code == httpx.codes.OK:
             seen.seconds.append(time.perf_counter() - began)
+        return float(answer.headers.get("retry-after", 0))
 
     async def viewer(self) -> None:
         async with self.client() as client:
@@ -183,7 +189,7 @@ class Crowd:
                         ("/v1/dead-letters", 2 * DAY),
                     ]
                 )
-                await self.ask("year", client, path, **until(end, length))
+                await asyncio.sleep(await self.ask("year", client, path, **until(end, length)))
 
             await self._at_once(YEARS_AT_ONCE, ask, itertools.count())
 
@@ -225,8 +231,8 @@ def floor_to_hour() -> datetime:
     return datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-def play(role: str, url: str, viewers: int, seconds: float) -> dict[str, Seen]:
-    """One role from its beginning to its end; what it saw."""
+def play(role: str, url: str, many: int, seconds: float) -> dict[str, Seen]:
+    """One role from its beginning to its end, by so many clients; what they saw."""
     crowd = Crowd(url, role, seconds)
     actor = {
         "viewers": crowd.viewer,
@@ -238,7 +244,6 @@ def play(role: str, url: str, viewers: int, seconds: float) -> dict[str, Seen]:
     async def together() -> None:
         with suppress(TimeoutError):  # an answer that doesn't come keeps nobody here
             async with asyncio.timeout(seconds + TIMEOUT_SECONDS):
-                many = viewers if role == "viewers" else 1
                 await asyncio.gather(*(actor() for _ in range(many)))
 
     asyncio.run(together())
@@ -266,18 +271,28 @@ def main() -> int:
     parser.add_argument("url", help="of one edge host's API")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--viewers", type=int, default=60)
+    parser.add_argument("--years", type=int, default=1)
+    parser.add_argument("--reader-p99-ms", type=float, default=float("inf"))
     parser.add_argument("--only", choices=ROLES, action="append", help="this role; repeatable")
     options = parser.parse_args()
     roles = options.only or ROLES
+    many = {"viewers": options.viewers, "year": options.years}
     # A process for each: nobody's waiting is measured as somebody else's latency.
     with ProcessPoolExecutor(len(roles)) as processes:
         playing = [
-            processes.submit(play, role, options.url, options.viewers, options.seconds)
+            processes.submit(play, role, options.url, many.get(role, 1), options.seconds)
             for role in roles
         ]
         seen_by = {who: seen for played in playing for who, seen in played.result().items()}
     Console().print(table(seen_by, options.seconds))
-    return int(any(seen.failed for seen in seen_by.values()))
+    failed = any(seen.failed for seen in seen_by.values())
+    return int(failed or ("reader" in roles and is_slow(seen_by, options.reader_p99_ms)))
+
+
+def is_slow(seen_by: dict[str, Seen], p99_ms: float) -> bool:
+    """Also a reader whom nobody has answered."""
+    reader = seen_by.get("reader", Seen())
+    return not reader.seconds or 1000 * reader.percentile(99) > p99_ms
 
 
 if __name__ == "__main__":
