@@ -1,14 +1,13 @@
 """Reads slots, and makes sessions of them.
 
-A session is asked for by its last event. The slots that may hold that event are read whole, but for
-one key; then what its sessions have before these is, a day back at most.
+A session is asked for by its last event. The slots that may hold that event are read, of all keys
+or of some; then what its sessions have before these is, a day back at most.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -16,7 +15,9 @@ from millrace_api.declared import Output
 from millrace_api.ranges import DAY, Span, floor, steps
 from millrace_api.sessions import Merger, Session
 from millrace_api.shared import each
-from millrace_api.store import Budget, Store
+from millrace_api.store import Budget, Part, Store
+
+Key = tuple[Any, ...]
 
 LONGEST_SESSION = DAY  # before the last event asked for; what was earlier isn't counted
 # So many keys' past is read key by key: a look for each of them is cheaper than all of a window.
@@ -62,11 +63,11 @@ class Reader:
         self._budget = Budget(rows)
         self._step = timedelta(seconds=output.window_seconds)
 
-    async def ending(self, span: Span, key: Mapping[str, Any]) -> Found:
-        """Sessions whose last event is in the span, of the key or of all; see `reach_back`."""
+    async def ending(self, span: Span, keys: Collection[Key] | None) -> Found:
+        """Sessions whose last event is in the span, of the keys or of all; see `reach_back`."""
         edge = floor(span.start, self._step)
         # An event after the span may still belong to a session whose others are in it.
-        parts = await self._slots(Span(edge, span.end + self._merger.gap), key)
+        parts = await self._slots(Span(edge, span.end + self._merger.gap), keys)
         return Found(await self._merged(parts, span), edge)
 
     async def reach_back(self, found: Found, span: Span) -> Found:
@@ -81,17 +82,15 @@ class Reader:
             whole += [one for one in sessions if one.key not in begun]
             if len(begun) <= FEW_KEYS:
                 past = Span(oldest, edge)
-                named = [dict(zip(self._output.key, key, strict=True)) for key in begun]
-                read = await each(partial(self._slots, past), named)
-                earlier = [slot for slots in read for slot in slots]
+                earlier = await self._slots(past, begun)
             else:
                 past = Span(floor(edge - self._merger.gap, self._step), edge)
-                earlier = [slot for slot in await self._slots(past, {}) if slot.key in begun]
+                earlier = [slot for slot in await self._slots(past, None) if slot.key in begun]
             late = [one for one in sessions if one.key in begun]
             sessions, edge = await self._merged(late + earlier, span), past.start
         return Found(whole + sessions, edge)
 
-    def _begun(self, sessions: list[Session], edge: datetime) -> set[tuple[Any, ...]]:
+    def _begun(self, sessions: list[Session], edge: datetime) -> set[Key]:
         """Keys of sessions that may have begun before the edge."""
         return {one.key for one in sessions if self._merger.may_begin_before(one, edge)}
 
@@ -99,19 +98,29 @@ class Reader:
         merged = await asyncio.to_thread(self._merger.merge, parts)
         return [one for one in merged if span.start <= one.end < span.end]
 
-    async def _slots(self, span: Span, key: Mapping[str, Any]) -> list[Session]:
-        """The slots of all windows that the span touches."""
-        output = self._output
-        buckets = [output.bucket(list(key.values()))] if key else range(output.buckets)
-        days = [
-            (day, list(starts))
-            for day, starts in groupby(steps(span, self._step), lambda start: start.date())
-        ]
-        rows = await self._store.windows(
-            output.table,
-            self._merger.columns,
-            [(day, bucket, windows) for day, windows in days for bucket in buckets],
-            key,
-            self._budget,
-        )
+    async def _slots(self, span: Span, keys: Collection[Key] | None) -> list[Session]:
+        """The slots of all windows that the span touches, of the keys or of all."""
+        starts = list(steps(span, self._step))
+        reads = self._of_all(starts) if keys is None else self._of_keys(starts, keys)
+        read = await each(self._part, reads)
+        return [slot for slots in read for slot in slots]
+
+    def _of_all(self, starts: list[datetime]) -> Iterator[Part]:
+        """Window by window: pages of one come one after the other, windows side by side."""
+        for start in starts:
+            for bucket in range(self._output.buckets):
+                yield Part(start.date(), bucket, [start])
+
+    def _of_keys(self, starts: list[datetime], keys: Collection[Key]) -> Iterator[Part]:
+        """Key by key: a few rows of all windows of a day."""
+        days = [(day, list(inside)) for day, inside in groupby(starts, datetime.date)]
+        for key in keys:
+            named = dict(zip(self._output.key, key, strict=True))
+            for day, inside in days:
+                yield Part(day, self._output.bucket(key), inside, named)
+
+    async def _part(self, part: Part) -> list[Session]:
+        """Slots at once: rows have twice their size, and all parts' need not be held together."""
+        columns = self._merger.columns
+        rows = await self._store.windows(self._output.table, columns, part, self._budget)
         return await asyncio.to_thread(self._merger.slots, rows)

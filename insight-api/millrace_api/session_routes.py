@@ -12,7 +12,7 @@ from millrace_api.asking import AskerDep
 from millrace_api.declared import GENERIC, Output, output_of, shown, span_of, wanted_of
 from millrace_api.progress import is_final
 from millrace_api.ranges import DAY, MINUTE, BadRange, Span, floor, parse_span
-from millrace_api.session_reader import Clock, Found, Reader
+from millrace_api.session_reader import Clock, Found, Key, Reader
 from millrace_api.sessions import Merger, Session
 from millrace_api.shared import Shared
 from millrace_api.store import TooManyRows
@@ -73,26 +73,26 @@ async def live(
     422 if more are active than one answer may read: ask for a key then.
     """
     output, merger, key = await _asked(request, job)
-    store = request.app.state.store
+    state = request.app.state
+    times = merger.only()  # tell who is open; the rest is read of those that are shown
 
-    async def newest() -> tuple[Clock, Span, Found]:
-        clock = await Clock.read(store, job)
+    async def everybody() -> tuple[Clock, Span, list[Session]]:
+        clock = await Clock.read(state.store, job)
         # Rows may be newer than the clock, which was read before them.
-        last_events = Span(clock.now - merger.gap + timedelta.resolution, clock.now + merger.gap)
-        found = await _reader(request, output, merger).ending(last_events, key)
-        return clock, last_events, Found(_newest_first(found.sessions), found.edge)
+        last_events = Span(clock.now - times.gap + timedelta.resolution, clock.now + times.gap)
+        found = await _reader(request, output, times).ending(last_events, key and [key])
+        return clock, last_events, _newest_first(found.sessions)
+
+    async def newest() -> Sessions:
+        clock, last_events, found = await state.sessions.ask(("live", output.table, key), everybody)
+        reader = _reader(request, output, merger)
+        whole = await reader.ending(last_events, {one.key for one in found[:limit]})
+        whole = await reader.reach_back(whole, last_events)
+        listed = _listed(merger, whole, clock)
+        return Sessions(job=job, as_of=clock.now, open=len(found), sessions=listed)
 
     async with asker.lane(limit):  # light, as those of all keys are read once for all askers
-        about = ("live", output.table, *key.values())
-        clock, last_events, found = await request.app.state.sessions.ask(about, newest)
-        asked = Found(found.sessions[:limit], found.edge)
-        whole = await _reader(request, output, merger).reach_back(asked, last_events)
-    return Sessions(
-        job=job,
-        as_of=clock.now,
-        open=len(found.sessions),
-        sessions=_listed(merger, whole, clock),
-    )
+        return await state.shared.ask(("live", output.table, key, limit), newest)
 
 
 @router.get(f"{GENERIC}/closed", tags=["jobs"])
@@ -104,6 +104,7 @@ async def closed(
     422 if more would have to be read than one answer may: ask for fewer minutes then.
     """
     output, merger, key = await _asked(request, job)
+    merger = merger.only(merger.pages_column)
     asked = parse_span(start, end, step=MINUTE, longest=LONGEST_CLOSED)
 
     async def summarised() -> ClosedSessions:
@@ -111,7 +112,8 @@ async def closed(
         last_events = Span(asked.start - merger.gap, asked.end - merger.gap)
         reader = _reader(request, output, merger)
         async with asker.lane(request.app.state.settings.session_rows):
-            found = await reader.reach_back(await reader.ending(last_events, key), last_events)
+            found = await reader.ending(last_events, key and [key])
+            found = await reader.reach_back(found, last_events)
             over = [one for one in found.sessions if not clock.is_open(one, merger)]
             minutes = await asyncio.to_thread(merger.by_minute, over)
         return ClosedSessions(
@@ -127,7 +129,7 @@ async def closed(
             ],
         )
 
-    about = ("closed", output.table, asked, *key.values())
+    about = ("closed", output.table, asked, key)
     return await request.app.state.sessions.ask(about, summarised)
 
 
@@ -141,7 +143,7 @@ async def sessions(request: Request, asker: AskerDep, job: str, start: From, end
     reader = _reader(request, output, merger)
     async with asker.lane(last_events.length // timedelta(seconds=output.window_seconds)):
         clock = await Clock.read(request.app.state.store, job)
-        found = await reader.reach_back(await reader.ending(last_events, key), last_events)
+        found = await reader.reach_back(await reader.ending(last_events, [key]), last_events)
     return Sessions(
         job=job,
         as_of=clock.now,
@@ -155,7 +157,7 @@ def install(app: FastAPI) -> None:
     app.include_router(router)
 
 
-async def _asked(request: Request, job: str) -> tuple[Output, Merger, dict[str, Any]]:
+async def _asked(request: Request, job: str) -> tuple[Output, Merger, Key | None]:
     """The job, and the key that was asked for: a whole one, or none."""
     output = await output_of(request, job)
     if output.sessions is None:
@@ -163,7 +165,8 @@ async def _asked(request: Request, job: str) -> tuple[Output, Merger, dict[str, 
     wanted = wanted_of(output, request)
     if wanted and (missing := [name for name in output.key if name not in wanted]):
         raise BadRange(missing[0], f"is missing: a key is {', '.join(output.key)}")
-    return output, Merger(output), {name: wanted[name] for name in output.key if wanted}
+    key = tuple(wanted[name] for name in output.key) if wanted else None
+    return output, Merger(output), key
 
 
 def _reader(request: Request, output: Output, merger: Merger) -> Reader:

@@ -4,9 +4,9 @@ A slot is a row of a job: what one key did in one window. No two events in it ar
 the gap that ends a session, so it is in one session, and a session is a run of slots.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from operator import add
+from operator import add, attrgetter
 from typing import Any, NamedTuple
 
 from millrace_api.declared import Output
@@ -43,21 +43,33 @@ class Minute(NamedTuple):
 
 
 class Merger:
-    """How one job's slots become sessions."""
+    """How one job's slots become sessions, with all their values or with some."""
 
-    def __init__(self, output: Output) -> None:
-        """Raises ValueError for a job whose rows are no slots of sessions."""
+    def __init__(self, output: Output, values: Collection[str] | None = None) -> None:
+        """``values`` are the columns to have beside key, start and end; without it, all.
+
+        Raises ValueError for a job whose rows are no slots of sessions.
+        """
         if output.sessions is None:
             raise ValueError(f"job {output.job}: its rows are no slots of sessions")
         merges = output.sessions.merges
         columns = {merge: name for name, merge in merges.items()}
         self._start, self._end = columns["start"], columns["end"]
-        self._names = [name for name, merge in merges.items() if merge not in ("start", "end")]
+        self._names = [
+            name
+            for name, merge in merges.items()
+            if merge not in ("start", "end") and (values is None or name in values)
+        ]
         self._kinds = [merges[name] for name in self._names]
         self._key = list(output.key)
-        self._pages = self._names.index(output.sessions.pages)
+        self._output = output
+        self.pages_column = output.sessions.pages
         self.gap = timedelta(seconds=output.sessions.gap_seconds)
         self.columns = [*self._key, self._start, self._end, *self._names]
+
+    def only(self, *values: str) -> "Merger":
+        """The same job's, with these values alone: fewer to read, hold and join."""
+        return Merger(self._output, values)
 
     def slots(self, rows: Iterable[Sequence[Any]]) -> list[Session]:
         """Of rows with ``columns``, whose times are UTC without saying so."""
@@ -73,15 +85,11 @@ class Merger:
         ]
 
     def merge(self, parts: Iterable[Session]) -> list[Session]:
-        """Sessions of slots, or of runs of them; of one key no two overlap in time. By key."""
-        merged: list[Session] = []
-        for part in sorted(parts, key=lambda part: (part.key, part.start)):
-            last = merged[-1] if merged else None
-            if last and last.key == part.key and part.start - last.end < self.gap:
-                merged[-1] = self._join(last, part)
-            else:
-                merged.append(part)
-        return merged
+        """Sessions of slots, or of runs of them; of one key no two overlap in time."""
+        by_key: dict[tuple[Any, ...], list[Session]] = {}
+        for part in parts:
+            by_key.setdefault(part.key, []).append(part)
+        return [one for runs in by_key.values() for one in self._joined_runs(runs)]
 
     def closes(self, session: Session) -> datetime:
         """The first moment at which an event of its key begins another session."""
@@ -96,7 +104,7 @@ class Merger:
         return self.pages(session) <= 1
 
     def pages(self, session: Session) -> int:
-        return session.values[self._pages] or 0
+        return session.values[self._names.index(self.pages_column)] or 0
 
     def by_minute(self, sessions: Iterable[Session]) -> list[Minute]:
         """By the minute in which they closed, oldest first."""
@@ -113,6 +121,19 @@ class Merger:
             "end": session.end,
             **dict(zip(self._names, session.values, strict=True)),
         }
+
+    def _joined_runs(self, runs: list[Session]) -> list[Session]:
+        """Of one key."""
+        if len(runs) == 1:
+            return runs
+        runs.sort(key=attrgetter("start"))
+        merged = runs[:1]
+        for run in runs[1:]:
+            if run.start - merged[-1].end < self.gap:
+                merged[-1] = self._join(merged[-1], run)
+            else:
+                merged.append(run)
+        return merged
 
     def _join(self, earlier: Session, later: Session) -> Session:
         pairs = zip(self._kinds, earlier.values, later.values, strict=True)

@@ -5,7 +5,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any, Protocol
@@ -149,6 +149,19 @@ class Budget:
             raise TooManyRows
 
 
+@dataclass(frozen=True)
+class Part:
+    """Windows of one partition of a declared job's rows, which start at these times.
+
+    ``key`` is a whole one, whose rows alone are meant, or empty.
+    """
+
+    day: date
+    bucket: int
+    starts: Sequence[datetime]
+    key: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Store(Protocol):
     """What the API asks of a store. Every method may raise ``StoreUnavailable``."""
 
@@ -185,17 +198,9 @@ class Store(Protocol):
         """The newest rows of a declared job whose columns have the values that are wanted."""
 
     async def windows(
-        self,
-        table: str,
-        columns: Sequence[str],
-        partitions: Sequence[tuple[date, int, Sequence[datetime]]],
-        key: Mapping[str, Any],
-        budget: Budget,
+        self, table: str, columns: Sequence[str], part: Part, budget: Budget
     ) -> list[tuple[Any, ...]]:
-        """Rows of a declared job, of its windows that start at these times of each day and bucket.
-
-        ``key`` is a whole one, whose rows alone are read, or empty. Raises TooManyRows.
-        """
+        """Rows of a declared job. Raises TooManyRows."""
 
     async def health(self) -> StoreHealth:
         """Reads with a quorum, then says how many nodes are up."""
@@ -379,21 +384,16 @@ class CassandraStore:
         return found[:limit]
 
     async def windows(
-        self,
-        table: str,
-        columns: Sequence[str],
-        partitions: Sequence[tuple[date, int, Sequence[datetime]]],
-        key: Mapping[str, Any],
-        budget: Budget,
+        self, table: str, columns: Sequence[str], part: Part, budget: Budget
     ) -> list[tuple[Any, ...]]:
         chosen = ", ".join(f'"{name}"' for name in columns)
-        named = "".join(f' AND "{name}" = ?' for name in key)
+        named = "".join(f' AND "{name}" = ?' for name in part.key)
         query = (
             f'SELECT {chosen} FROM {{keyspace}}."{table}"'
             f" WHERE day = ? AND bucket = ? AND window_start IN ?{named}"
         )
-        bindings = [(*partition, *key.values()) for partition in partitions]
-        return await self._fetch_each(query, bindings, budget)
+        values = (part.day, part.bucket, part.starts, *part.key.values())
+        return await self._fetch(query, values, budget)
 
     async def health(self) -> StoreHealth:
         # system_schema is local to each node; a quorum must be asked about replicated data.
@@ -401,11 +401,9 @@ class CassandraStore:
         hosts = self._connected().cluster.metadata.all_hosts()
         return StoreHealth(up=sum(host.is_up is True for host in hosts), total=len(hosts))
 
-    async def _fetch_each(
-        self, query: str, bindings: Sequence[tuple[Any, ...]], budget: Budget | None = None
-    ) -> list[Any]:
+    async def _fetch_each(self, query: str, bindings: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The rows of the query for each binding, in the bindings' order."""
-        found = await each(lambda values: self._fetch(query, values, budget), bindings)
+        found = await each(lambda values: self._fetch(query, values), bindings)
         return [row for rows in found for row in rows]
 
     async def _fetch(

@@ -15,6 +15,7 @@ from millrace_api.store import (
     DeadLetters,
     JobProgress,
     LateEvents,
+    Part,
     StoreHealth,
     StoreUnavailable,
     TrafficRow,
@@ -115,25 +116,16 @@ class FakeStore:
         return rows[:limit]
 
     async def windows(
-        self,
-        table: str,
-        columns: Sequence[str],
-        partitions: Sequence[tuple[date, int, Sequence[datetime]]],
-        key: Mapping[str, Any],
-        budget: Budget,
+        self, table: str, columns: Sequence[str], part: Part, budget: Budget
     ) -> list[tuple[Any, ...]]:
         self._check()
-        await self._read(table, len(partitions), dict(key))
-        asked = {
-            (day, bucket, start.replace(tzinfo=None))
-            for day, bucket, starts in partitions
-            for start in starts
-        }
+        await self._read(table, part, columns)
+        asked = {(part.day, part.bucket, start.replace(tzinfo=None)) for start in part.starts}
         found = [
             tuple(row[name] for name in columns)
             for row in self.job_table
             if (row["day"], row["bucket"], row["window_start"]) in asked
-            and key.items() <= row.items()
+            and part.key.items() <= row.items()
         ]
         budget.take(len(found))
         return found

@@ -16,6 +16,7 @@ from millrace_api.store import (
     Budget,
     CassandraStore,
     DeadLetters,
+    Part,
     StoreUnavailable,
     TooManyRows,
 )
@@ -154,9 +155,14 @@ def test_windows_of_a_declared_job_are_read_by_their_starts_and_by_key(settings:
                     session.execute(insert, JOB.row(row, 1), timeout=30)
 
                 async def read(key: dict[str, Any], rows: int = 100) -> list[tuple[Any, ...]]:
-                    asked = [(DAY.date(), bucket, windows[1:3]) for bucket in range(JOB.buckets)]
-                    names = ["visitor", "site", "last"]
-                    return await store.windows(JOB.table, names, asked, key, Budget(rows))
+                    names, budget = ["visitor", "site", "last"], Budget(rows)
+                    return [
+                        row
+                        for bucket in range(JOB.buckets)
+                        for row in await store.windows(
+                            JOB.table, names, Part(DAY.date(), bucket, windows[1:3], key), budget
+                        )
+                    ]
 
                 inside = windows[1].replace(tzinfo=None), windows[2].replace(tzinfo=None)
                 everything = await read({})
