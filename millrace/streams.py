@@ -4,10 +4,12 @@ Parsing, the reasons of dead letters, the archive's columns and the bounds that 
 overflowing come from here. The jobs get a stream as `StreamPlan` in their configuration.
 """
 
-from collections.abc import Collection, Iterator
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
@@ -16,6 +18,15 @@ from millrace.config import Model, Name, Profile, Setting, absent, read_yaml, va
 
 NUMBERS = ("integer", "long")
 LONG_MAX = 2**63 - 1
+# Avro's types by what a stream calls them; a union of one with null is taken, too.
+AVRO_TYPES: dict[str, list[Any]] = {
+    "text": ["string"],
+    "integer": ["int"],
+    "long": ["long"],
+    "time": [
+        {"type": "long", "logicalType": unit} for unit in ("timestamp-millis", "timestamp-micros")
+    ],
+}
 # The longest window that a job sums over, in seconds.
 LONGEST_WINDOW_SECONDS = 3600
 
@@ -60,16 +71,62 @@ class StreamField(Model):
         return self
 
 
+class AvroField(Model):
+    name: Name
+    type: Any
+    doc: str | None = None
+    default: None = None
+
+    def may_be(self, kind: str) -> bool:
+        """Whether a stream's field of this type can have such values."""
+        names = AVRO_TYPES[kind]
+        return any(self.type in (name, ["null", name], [name, "null"]) for name in names)
+
+
+class AvroSchema(Model):
+    """``configs/streams/<name>.avsc``: how the values of a stream's records are encoded."""
+
+    type: Literal["record"]
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    namespace: str | None = None
+    doc: str | None = None
+    fields: list[AvroField]
+
+    def problems(self, fields: Mapping[str, StreamField]) -> Iterator[str]:
+        """Where it has something else than the stream's fields."""
+        times = Counter(field.name for field in self.fields)
+        yield from (f"{name} is not in the schema" for name in fields if name not in times)
+        for field in self.fields:
+            if field.name not in fields:
+                yield f"{field.name} of the schema is no field"
+            elif times[field.name] > 1:
+                yield f"{field.name} stands twice in the schema"
+            elif not field.may_be(kind := fields[field.name].type):
+                names = " or ".join(map(json.dumps, AVRO_TYPES[kind]))
+                yield (
+                    f"{field.name} is {json.dumps(field.type)} in the schema; {kind} is {names},"
+                    " or a union of that with null"
+                )
+
+    @property
+    def text(self) -> str:
+        """All of it that a value depends on."""
+        fields = [{"name": field.name, "type": field.type} for field in self.fields]
+        return json.dumps({"type": "record", "name": self.name, "fields": fields})
+
+
 class Stream(Model):
     """``configs/streams/<name>.yaml``; ``topic`` is one of those in components/events.yaml.
 
     ``deduplicate_by`` is the field that names an event, of a stream whose producers may send one
-    again: declared jobs take its first copy. Copies have the event's time, too.
+    again: declared jobs take its first copy. Copies have the event's time, too. Of format ``avro``
+    the schema is in a file beside it.
     """
 
     summary: str
     topic: str
-    format: Literal["json"]
+    format: Literal["json", "avro"]
+    avro_schema: AvroSchema | None = None
     key: Name
     event_time: Name
     deduplicate_by: Name | None = None
@@ -95,6 +152,16 @@ class Stream(Model):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _fits_its_schema(self) -> Self:
+        if (self.format == "avro") != (self.avro_schema is not None):
+            raise ValueError(
+                "format: avro, and no other, has a schema: a file of this name that ends in .avsc"
+            )
+        if self.avro_schema and (problems := list(self.avro_schema.problems(self.fields))):
+            raise ValueError("; ".join(problems))
+        return self
+
 
 class FieldPlan(Model):
     """What the jobs need of a field."""
@@ -108,12 +175,14 @@ class FieldPlan(Model):
 
 
 class StreamPlan(Model):
-    """A stream under a profile. ``record_bytes`` bounds one record's value."""
+    """A stream under a profile. ``record_bytes`` bounds one record's value; without a schema of
+    Avro's that is JSON."""
 
     topic: str
     key: str
     event_time: str
     deduplicate_by: str | None = Field(default=None, exclude_if=absent)
+    avro_schema: str | None = Field(default=None, exclude_if=absent)
     record_bytes: int
     fields: dict[str, FieldPlan]
 
@@ -138,6 +207,7 @@ def plan_stream(stream: Stream, topic: str, profile: Profile) -> StreamPlan:
         key=stream.key,
         event_time=stream.event_time,
         deduplicate_by=stream.deduplicate_by,
+        avro_schema=stream.avro_schema.text if stream.avro_schema else None,
         record_bytes=stream.record_bytes.at(profile),
         fields={
             name: FieldPlan(**field.model_dump(exclude={"why", "source"}))
@@ -182,4 +252,11 @@ def problems(
 def load_streams(configs: Path = CONFIGS) -> dict[str, Stream]:
     """All streams, by the names of their files."""
     paths = sorted((configs / "streams").glob("*.yaml"))
-    return {path.stem: validate(Stream, read_yaml(path), path) for path in paths}
+    return {path.stem: _load(path) for path in paths}
+
+
+def _load(path: Path) -> Stream:
+    content, schema = read_yaml(path), path.with_suffix(".avsc")
+    if schema.exists():  # JSON is YAML
+        content["avro_schema"] = validate(AvroSchema, read_yaml(schema), schema)
+    return validate(Stream, content, path)

@@ -29,10 +29,12 @@ def is_archive(job: str) -> bool:
 def contract(job: str, settings: dict[str, Any], streams: Sequence[Stream]) -> dict[str, Any]:
     """By name, everything that must stay. ``checkpoint`` is the folder that it holds for.
 
-    ``streams`` are those that the job reads: the checkpoint holds the offsets of their topics.
+    ``streams`` are those that the job reads: the checkpoint holds the offsets of their topics, and
+    what is in a topic was written by one schema.
     """
     topics = (stream.topic for stream in streams)
     common = {"checkpoint": settings["checkpoint"], "topic": ", ".join(topics)}
+    common |= {f"schema of {one.name}": one.avro_schema for one in streams if one.avro_schema}
     if is_archive(job):
         return common
     if job != "traffic":

@@ -42,7 +42,8 @@ class Field:
 class Stream:
     """``record_bytes`` is the largest value of a record that is looked at.
 
-    ``deduplicate_by`` is the field that names an event, where producers may send one again.
+    ``deduplicate_by`` is the field that names an event, where producers may send one again;
+    ``avro_schema`` is how values are encoded that aren't JSON.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Stream:
     record_bytes: int
     fields: tuple[Field, ...]
     deduplicate_by: str | None = None
+    avro_schema: str | None = None
 
     @classmethod
     def of(cls, name: str, content: dict[str, Any]) -> "Stream":
@@ -62,6 +64,7 @@ class Stream:
             record_bytes=content["record_bytes"],
             fields=tuple(Field(name, **field) for name, field in content["fields"].items()),
             deduplicate_by=content.get("deduplicate_by"),
+            avro_schema=content.get("avro_schema"),
         )
 
     @property

@@ -50,6 +50,8 @@ def test_a_contract_has_all_topics_and_how_far_apart_partners_may_be() -> None:
     settings = {"checkpoint": "a", "shuffle_partitions": 1, "window_seconds": 60, "buckets": 1}
     shown = Stream.of("shown", declared("ad-impressions"))
     clicks = Stream.of("clicks", declared("ad-clicks", deduplicate_by="click_id"))
+    avro = Stream.of("visits", declared("visits", avro_schema="{}"))
+    assert contract("archive_visits", settings, [avro])["schema of visits"] == "{}"
     raw = contract("mine", settings, [EVENTS])
     assert not raw.keys() & {"join_seconds", "deduplicated"}
     kept = contract("mine", settings | {"join_seconds": 5}, [shown, clicks])

@@ -1,10 +1,13 @@
 """Streams: what a declaration must say, and what it is refused for."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from millrace.common.errors import OperatorError
 from millrace.streams import Stream, load_streams, plan_stream, problems
 
 TIME = {
@@ -63,6 +66,68 @@ def test_a_field_without_its_range_is_refused(field: dict[str, Any], reason: str
 def test_a_role_needs_its_field(role: str, name: str) -> None:
     with pytest.raises(ValidationError, match=name):
         Stream.model_validate(stream().model_dump() | {role: name})
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "visit",
+    "doc": "A visit.",
+    "fields": [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "visitor", "type": ["string", "null"]},
+        {"name": "referrer", "type": ["null", "string"], "default": None},
+    ],
+}
+AVRO = {
+    "format": "avro",
+    "fields": {
+        "visitor": {"type": "text"},
+        "at": TIME,
+        "referrer": {"type": "text", "required": False},
+    },
+}
+
+
+def declared(tmp_path: Path, schema: Any, **changes: Any) -> Stream:
+    """As `load_streams` reads it, with this schema beside it."""
+    (tmp_path / "streams").mkdir()
+    content = stream().model_dump(exclude={"avro_schema"}) | AVRO | changes
+    (tmp_path / "streams" / "visits.yaml").write_text(json.dumps(content))
+    if schema:
+        (tmp_path / "streams" / "visits.avsc").write_text(json.dumps(schema))
+    return load_streams(tmp_path)["visits"]
+
+
+def test_a_plan_has_what_of_a_schema_values_depend_on(tmp_path: Path) -> None:
+    planned = plan_stream(declared(tmp_path, SCHEMA), "web", "small")
+    fields = [{"name": one["name"], "type": one["type"]} for one in SCHEMA["fields"]]
+    assert planned.avro_schema is not None
+    assert json.loads(planned.avro_schema) == {"type": "record", "name": "visit", "fields": fields}
+    assert "avro_schema" not in plan_stream(stream(), "web", "small").model_dump()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (SCHEMA["fields"][1:], "at is not in the schema"),
+        ([*SCHEMA["fields"], {"name": "extra", "type": "int"}], "extra of the schema is no field"),
+        ([*SCHEMA["fields"], SCHEMA["fields"][0]], "at stands twice"),
+        ([{"name": "at", "type": "long"}, *SCHEMA["fields"][1:]], 'at is "long" in the schema'),
+        ([*SCHEMA["fields"][:2], {"name": "referrer", "type": ["null", "int"]}], 'is "string", or'),
+        ([{"name": "at", "type": "int", "order": "ignore"}], r"visits\.avsc: fields\.0\.order"),
+    ],
+)
+def test_a_schema_that_does_not_fit_is_refused(
+    tmp_path: Path, fields: list[dict[str, Any]], reason: str
+) -> None:
+    with pytest.raises(OperatorError, match=reason):
+        declared(tmp_path, SCHEMA | {"fields": fields})
+
+
+@pytest.mark.parametrize(("format", "schema"), [("avro", None), ("json", SCHEMA)])
+def test_avro_and_no_other_format_has_a_schema(tmp_path: Path, format: str, schema: Any) -> None:
+    with pytest.raises(OperatorError, match=r"visits\.yaml: .*ends in \.avsc"):
+        declared(tmp_path, schema, format=format)
 
 
 def test_sums_that_could_overflow_are_refused() -> None:

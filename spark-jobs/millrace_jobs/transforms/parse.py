@@ -4,16 +4,17 @@ Total: `classify` says of each record whether it is an event, and `malformed` gi
 others the first rule that it breaks. Nothing that a job relies on is coerced or nulled on the way.
 
 Two steps, because nearly all records are events. The first is cheap and only says yes or no; the
-second reads the others again, with a parser that keeps the types, to explain.
+second reads the others again, with a parser that keeps the types, to explain. That is so of JSON,
+here; what is Avro knows its types.
 """
 
-from collections.abc import Callable
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millrace_jobs.stream import Field, Stream
+from millrace_jobs.transforms import avro, rules
 
 # Where a record stands in Kafka; ``timestamp`` is the brokers' clock.
 COORDINATES = {
@@ -32,6 +33,8 @@ _STRICT = {
 
 def classify(records: DataFrame, stream: Stream) -> DataFrame:
     """Each record with its fields and ``is_event``, without which the fields mean nothing."""
+    if stream.avro_schema:
+        return avro.classify(records, stream)
     texts = records.withColumn("text", _text(stream))
     parsed = texts.transform(_with_fields, stream.columns)
     return parsed.withColumn("is_event", _is_event(stream))
@@ -44,6 +47,8 @@ def valid(classified: DataFrame, stream: Stream) -> DataFrame:
 
 def malformed(classified: DataFrame, stream: Stream) -> DataFrame:
     """The records that are no events, untouched, each with its reason."""
+    if stream.avro_schema:
+        return avro.malformed(classified, stream)
     records = classified.filter("not is_event").drop(*stream.columns, "is_object", "is_event")
     return (
         records.transform(_with_fields, {field.name: "variant" for field in stream.required})
@@ -86,7 +91,7 @@ def _is_event(stream: Stream) -> Column:
     conditions = [
         *(F.col(field.name).isNotNull() for field in stream.required),
         *(_is_quoted(field.name) for field in stream.required if not field.is_number),
-        *(condition for condition, _ in _ranges(stream, lambda field: F.col(field.name))),
+        *(condition for condition, _ in rules.ranges(stream, lambda field: F.col(field.name))),
     ]
     return F.coalesce(reduce(Column.__and__, conditions), F.lit(False))
 
@@ -104,44 +109,18 @@ def _is_quoted(name: str) -> Column:
 def _reason(stream: Stream) -> Column:
     """The first rule that a record breaks, most fundamental first."""
     times = [field for field in stream.required if field.type == "time"]
-    rules = [
-        (F.col("value").isNull(), "no value"),
-        (
-            F.octet_length("value") > stream.record_bytes,
-            f"larger than {stream.record_bytes} bytes",
-        ),
+    broken = [
+        *rules.of_values(stream),
         (F.col("text").isNull(), "not UTF-8"),
         (~F.col("is_object") & ~_is_other_json(), "not JSON"),
         (~F.col("is_object"), "not a JSON object"),
         *((_is_missing(field), f"missing field: {field.name}") for field in stream.required),
         *((_is_of_other_type(field), f"wrong type: {field.name}") for field in stream.required),
         *((_value(field).isNull(), f"{field.name} unreadable") for field in times),
-        *((~condition, reason) for condition, reason in _ranges(stream, _value)),
+        *((~condition, reason) for condition, reason in rules.ranges(stream, _value)),
     ]
-    (first, reason), *others = rules
-    verdict = F.when(first, reason)
-    for broken, reason in others:
-        verdict = verdict.when(broken, reason)
     # Valid, but with a key in escapes or twice; no producer writes that.
-    return verdict.otherwise("unusual JSON")
-
-
-def _ranges(stream: Stream, value: Callable[[Field], Column]) -> list[tuple[Column, str]]:
-    """Conditions on values of the right type, and the reason to give when one isn't met."""
-    return [
-        (_in_range(field, value(field)), f"{field.name} out of range")
-        for field in stream.required
-        if field.type != "text"
-    ]
-
-
-def _in_range(field: Field, value: Column) -> Column:
-    if field.is_number:
-        return value.between(field.minimum, field.maximum)
-    earliest = F.lit(field.earliest).cast("timestamp")
-    # The record's broker time, not the clock: a second reading of the topic must judge the same.
-    latest = F.col("timestamp") + F.expr(f"interval {field.ahead_seconds} seconds")
-    return value.between(earliest, latest)
+    return rules.first(broken, otherwise="unusual JSON")
 
 
 def _is_other_json() -> Column:

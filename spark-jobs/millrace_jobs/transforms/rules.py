@@ -1,0 +1,46 @@
+"""What holds of an event whatever its format, and the reason why a record is none."""
+
+from collections.abc import Callable, Iterable
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from millrace_jobs.stream import Field, Stream
+
+Rule = tuple[Column, str]
+
+
+def first(broken: Iterable[Rule], otherwise: str) -> Column:
+    """The reason of the first rule that a record breaks."""
+    (condition, reason), *others = broken
+    verdict = F.when(condition, reason)
+    for condition, reason in others:
+        verdict = verdict.when(condition, reason)
+    return verdict.otherwise(otherwise)
+
+
+def of_values(stream: Stream) -> list[Rule]:
+    """What may be wrong with a value before it is looked at."""
+    too_large = F.octet_length("value") > stream.record_bytes
+    return [
+        (F.col("value").isNull(), "no value"),
+        (too_large, f"larger than {stream.record_bytes} bytes"),
+    ]
+
+
+def ranges(stream: Stream, value: Callable[[Field], Column]) -> list[Rule]:
+    """Conditions on values of the right type, and the reason to give when one isn't met."""
+    return [
+        (_in_range(field, value(field)), f"{field.name} out of range")
+        for field in stream.required
+        if field.type != "text"
+    ]
+
+
+def _in_range(field: Field, value: Column) -> Column:
+    if field.is_number:
+        return value.between(field.minimum, field.maximum)
+    earliest = F.lit(field.earliest).cast("timestamp")
+    # The record's broker time, not the clock: a second reading of the topic must judge the same.
+    latest = F.col("timestamp") + F.expr(f"interval {field.ahead_seconds} seconds")
+    return value.between(earliest, latest)
