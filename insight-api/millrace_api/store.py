@@ -335,6 +335,7 @@ class CassandraStore:
                 row.checkpoint or "",
             )
             for row in rows
+            if row.updated  # until a job's first heartbeat its driver has only claimed an epoch
         ]
         return sorted(jobs, key=lambda job: job.job)
 

@@ -209,8 +209,7 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     check_continuity(context, coordination.kept_checkpoint(context.job))
     last = last_epoch(context.tables, context.job)
     context.epoch = coordination.take_epoch(context.job, above=last)
-    if last:  # the first driver of all leaves that to its first heartbeat, which is a whole row
-        claim(context)
+    claim(context)
     agreed = contract(context.job, context.settings, context.streams)
     coordination.put_contract(context.job, agreed)
     job.lead()

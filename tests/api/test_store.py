@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -74,6 +75,19 @@ def test_an_error_after_an_answer_is_ignored_and_before_it_is_raised() -> None:
 def test_before_the_first_connection_the_store_is_unavailable(settings: Any) -> None:
     with pytest.raises(StoreUnavailable, match="not connected"):
         asyncio.run(CassandraStore(settings).progress())
+
+
+def test_a_job_that_has_only_claimed_its_epoch_has_no_progress(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = "batch watermark max_event_time updated input_rows_per_second version checkpoint"
+    claimed = SimpleNamespace(job="traffic", epoch=7, **dict.fromkeys(names.split()))
+
+    async def fetch(*_: Any) -> list[Any]:
+        return [claimed]
+
+    monkeypatch.setattr(CassandraStore, "_fetch", fetch)
+    assert asyncio.run(CassandraStore(settings).progress()) == []
 
 
 # -- On a real ring

@@ -602,10 +602,11 @@ class FakeTables:
         self.timestamps.append(timestamp)
 
 
+@pytest.mark.parametrize("written", [90, 0])
 def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
-    tables = FakeTables(SimpleNamespace(epoch=90, checkpoint=None))
+    tables = FakeTables(SimpleNamespace(epoch=written, checkpoint=None) if written else None)
     context = runner.JobContext("traffic", *[None] * 2, tables, None, None)  # type: ignore[arg-type]
     asked: list[int] = []
 
@@ -628,9 +629,9 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
     job: Any = SimpleNamespace(lead=lead)
     with pytest.raises(Started):
         runner.start(runner.ReadyJob(context, job, None), driver)  # type: ignore[arg-type]
-    assert asked == [90]
-    assert tables.rows == [{"job": "traffic", "epoch": 91}]
-    assert tables.timestamps == [version(91, 0)]
+    assert asked == [written]
+    assert tables.rows == [{"job": "traffic", "epoch": written + 1}]
+    assert tables.timestamps == [version(written + 1, 0)]
 
 
 @pytest.mark.parametrize("kept", ["traffic", None])
