@@ -37,6 +37,7 @@ RECORDS = 9
 MALFORMED = {3, 6}
 LONGEST_BATCH = 3
 PROCESSES = 30
+HANGS_SECONDS = 120.0
 REQUESTS = 2000  # a history that takes more never ends
 SLEEP_SECONDS = 3.0
 RESTS = 4  # sleeps without work after which a driver has done, and told, all
@@ -169,7 +170,8 @@ class World:
 
     def run(self) -> list[Fault]:
         self._drivers[0].give_turn()
-        self._end.wait()
+        if not self._end.wait(HANGS_SECONDS):
+            self.faults.append(("drivers", "they wait for each other"))
         return self.faults or list(self._look())
 
     def request(self, effect: Callable[[], Any], lost: Exception) -> Any:
