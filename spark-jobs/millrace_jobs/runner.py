@@ -14,7 +14,7 @@ from millrace_jobs import continuity
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
-from millrace_jobs.continuity import Found
+from millrace_jobs.continuity import Discontinued, Found
 from millrace_jobs.contract import contract, is_archive
 from millrace_jobs.coordination import Coordination, JobState
 from millrace_jobs.declared import Declared
@@ -39,6 +39,7 @@ FIRST_BATCH_SECONDS = 20.0
 DRAIN_SECONDS = 60.0
 PAUSE_SECONDS = 60.0  # twice as long after each that was no use
 LONGEST_PAUSE_SECONDS = 960.0
+REFUSED_SECONDS = 10.0  # until a refused checkpoint is looked at again
 DRAIN_POLL_SECONDS = 0.02
 OF_DATA = (Quarantined, NotInRecords)  # another driver would fail in the same batch
 
@@ -54,6 +55,8 @@ class ReadyJob:
     context: JobContext
     job: Job
     frame: DataFrame
+    trouble: str = ""  # why its checkpoint was refused
+    refused_until: float = 0.0  # of the monotonic clock
 
     @property
     def name(self) -> str:
@@ -61,12 +64,8 @@ class ReadyJob:
 
     @property
     def state(self) -> JobState:
-        """Of a leading driver's: what isn't disabled runs."""
-        return "disabled"
-
-    @property
-    def trouble(self) -> str:
-        return ""
+        """Of a leading driver's: what is neither disabled nor refused runs."""
+        return "failed" if self.trouble else "disabled"
 
 
 @dataclass(frozen=True)
@@ -275,22 +274,44 @@ def supervise(
 
 
 def tend(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
-    """The job after a look at it: as it was, started, started again, or ended by an order.
+    """The job after a look at it: as it was, started, started again, ended by an order, or refused.
 
     While ZooKeeper doesn't say whether the job is disabled, none is started or ended. Being the
     first is a property of the job, not of those that run: without it, the others fail as before.
     """
+    try:
+        return _tend(job, coordination, is_first=is_first)
+    except Discontinued as error:
+        return refuse(job.ready if isinstance(job, RunningJob) else job, error)
+
+
+def refuse(job: ReadyJob, error: Discontinued) -> ReadyJob:
+    """The job stays out until its checkpoint goes on where it stopped; the others don't notice.
+
+    Another driver would find the same. Who puts the checkpoint back needn't do more.
+    """
+    trouble = str(error)
+    if trouble != job.trouble:
+        log.error("%s", trouble)
+    return replace(job, trouble=trouble, refused_until=time.monotonic() + REFUSED_SECONDS)
+
+
+def _tend(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
     disabled = coordination.is_disabled(job.name)
     if isinstance(job, ReadyJob):
-        if disabled is not False:
+        if disabled:
+            return replace(job, trouble="")
+        if disabled is None or time.monotonic() < job.refused_until:
             return job
-        job = start(job, coordination)
+        job = start(replace(job, trouble="", refused_until=0.0), coordination)
         if is_first:
             await_first_batch(job.query)
         return job
     if disabled or job.draining.is_set():
         return end(job)
     if error := job.error:
+        if isinstance(error, Discontinued):
+            raise error
         if is_first and not isinstance(error, OF_DATA):  # its results continue sooner elsewhere
             raise error
         job = start_again(job, error, coordination)

@@ -462,7 +462,10 @@ def supervised(
 
     def start(ready: Any, _: Any) -> Any:
         started.append(ready.name)
-        return next(left)
+        successor = next(left)
+        if isinstance(successor, Exception):
+            raise successor
+        return successor
 
     monkeypatch.setattr(runner, "start", start)
     monkeypatch.setattr(runner, "await_first_batch", lambda query: started.append("first batch"))
@@ -883,6 +886,76 @@ def test_a_declared_job_that_fails_again_pauses_and_ends_no_other(
     resumed = runner.start_again(paused, error, None)  # type: ignore[arg-type]
     assert resumed.is_second_try
     assert not resumed.paused_until
+
+
+GONE = Discontinued("job archive: the checkpoint hdfs://x: it is gone")
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, *refusals: Exception | None) -> list[float]:
+    """Starts of jobs are refused by turns; the clock, which is the test's to move."""
+    clock = [1000.0]
+    left = iter(refusals)
+
+    def start(ready: Any, _: Any) -> Any:
+        if error := next(left):
+            raise error
+        return running(ready.name, batches=1)
+
+    monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(runner, "start", start)
+    monkeypatch.setattr(runner, "await_first_batch", lambda _: None)
+    return clock
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_refused_job_stays_out_until_its_checkpoint_is_back(
+    monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    clock = refusing(monkeypatch, GONE, GONE, None)
+    driver: Any = SimpleNamespace(is_disabled=lambda _: False)
+
+    def look(job: Any) -> Any:
+        return runner.tend(job, driver, is_first=is_first)
+
+    refused = look(prepared("archive"))
+    assert (refused.state, refused.trouble) == ("failed", str(GONE))
+    assert look(refused) is refused  # not at every look
+    clock[0] = refused.refused_until
+    again = look(refused)
+    assert again.trouble == str(GONE)
+    clock[0] = again.refused_until
+    back = look(again)
+    assert (back.state, back.trouble) == ("running", "")
+
+
+def test_what_was_published_for_other_offsets_is_refused_in_the_middle_of_a_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refusing(monkeypatch)
+    driver: Any = SimpleNamespace(is_disabled=lambda _: False)
+    job = running("traffic", ValueError("in Spark's words"), raised=[GONE])
+    refused = runner.tend(job, driver, is_first=True)
+    assert isinstance(refused, runner.ReadyJob)
+    assert refused.state == "failed"
+
+
+def test_a_refused_job_that_is_disabled_has_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing(monkeypatch, GONE)
+    driver: Any = SimpleNamespace(is_disabled=lambda _: False)
+    refused = runner.tend(prepared("archive"), driver, is_first=False)
+    driver.is_disabled = lambda _: True
+    assert runner.tend(refused, driver, is_first=False).state == "disabled"
+
+
+def test_a_refused_job_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [prepared("traffic"), prepared("archive")]
+    told: list[dict[str, str]] = []
+    other = running("archive", batches=1)
+
+    monkeypatch.setattr(runner, "refuse", lambda job, _: replace(job, trouble="gone"))
+    started = supervised(monkeypatch, jobs, GONE, other, *[GONE] * 4, told=told)
+    assert "archive" in started
+    assert told[-1] == {"traffic": "failed", "archive": "running"}
 
 
 def declared_job(query: Any, **more: Any) -> runner.RunningJob:
