@@ -1043,6 +1043,7 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
     monkeypatch.setattr(runner.Declared, "frame", lambda *_: Frame("built anew"))
     monkeypatch.setattr(runner, "check_continuity", lambda *_: None)
     monkeypatch.setattr(runner, "last_epoch", lambda *_: 0)
+    monkeypatch.setattr(runner, "claim", lambda _: None)
     monkeypatch.setattr(runner, "contract", lambda *_: {})
     driver: Any = SimpleNamespace(
         take_epoch=lambda *_, **__: 1, put_contract=lambda *_: None, kept_checkpoint=lambda _: None
