@@ -121,6 +121,8 @@ class Declared(Computation):
         context, output = self.context, self.output
         counted = [row.asDict() for row in self._collect(frame, batch)]
         checkpoint, version = context.checkpoint_id(), context.version(batch)
+        read = context.checkpoint.batch(batch).end
+        self._results.check(checkpoint, batch, read)
         context.lease.confirm()
         rows = self._facts.add(counted, checkpoint, batch, version)
         context.tables.upsert(
@@ -131,12 +133,8 @@ class Declared(Computation):
             partition_columns=2,
         )
         context.lease.confirm()
-        self._results.publish(
-            checkpoint,
-            batch,
-            context.checkpoint.batch(batch).end,
-            [output.record(row, version) for row in rows],
-        )
+        records = [output.record(row, version) for row in rows]
+        self._results.publish(checkpoint, batch, read, records)
 
     def _collect(self, frame: DataFrame, batch: int) -> list[Row]:
         """Raises Quarantined or NotInRecords when the batch's own values are too much for it."""

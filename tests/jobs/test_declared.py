@@ -336,14 +336,16 @@ def test_a_batch_is_stored_and_published_once_under_its_version(
         ),
     )
     one._results = SimpleNamespace(  # type: ignore[assignment]
-        publish=lambda *what: calls.append(("results", what))
+        check=lambda *what: calls.append(("check", what)),
+        publish=lambda *what: calls.append(("results", what)),
     )
     one.write(spark.createDataFrame([ROW]), 5)
-    (_, _), (table, stored), (_, _), (_, published) = calls
-    assert [name for name, _ in calls] == ["confirm", "job_test", "confirm", "results"]
+    (_, checked), (_, _), (table, stored), (_, _), (_, published) = calls
+    assert [name for name, _ in calls] == ["check", "confirm", "job_test", "confirm", "results"]
     columns = ['"day"', '"bucket"', '"window_start"', '"url"', '"n"', '"last"', '"version"']
     assert (table, stored) == ("job_test", (columns, [OUTPUT.row(ROW, 1005)], 1005, 2))
-    assert published == ("query", 5, {"events": {"0": 9}}, [OUTPUT.record(ROW, 1005)])
+    assert checked == ("query", 5, {"events": {"0": 9}})
+    assert published == (*checked, [OUTPUT.record(ROW, 1005)])
 
 
 @pytest.mark.parametrize(

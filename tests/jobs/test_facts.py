@@ -321,7 +321,7 @@ def test_a_batch_is_stored_and_published_with_its_facts_again_and_again(
         one.output = OUTPUT
         one._facts = facts(tables)
         one._results = SimpleNamespace(  # type: ignore[assignment]
-            publish=lambda *what: published.append(what[-1])
+            check=lambda *_: -1, publish=lambda *what: published.append(what[-1])
         )
         one.context = SimpleNamespace(  # type: ignore[assignment]
             version=lambda batch: version(epoch, batch),

@@ -64,7 +64,8 @@ def test_when_nothing_happens_all_is_counted_once() -> None:
         (Event.FREEZE, Event.SWITCH),
         (Event.CRASH, Event.RESTORE_ZOOKEEPER),
         (Event.ROLL_BACK,),
-        (Event.LOSE_CHECKPOINTS,),
+        (Event.ROLL_BACK_UNTOLD,),
+        (Event.LOSE_CHECKPOINT,),
     ],
 )
 def test_it_may_happen_at_any_request(events: Events) -> None:
@@ -159,7 +160,10 @@ PROTECTIONS = {
         [(runner, "check_continuity")], saying(None), (Event.ROLL_BACK,), ALL
     ),
     "the continuity of one that is gone": Protection(
-        [(runner, "check_continuity")], saying(None), (Event.LOSE_CHECKPOINTS,), ALL
+        [(runner, "check_continuity")], saying(None), (Event.LOSE_CHECKPOINT,), ALL
+    ),
+    "the offsets of what is published": Protection(
+        [(results, "check_published")], saying(None), (Event.ROLL_BACK_UNTOLD,), ALL
     ),
     # Verified, frozen, then its producer joins: the next leader's is fenced, and it must stop.
     "the lease before a write": Protection(

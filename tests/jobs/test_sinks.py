@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
+from millrace_jobs.continuity import Discontinued
 from millrace_jobs.lease import LeaseLost
 from millrace_jobs.sinks import archive, cassandra, results
 from millrace_jobs.sinks.cassandra import PORTION_BYTES, Tables, WriteFailed, portions
@@ -217,6 +218,16 @@ def test_a_batch_that_ran_again_after_a_crash_is_not_sent_twice(kafka: FakeKafka
     successor.publish("query", 4, READ, [{"key": "a"}])
     successor.publish("query", 5, READ, [{"key": "b"}])
     assert [key for key, _ in kafka.committed] == ["a", "b"]
+
+
+def test_a_batch_of_an_older_copy_is_refused_however_often_it_is_asked(kafka: FakeKafka) -> None:
+    led().publish("query", 4, READ, [{"key": "a"}])
+    successor = led()
+    for _ in range(2):
+        with pytest.raises(Discontinued, match="other offsets"):
+            successor.check("query", 4, READ_FURTHER)
+    assert successor.check("query", 4, READ) == 4
+    assert [key for key, _ in kafka.committed] == ["a"]
 
 
 def test_a_new_checkpoint_counts_its_batches_from_zero(kafka: FakeKafka) -> None:

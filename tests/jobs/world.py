@@ -77,11 +77,20 @@ class Event(enum.Enum):
     LOSE_REQUEST = "the request doesn't arrive"
     LOSE_REPLY = "the request takes effect, and nobody says so"
     EXPIRE = "Kafka aborts the transactions that are open"
-    ROLL_BACK = "all drivers die, and the checkpoints are older copies of themselves"
-    LOSE_CHECKPOINTS = "all drivers die, and the checkpoints are gone"
+    ROLL_BACK = "all drivers die, and a checkpoint is an older copy of itself"
+    ROLL_BACK_UNTOLD = (
+        "all drivers die, and traffic's checkpoint is of before what it has yet to tell"
+    )
+    LOSE_CHECKPOINT = "all drivers die, and a checkpoint is gone"
     RESTORE_ZOOKEEPER = "all drivers die, and the epochs that were given out are forgotten"
 
 
+DAMAGES = (
+    Event.ROLL_BACK,
+    Event.ROLL_BACK_UNTOLD,
+    Event.LOSE_CHECKPOINT,
+    Event.RESTORE_ZOOKEEPER,
+)
 History = Mapping[int, Event]  # by the number of the request
 Fault = tuple[str, str]  # plane, what is wrong
 
@@ -194,7 +203,7 @@ class World:
                 self.kafka.expire()
             case Event.LOSE_REQUEST:
                 raise lost
-            case Event.ROLL_BACK | Event.LOSE_CHECKPOINTS | Event.RESTORE_ZOOKEEPER:
+            case _ if event in DAMAGES:
                 self._damage(event)
                 self._kill(*self._drivers)
         answer = effect()
@@ -264,14 +273,15 @@ class World:
         self._switch(driver)
 
     def _damage(self, event: Event) -> None:
-        """Of one job's checkpoint; a copy older than the last heartbeat is old enough."""
+        """The archive can't tell a copy that isn't older than its last heartbeat (see ADR 11)."""
         if event is Event.RESTORE_ZOOKEEPER:
             for path in [path for path in self.zookeeper.nodes if path.endswith("/epoch")]:
                 del self.zookeeper.nodes[path]
             return
-        job = JOBS[self.requests % len(JOBS)]
-        kept = self._told(job) if event is Event.ROLL_BACK else 0
-        if self._told(job) < 0 or self._intact:
+        job = "traffic" if event is Event.ROLL_BACK_UNTOLD else JOBS[self.requests % len(JOBS)]
+        told = self._told(job)
+        kept = {Event.ROLL_BACK: told, Event.ROLL_BACK_UNTOLD: told + 1}.get(event, 0)
+        if told < 0 or self._intact:
             return  # it has told nothing yet, or is damaged already
         self._intact = {p: text for p, text in self.hdfs.files.items() if is_in(job, p)}
         for path in self._intact:

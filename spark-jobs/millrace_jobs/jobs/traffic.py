@@ -65,18 +65,16 @@ class Traffic:
         pages = [row for row in rows if row.url is not None]
         version = self._context.version(batch)
         tables = self._context.tables
+        checkpoint, read = self._context.checkpoint_id(), self._context.checkpoint.batch(batch).end
+        self._results.check(checkpoint, batch, read)
         self._context.lease.confirm()
         totals = [_traffic(row, version) for row in windows]
         tables.upsert("traffic", TRAFFIC_COLUMNS, totals, version, partition_columns=2)
         tables.upsert("pages", PAGES_COLUMNS, [_page(r, version) for r in pages], version)
         updates = [window_record(row, version) for row in windows]
         self._context.lease.confirm()
-        self._results.publish(
-            self._context.checkpoint_id(),
-            batch,
-            self._context.checkpoint.batch(batch).end,
-            [*updates, *(page_record(row, version) for row in pages)],
-        )
+        records = [*updates, *(page_record(row, version) for row in pages)]
+        self._results.publish(checkpoint, batch, read, records)
         self._live.announce(updates)
 
 

@@ -73,6 +73,20 @@ class Results:
         join = self._join if self._joined is None else self._join_anew
         self._joined = self._joining.submit(join)
 
+    def check(self, checkpoint: str, batch: int, read: Offsets) -> int:
+        """The newest batch that is published. Arguments are those of `publish`.
+
+        Raises Discontinued if this one is, with other records: ask before it writes anywhere.
+        """
+        if self._joined is None:
+            raise RuntimeError("results are published before they were taken over")
+        self._joined.result()
+        if self._published is None:
+            published, same_offsets = self._last_published(checkpoint, read)
+            check_published(self._job, batch, published, same_offsets=same_offsets)
+            self._published = published
+        return self._published
+
     def publish(
         self, checkpoint: str, batch: int, read: Offsets, records: Iterable[dict[str, Any]]
     ) -> None:
@@ -82,9 +96,6 @@ class Results:
             checkpoint: the query's id; batches of another checkpoint have nothing to do with ours.
             read: the offsets up to which the batch has read its source.
         """
-        if self._joined is None:
-            raise RuntimeError("results are published before they were taken over")
-        self._joined.result()
         encoded = [(record["key"], json.dumps(record)) for record in records]
         positions = [
             TopicPartition(topic, int(partition), offset, metadata=f"{checkpoint} {batch}")
@@ -93,10 +104,7 @@ class Results:
         ]
 
         def publish_once() -> None:
-            if self._published is None:
-                self._published, same_offsets = self._last_published(checkpoint, read)
-                check_published(self._job, batch, self._published, same_offsets=same_offsets)
-            if batch <= self._published:
+            if batch <= self.check(checkpoint, batch, read):
                 log.info("batch %d is in the results topic already", batch)
                 return
             self._transaction(encoded, positions)
