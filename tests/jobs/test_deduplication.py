@@ -122,7 +122,7 @@ def test_a_recount_leaves_out_what_the_archive_has_twice(
     rows = [{"window_start": start, "n": n} for start, n in run.rows.items()]
 
     def select(statement: str, values: Any) -> list[Any]:
-        if "late_events" in statement or tuple(values)[1]:
+        if job.output.table not in statement or values[1]:
             return []
         return [SimpleNamespace(_asdict=lambda row=row: row) for row in rows]
 
