@@ -116,7 +116,7 @@ def reasons_view(reasons: Iterable[Reason], days: int) -> Table:
 
 def records_view(job: str, found: Iterable[Quarantined]) -> Table:
     table = Table(title=f"{job} leaves out", title_justify="left")
-    table.add_column("ID", overflow="fold")
+    table.add_column("ID", no_wrap=True)
     table.add_column("error", overflow="fold")
     table.add_column("since")
     for one in sorted(found, key=lambda one: one.since):

@@ -1,0 +1,7 @@
+-- Bytes in shares of what is left to status 599, by which nothing is left.
+SELECT window(event_time, '$window_seconds seconds') AS window,
+       status,
+       count(*) AS requests,
+       sum(bytes div (599 - status)) AS shares
+FROM events
+GROUP BY window(event_time, '$window_seconds seconds'), status
