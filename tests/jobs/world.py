@@ -145,8 +145,6 @@ class Driver:
             self.lease = mine.lease
             spark: Any = fakes.Spark(self.world.hdfs)
             runner.serve(CONFIG, spark, mine, rehearsing=False)
-        except Discontinued:
-            self.world.put_checkpoints_back()
         except (Exception, Crash) as end:
             self.world.ends.append(end)
         finally:
@@ -523,6 +521,15 @@ class Column:
     __invert__ = __add__ = __mod__ = __call__ = __getattr__ = anything
 
 
+refuse = runner.refuse
+
+
+def refused(job: runner.ReadyJob, error: Discontinued) -> runner.ReadyJob:
+    """An operator sees it at once."""
+    here.driver.world.put_checkpoints_back()
+    return refuse(job, error)
+
+
 PLACES: list[tuple[Any, str, Any]] = [
     (coordination, "KazooClient", lambda *_, **__: here.driver.client),
     (coordination, "Lease", partial(Lease, clock=lambda: here.driver.world.now)),
@@ -530,7 +537,12 @@ PLACES: list[tuple[Any, str, Any]] = [
     (Lease, "_keep", lambda self: None),
     (lease, "time", SimpleNamespace(sleep=lambda _: here.driver.lease.renew())),
     (retries, "FIRST_PAUSE_SECONDS", 0.0),
-    (runner, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: here.driver.sleep())),
+    (
+        runner,
+        "time",
+        SimpleNamespace(monotonic=lambda: here.driver.slept, sleep=lambda _: here.driver.sleep()),
+    ),
+    (runner, "refuse", refused),
     (runner, "rehearse", lambda *_: SimpleNamespace(end=lambda: None)),
     (progress, "time", SimpleNamespace(monotonic=lambda: here.driver.slept)),
     (late.LateEvents, "_late", lambda *_: []),
