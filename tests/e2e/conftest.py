@@ -120,7 +120,7 @@ def letters(insights: Insights, began: datetime) -> Callable[[], int]:
 
 
 @pytest.fixture(scope="session")
-def advertising(plan: Plan) -> Iterator[None]:
+def all_jobs(plan: Plan) -> Iterator[None]:
     """What `local` doesn't run is at work, and disabled again: drills measure what users have."""
     jobs = [job for job in plan.jobs if job not in load_plan("local").jobs]
     for job in jobs:
