@@ -40,6 +40,8 @@ __all__ = [
 
 JOB = "traffic"
 TIMEOUT = 10  # s
+MOVING_SECONDS = 5.0
+MOVING_PAUSE_SECONDS = 0.2
 # A partition's leader changed after the client had learned of it: the client's state, not Kafka's.
 MOVED = {
     KafkaError.FENCED_LEADER_EPOCH,
@@ -165,14 +167,20 @@ def positions(admin: AdminClient, plan: Plan, job: str = JOB) -> list[TopicParti
 
 
 def topic_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
-    """Up to where a ``read_committed`` reader can read each partition; raises KafkaException."""
-    try:
-        return _ends(admin, topic, partitions)
-    except KafkaException as failure:
-        if failure.args[0].code() not in MOVED:
-            raise
-    admin.list_topics(topic, timeout=TIMEOUT)  # who leads now
-    return _ends(admin, topic, partitions)
+    """Up to where a ``read_committed`` reader can read each partition; raises KafkaException.
+
+    Waits for leaders that move: while brokers hear of it one by one, even who has just asked who
+    leads may be sent to the one that doesn't any more.
+    """
+    deadline = time.monotonic() + MOVING_SECONDS
+    while True:
+        try:
+            return _ends(admin, topic, partitions)
+        except KafkaException as failure:
+            if failure.args[0].code() not in MOVED or time.monotonic() >= deadline:
+                raise
+        time.sleep(MOVING_PAUSE_SECONDS)
+        admin.list_topics(topic, timeout=TIMEOUT)  # who leads now
 
 
 def high_watermark(admin: AdminClient, partition: TopicPartition) -> int:

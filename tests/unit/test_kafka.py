@@ -29,21 +29,24 @@ def test_no_answer_is_an_error_of_kafka(monkeypatch):
 
 
 class Moved:
-    """Brokers that gave a partition another leader after the client had learned of the first."""
+    """Brokers that gave a partition another leader after the client had learned of the first.
 
-    def __init__(self, code: int) -> None:
+    They hear of it themselves by the time that they were ``asked`` who leads so often.
+    """
+
+    def __init__(self, code: int, asked: int = 1) -> None:
         self._code = code
-        self._learned = False
+        self._asked = asked
 
     def list_topics(self, *_, **__):
-        self._learned = True
+        self._asked -= 1
 
     def list_offsets(self, asked, **_):
         return {partition: self._answer() for partition in asked}
 
     def _answer(self):
         answer = Future()
-        if self._learned:
+        if self._asked <= 0:
             answer.set_result(ListOffsetsResultInfo(7, -1, -1))
         else:
             answer.set_exception(KafkaException(KafkaError(self._code)))
@@ -52,6 +55,18 @@ class Moved:
 
 def test_a_new_leader_is_asked_in_place_of_the_old_one():
     assert kafka.topic_ends(Moved(KafkaError.FENCED_LEADER_EPOCH), "events", 2) == [7, 7]
+
+
+def test_a_leader_that_moves_is_waited_for(monkeypatch):
+    monkeypatch.setattr(kafka, "MOVING_PAUSE_SECONDS", 0)
+    moving = Moved(KafkaError.NOT_LEADER_FOR_PARTITION, asked=3)
+    assert kafka.topic_ends(moving, "events", 2) == [7, 7]
+
+
+def test_a_leader_that_is_not_found_is_told(monkeypatch):
+    monkeypatch.setattr(kafka, "MOVING_SECONDS", 0)
+    with pytest.raises(KafkaException):
+        kafka.topic_ends(Moved(KafkaError.NOT_LEADER_FOR_PARTITION, asked=9), "events", 2)
 
 
 def test_another_error_is_told():
