@@ -21,7 +21,7 @@ case $1 in
     on) shift 3
         case $1 in
             kill) ;;
-            find) grep -hE "${10}" "$STAGE/stderr" ;;
+            find) grep -hE "${10}" "$STAGE/stdout" ;;
             *) exec "$@" ;;
         esac ;;
 esac
@@ -106,7 +106,7 @@ def stage(name: str, tmp_path: Path) -> Stage:
     job, found, _ = DRILLS[name]
     with pytest.raises(Discontinued) as refused:
         check(job, f"hdfs://millrace{CHECKPOINTS}/{job}", Known("query", 12), found)
-    (tmp_path / "stderr").write_text(f"millrace_jobs.continuity.Discontinued: {refused.value}\n")
+    (tmp_path / "stdout").write_text(f"millrace_jobs.continuity.Discontinued: {refused.value}\n")
     for program, text in STAND_INS.items():
         (tmp_path / program).write_text(f"#!/bin/bash\n{text}")
         (tmp_path / program).chmod(0o755)
