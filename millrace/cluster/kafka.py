@@ -167,20 +167,8 @@ def positions(admin: AdminClient, plan: Plan, job: str = JOB) -> list[TopicParti
 
 
 def topic_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
-    """Up to where a ``read_committed`` reader can read each partition; raises KafkaException.
-
-    Waits for leaders that move: while brokers hear of it one by one, even who has just asked who
-    leads may be sent to the one that doesn't any more.
-    """
-    deadline = time.monotonic() + MOVING_SECONDS
-    while True:
-        try:
-            return _ends(admin, topic, partitions)
-        except KafkaException as failure:
-            if failure.args[0].code() not in MOVED or time.monotonic() >= deadline:
-                raise
-        time.sleep(MOVING_PAUSE_SECONDS)
-        admin.list_topics(topic, timeout=TIMEOUT)  # who leads now
+    """Up to where a ``read_committed`` reader can read each partition; raises KafkaException."""
+    return _offsets(admin, topic, partitions, OffsetSpec.latest())
 
 
 def high_watermark(admin: AdminClient, partition: TopicPartition) -> int:
@@ -194,11 +182,23 @@ def high_watermark(admin: AdminClient, partition: TopicPartition) -> int:
     return int(answers[asked].result().offset)
 
 
-def _ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
-    return _offsets(admin, topic, partitions, OffsetSpec.latest())
-
-
 def _offsets(admin: AdminClient, topic: str, partitions: int, spec: OffsetSpec) -> list[int]:
+    """Waits for leaders that move: while brokers hear of it one by one, even who has just asked who
+    leads may be sent to the one that doesn't any more."""
+    deadline = time.monotonic() + MOVING_SECONDS
+    while True:
+        try:
+            return _offsets_by_leaders(admin, topic, partitions, spec)
+        except KafkaException as failure:
+            if failure.args[0].code() not in MOVED or time.monotonic() >= deadline:
+                raise
+        time.sleep(MOVING_PAUSE_SECONDS)
+        admin.list_topics(topic, timeout=TIMEOUT)  # who leads now
+
+
+def _offsets_by_leaders(
+    admin: AdminClient, topic: str, partitions: int, spec: OffsetSpec
+) -> list[int]:
     asked = [TopicPartition(topic, partition) for partition in range(partitions)]
     answers = admin.list_offsets(
         dict.fromkeys(asked, spec),

@@ -3,14 +3,13 @@
 The runbooks' own blocks run here; HDFS is a folder, and the cluster a few lines of shell.
 """
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from millrace_jobs.continuity import Discontinued, Found, Known, check
 
-from millrace.drill.runbook import load_runbook
+from tests.unit.stand_ins import install, run_drill
 
 CHECKPOINTS = "/millrace/checkpoints"
 STAND_INS = {
@@ -74,26 +73,14 @@ class Stage:
             meanwhile: shell that runs while the fault is in place.
             failing: the call of HDFS that fails.
         """
-
-        def script(tag: str) -> str:
-            return "\n".join(block.script for block in load_runbook(self.name).tagged(tag))
-
-        undo = f"undo() {{\n{script('rollback')}\n}}\ntrap undo EXIT\n"
-        steps = "\n".join([undo, script("inject"), meanwhile, script("recover")])
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", steps],
-            env={
-                "PATH": f"{self.folder}:/usr/bin:/bin",
-                "STAGE": str(self.folder),
-                "JOB": self.checkpoint.name,
-                "FAILING": str(failing),
-            },
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
+        return run_drill(
+            self.name,
+            self.folder,
+            meanwhile,
+            STAGE=str(self.folder),
+            JOB=self.checkpoint.name,
+            FAILING=str(failing),
         )
-        return done.returncode == 0
 
 
 @pytest.fixture
@@ -107,9 +94,7 @@ def stage(name: str, tmp_path: Path) -> Stage:
     with pytest.raises(Discontinued) as refused:
         check(job, f"hdfs://millrace{CHECKPOINTS}/{job}", Known("query", 12), found)
     (tmp_path / "stdout").write_text(f"millrace_jobs.continuity.Discontinued: {refused.value}\n")
-    for program, text in STAND_INS.items():
-        (tmp_path / program).write_text(f"#!/bin/bash\n{text}")
-        (tmp_path / program).chmod(0o755)
+    install(STAND_INS, tmp_path)
     return made
 
 

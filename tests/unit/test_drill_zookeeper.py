@@ -3,13 +3,12 @@
 The runbook's own blocks run here; each server is a folder, and its commands a few lines of shell.
 """
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from millrace.drill.runbook import load_runbook
+from tests.unit.stand_ins import install, run_drill
 
 SERVERS = ("coord-1", "coord-2", "coord-3")
 STAND_INS = {
@@ -56,19 +55,13 @@ class Ensemble:
         Args:
             failing: the call of `millrace` that fails.
         """
-        blocks = {tag: _script(tag) for tag in ("inject", "recover", "rollback")}
-        undo = f"undo() {{\n{blocks['rollback']}\n}}\ntrap undo EXIT\n"
-        steps = undo + blocks["inject"] + 'echo "$EPOCH" > "$STAGE/epoch"\n' + blocks["recover"]
-        path = f"{self.folder}/bin:/usr/bin:/bin"
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", steps],
-            env={"PATH": path, "STAGE": str(self.folder), "FAILING": str(failing)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
+        return run_drill(
+            "zookeeper-restored",
+            self.folder / "bin",
+            'echo "$EPOCH" > "$STAGE/epoch"',
+            STAGE=str(self.folder),
+            FAILING=str(failing),
         )
-        return done.returncode == 0
 
     @property
     def calls(self) -> list[str]:
@@ -79,10 +72,6 @@ class Ensemble:
         return {str(path.relative_to(data)) for path in data.rglob("*") if path.is_file()}
 
 
-def _script(tag: str) -> str:
-    return "\n".join(block.script for block in load_runbook("zookeeper-restored").tagged(tag))
-
-
 @pytest.fixture
 def ensemble(tmp_path: Path) -> Ensemble:
     for server in SERVERS:
@@ -91,9 +80,7 @@ def ensemble(tmp_path: Path) -> Ensemble:
             (tmp_path / server / name).touch()
         (tmp_path / server / "zookeeper/version-2/currentEpoch").write_text("5\n")
     (tmp_path / "bin").mkdir()
-    for program, text in STAND_INS.items():
-        (tmp_path / "bin" / program).write_text(f"#!/bin/bash\n{text}")
-        (tmp_path / "bin" / program).chmod(0o755)
+    install(STAND_INS, tmp_path / "bin")
     return Ensemble(tmp_path)
 
 
