@@ -46,6 +46,8 @@ DRILLS = {
     LOST: ("archive", Found(None, -1), {"8", "9"}),
     ROLLED_BACK: ("traffic", Found("query", 9), {"8", "9", "10"}),
 }
+# How often HDFS is called until the fault is healed; the rollback's own calls come behind these.
+CALLS = {LOST: 3, ROLLED_BACK: 7}
 each = pytest.mark.parametrize("name", DRILLS)
 
 
@@ -108,8 +110,7 @@ def test_after_the_recovery_the_newest_checkpoint_is_there_and_no_other(stage):
 @each
 def test_wherever_a_drill_stops_the_newest_checkpoint_is_put_back(stage):
     stage.run()
-    calls = len((stage.folder / "calls").read_text().split())
-    for failing in range(1, calls):
+    for failing in range(1, CALLS[stage.name] + 1):
         (stage.folder / "calls").unlink()
         stage.run(failing=failing)
         assert stage.folders == {stage.checkpoint.name}, f"call {failing}"
