@@ -4,13 +4,14 @@ INPUT ?=
 VERSION ?=
 PURGE ?=
 KEEP ?=
+ARGS ?=
 
 VENV := .venv
 MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up deploy upgrade drill status plan down test test-all test-fast lint rehearse-aws
+.PHONY: help demo up deploy upgrade drill status plan down bench-load test test-all test-fast lint rehearse-aws
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
@@ -50,6 +51,9 @@ test-all: $(VENV)/tests ## The same, and the negative controls that spoil the cl
 test-fast: $(VENV)/tests ## Tests that need no cluster, in about 2 minutes
 	@$(VENV)/bin/python tests/run.py --fast
 
+bench-load: $(VENV)/bench ## Known traffic for little CPU (ARGS="--rate 30000 --for 60s --pages 100000")
+	@MILLRACE_STACK=$(STACK) $(VENV)/bin/python -m bench.load $(ARGS)
+
 lint: $(VENV)/tests ## Formatting, rooms, types, Ansible's production profile
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check .
 	@$(VENV)/bin/lint-imports && $(VENV)/bin/mypy
@@ -74,6 +78,11 @@ $(VENV)/toolkit: requirements/toolkit.txt pyproject.toml | $(VENV)/bin/uv
 $(VENV)/tests: requirements/tests.txt | $(VENV)/toolkit
 	@echo "installing the tests' Python packages"
 	@$(VENV)/bin/uv pip install --quiet --python $(VENV) --require-hashes -r requirements/tests.txt
+	@touch $@
+
+$(VENV)/bench: requirements/bench.txt | $(VENV)/toolkit
+	@echo "installing the bench's Python packages"
+	@$(VENV)/bin/uv pip install --quiet --python $(VENV) --require-hashes -r requirements/bench.txt
 	@touch $@
 
 $(VENV)/rehearsal/ready: requirements/rehearsal.txt | $(VENV)/toolkit

@@ -128,6 +128,10 @@ class Writer:
         """An event's fate; called for each, hence as short as can be."""
         self._fates.append((number, partition, offset, ms))
 
+    def record_all(self, fates: np.ndarray) -> None:
+        """Those of many events, as an array of FATE; on file when this returns."""
+        self._acks.write(fates.tobytes())
+
     def write(self, state: State) -> None:
         fates, self._fates = self._fates, []
         if fates:

@@ -19,6 +19,7 @@ def load_command(
     acks: Annotated[str, typer.Option(help="all, or 1, which can lose what it got.")] = "all",
     out_of_order: Annotated[float, typer.Option(help="Share some seconds behind.")] = 0.05,
     late: Annotated[float, typer.Option(help="Share older than the jobs' watermark.")] = 0.00002,
+    pages: Annotated[int, typer.Option(help="How many URLs there are.")] = 200,
     run: Annotated[str, typer.Option(help="A name; by default the time.")] = "",
     topic: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
@@ -30,5 +31,5 @@ def load_command(
         raise OperatorError(f"--acks {acks}: expected {' or '.join(ACKS)}")
     from millrace.ledger.session import Wish, run_load
 
-    wish = Wish(run, rate, parse_duration(length), profile, acks, out_of_order, late, topic)
+    wish = Wish(run, rate, parse_duration(length), profile, acks, out_of_order, late, topic, pages)
     run_load(load_plan(stack_name()), wish)

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from millrace.ledger.spec import Spec
 
-PAGES = 200
 VISITORS = 20_000
 OUT_OF_ORDER_MS = 5000  # how far behind such an event is at most
 LATE_AFTER_SECONDS = 5.0  # before that the jobs may not know how late is too late
@@ -41,17 +40,15 @@ _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 def events(spec: Spec, numbers: np.ndarray) -> pa.Table:
     """The events with these numbers, in that order: one column for each field of an event."""
-    draw = _Draw(spec.seed, numbers)
+    draw = _Draw(spec.seed, numbers % spec.pool if spec.pool else numbers)
     kinds = _choose(list(KINDS), list(KINDS.values()), draw("kind"))
     return pa.table(
         {
             "event_id": _ids(spec, numbers),
-            "event_time": pa.array(1000 * _times_ms(spec, numbers, draw), pa.int64()).cast(
-                EVENT_TIME
-            ),
+            "event_time": pa.array(1000 * times_ms(spec, numbers), pa.int64()).cast(EVENT_TIME),
             "visitor_id": _zipf(_visitors(), draw("visitor")),
             "method": _choose(list(METHODS), list(METHODS.values()), draw("method")),
-            "url": _zipf(_urls(), draw("url")),
+            "url": _zipf(_urls(spec.pages), draw("url")),
             "status": _choose(list(STATUSES), list(STATUSES.values()), draw("status")).cast(
                 pa.int32()
             ),
@@ -63,6 +60,16 @@ def events(spec: Spec, numbers: np.ndarray) -> pa.Table:
             ),
         }
     )
+
+
+def times_ms(spec: Spec, numbers: np.ndarray) -> np.ndarray:
+    """Since 1970: when each event is due, less what it is behind."""
+    draw = _Draw(spec.seed, numbers)
+    due = spec.started_ms + (1000 * spec.schedule.times(numbers)).astype(np.int64)
+    behind = (draw("behind") % np.uint64(OUT_OF_ORDER_MS)).astype(np.int64)
+    swapped = draw.share("swapped") < spec.out_of_order
+    late = 1000 * spec.lateness * is_late(spec, numbers)
+    return due - swapped * behind - late
 
 
 def is_late(spec: Spec, numbers: np.ndarray) -> np.ndarray:
@@ -112,15 +119,6 @@ def _share(drawn: np.ndarray) -> np.ndarray:
     return (drawn >> np.uint64(11)) * 2.0**-53
 
 
-def _times_ms(spec: Spec, numbers: np.ndarray, draw: _Draw) -> np.ndarray:
-    """Since 1970: when the event is due, less what it is behind."""
-    due = spec.started_ms + (1000 * spec.schedule.times(numbers)).astype(np.int64)
-    behind = (draw("behind") % np.uint64(OUT_OF_ORDER_MS)).astype(np.int64)
-    swapped = draw.share("swapped") < spec.out_of_order
-    late = 1000 * spec.lateness * is_late(spec, numbers)
-    return due - swapped * behind - late
-
-
 def _ids(spec: Spec, numbers: np.ndarray) -> pa.Array:
     digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), NUMBER_DIGITS, "0")
     return pc.binary_join_element_wise(spec.prefix, digits, "")
@@ -154,8 +152,8 @@ def _visitors() -> pa.Array:
 
 
 @lru_cache
-def _urls() -> pa.Array:
-    return pa.array([_url(rank) for rank in range(PAGES)])
+def _urls(pages: int) -> pa.Array:
+    return pa.array([_url(rank) for rank in range(pages)])
 
 
 def _url(rank: int) -> str:

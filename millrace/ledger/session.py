@@ -34,15 +34,30 @@ class Wish:
     out_of_order: float
     late: float
     topic: str
+    pages: int
 
 
 def run_load(plan: Plan, wish: Wish) -> None:
     """Sends until it is done or a signal ends it; prints the ledger's path last."""
     console = Console(soft_wrap=True, highlight=False)
+    spec = settle(plan, wish)
+    ledger = Writer(ledgers() / spec.run, spec)
+    with stop_on_signals() as stop, Display(console) as display:
+        producers = partial(connect, kafka.quick(plan), wish.acks)
+        load = Load(spec, producers, ledger, stop.is_set, display.update)
+        load.run()
+    if load.seen.ended:
+        console.print(f"{load.seen.producers} producers; the last that ended: {load.seen.ended}")
+    console.print(summary(Ledger.open(ledger.path), time.time() - spec.started_ms / 1000))
+    print(ledger.path)
+
+
+def settle(plan: Plan, wish: Wish, pool: int = 0) -> Spec:
+    """What the run is, which begins now. Raises OperatorError without Kafka or the topic."""
     topic = wish.topic or plan.names.kafka.topics.events
     partitions = kafka.require_topics(kafka.connect(plan), {topic})[topic]
     results = plan.names.kafka.topics.results
-    spec = Spec(
+    return Spec(
         run=wish.run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}",
         cluster=plan.cluster,
         topic=topic,
@@ -59,16 +74,9 @@ def run_load(plan: Plan, wish: Wish) -> None:
             kafka.connect(plan), results, plan.topics[results].partitions
         ),
         started_ms=int(1000 * time.time()),
+        pages=wish.pages,
+        pool=pool,
     )
-    ledger = Writer(ledgers() / spec.run, spec)
-    with stop_on_signals() as stop, Display(console) as display:
-        producers = partial(connect, kafka.quick(plan), wish.acks)
-        load = Load(spec, producers, ledger, stop.is_set, display.update)
-        load.run()
-    if load.seen.ended:
-        console.print(f"{load.seen.producers} producers; the last that ended: {load.seen.ended}")
-    console.print(summary(Ledger.open(ledger.path), time.time() - spec.started_ms / 1000))
-    print(ledger.path)
 
 
 def ledgers() -> Path:

@@ -9,6 +9,7 @@ from millrace.common.errors import OperatorError
 from millrace.ledger.schedule import PROFILES, Schedule
 
 MOST_EVENTS = 2**31 - 1  # numbers are kept as 32 bits
+PAGES = 200
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class Spec:
     """``rate`` is events/s, ``started_ms`` is since 1970, ``lateness`` is in seconds.
 
     ``results_offsets`` are the ends of the results topic's partitions before the first event:
-    everything that the jobs say of this run comes after them.
+    everything that the jobs say of this run comes after them. ``pages`` is how many URLs there are.
+    With a ``pool``, events so many numbers apart are alike but for their ids and times.
     """
 
     run: str
@@ -33,6 +35,8 @@ class Spec:
     seed: int
     started_ms: int
     results_offsets: list[int]
+    pages: int = PAGES
+    pool: int = 0
 
     def __post_init__(self) -> None:
         """Raises OperatorError on what no run can be."""
@@ -45,6 +49,8 @@ class Spec:
             raise OperatorError("--rate and --for must be more than nothing")
         if not (0 <= self.out_of_order <= 1 and 0 <= self.late <= 1):
             raise OperatorError("--out-of-order and --late are shares between 0 and 1")
+        if self.pages < 1:
+            raise OperatorError("--pages must be more than nothing")
         if self.rate * self.seconds > MOST_EVENTS:
             raise OperatorError(f"a run has at most {MOST_EVENTS:,} events")
 

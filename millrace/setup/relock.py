@@ -16,8 +16,8 @@ from millrace.setup.versions import Distribution, load_versions
 
 def relock() -> list[Path]:
     """Write every lock and requirement file anew; returns what was written."""
-    # The tests' environment is constrained by the others, so it comes last.
-    inputs = sorted(REQUIREMENTS.glob("*.in"), key=lambda path: (path.stem == "tests", path))
+    # Who is constrained by others' locks comes after them.
+    inputs = sorted(REQUIREMENTS.glob("*.in"), key=lambda path: ("-c " in path.read_text(), path))
     written = [_lock_python(path) for path in inputs]
     for name, distribution in load_versions().distributions.items():
         if distribution.jars:

@@ -16,7 +16,6 @@ from millrace.common.errors import OperatorError
 from millrace.ledger.book import FAILED, FATE, Ledger, State, Writer, newest
 from millrace.ledger.events import (
     OUT_OF_ORDER_MS,
-    PAGES,
     encode,
     events,
     is_late,
@@ -24,7 +23,7 @@ from millrace.ledger.events import (
 )
 from millrace.ledger.load import Load, Seen
 from millrace.ledger.schedule import PROFILES, Schedule
-from millrace.ledger.spec import Spec
+from millrace.ledger.spec import PAGES, Spec
 
 SPEC = Spec(
     run="test",
@@ -91,6 +90,19 @@ class TestEvents:
         )
         assert counts[0] > 50 * counts[len(counts) // 2]
 
+    @pytest.mark.parametrize("pages", [1, 5000])
+    def test_pages_are_as_many_as_were_asked(self, pages: int) -> None:
+        urls = events(replace(SPEC, pages=pages), np.arange(100_000))["url"].unique()
+        assert 0.9 * pages <= len(urls) <= pages
+
+    def test_events_of_a_pool_come_again_with_ids_and_times_of_their_own(self) -> None:
+        spec = replace(SPEC, pool=100)
+        first, again = events(spec, np.arange(100)), events(spec, np.arange(300, 400))
+        new = ["event_id", "event_time"]
+        assert first.drop(new) == again.drop(new)
+        assert first["event_id"] != again["event_id"]
+        assert first["event_time"] != again["event_time"]
+
     def test_encoded_as_the_jobs_read_it(self) -> None:
         table = events(SPEC, self.numbers[:3])
         for row, (key, value) in zip(table.to_pylist(), encode(table), strict=True):
@@ -135,6 +147,24 @@ class TestFiles:
         assert opened.acked.tolist() == [True, False, True, False, False]
         assert (opened.partition[2], opened.offset[2], opened.acked_ms[2]) == (1, 77, 30)
         assert (opened.failed, opened.in_doubt, opened.behind_seconds) == (1, 2, 0.5)
+
+    def test_fates_come_back_that_were_recorded_at_once(self, tmp_path: Path) -> None:
+        writer = Writer(tmp_path / "run", SPEC)
+        writer.record_all(np.array([(1, 0, 5, 20), (3, 1, 7, 30)], FATE))
+        writer.close(State(4, 0.0, finished=True))
+        opened = Ledger.open(writer.path)
+        assert opened.acked.tolist() == [False, True, False, True]
+        assert opened.offset[3] == 7
+
+    def test_a_ledger_of_before_pools_is_readable(self, tmp_path: Path) -> None:
+        path = ledger(tmp_path, [], sent=0).path / "spec.json"
+        fields = {
+            k: v
+            for k, v in json.loads(path.read_text()).items()
+            if k[0] != "p" or k in ("partitions", "profile")
+        }
+        path.write_text(json.dumps(fields))
+        assert Ledger.open(tmp_path / "run").spec == SPEC
 
     def test_empty_is_readable(self, tmp_path: Path) -> None:
         assert len(ledger(tmp_path, [], sent=0).acked) == 0
