@@ -20,6 +20,7 @@ from millrace_api.asking import AskerDep, address_of
 from millrace_api.history import History
 from millrace_api.hub import Hub
 from millrace_api.live import Feed, RedisFeed
+from millrace_api.metrics import Metrics, Timed
 from millrace_api.planes import planes
 from millrace_api.progress import read_traffic_job
 from millrace_api.ranges import HOUR, MINUTE, Window, parse_span
@@ -263,6 +264,7 @@ def create_app(
 ) -> FastAPI:
     """The application over any store and feed; ``connections`` are open for as long as it runs."""
     hub = Hub(feed, store)
+    metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -271,6 +273,7 @@ def create_app(
                 await stack.enter_async_context(connections(app))
             await stack.enter_async_context(in_background(hub.run()))
             await stack.enter_async_context(in_background(declared.keep_fresh(app)))
+            await stack.enter_async_context(in_background(metrics.keep_looking(store, hub)))
             yield
 
     app = FastAPIOffline(  # the documentation's scripts come from here: no Internet is needed
@@ -291,10 +294,12 @@ def create_app(
     app.state.history = History(store, settings)
     app.state.shared = Shared(keep_seconds=1)
     app.state.admission = Admission(settings)
+    app.state.metrics = metrics
     problems.install(app)
     app.add_middleware(
         RateLimited, limit=RateLimit(settings.client_requests_per_second, settings.client_burst)
     )
+    app.add_middleware(Timed, metrics=metrics)  # around the other one: refusals are answers, too
     app.include_router(router)
     declared.install(app)
     session_routes.install(app)
@@ -308,9 +313,10 @@ def serve() -> FastAPI:
     store, feed = CassandraStore(settings), RedisFeed(settings)
 
     @asynccontextmanager
-    async def connected(_: FastAPI) -> AsyncIterator[None]:
-        async with in_background(store.connect_forever()):
-            yield
+    async def connected(app: FastAPI) -> AsyncIterator[None]:
+        with app.state.metrics.served(settings.metrics_port):
+            async with in_background(store.connect_forever()):
+                yield
         store.close()
         await feed.close()
 

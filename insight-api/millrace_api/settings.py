@@ -21,6 +21,7 @@ class Settings(BaseModel):
     redis_master: str
     stream: str
     kafka: list[Endpoint]
+    metrics_port: PositiveInt
     request_timeout_seconds: float
     speculate_after_seconds: float
     light_windows: PositiveInt

@@ -117,6 +117,16 @@ class JobProgress:
 
 
 @dataclass(frozen=True)
+class JobWork:
+    """What a job's driver has done since it began to lead."""
+
+    job: str
+    batches: int
+    batch_seconds: float
+    late_events: int
+
+
+@dataclass(frozen=True)
 class DeadLetters:
     """How many for each reason, and samples of them."""
 
@@ -177,11 +187,20 @@ class Store(Protocol):
     async def dead_letters(self, span: Span) -> DeadLetters:
         """Dead letters received in the span, of whole minutes; samples are the latest first."""
 
+    async def dead_letter_counts(self, span: Span) -> dict[str, int]:
+        """How many for each reason; the span is of whole minutes."""
+
+    async def quarantined(self) -> dict[str, int]:
+        """How many records each job leaves out, of those that leave out any."""
+
     async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
         """Late events of each day and size of window that has any, oldest first."""
 
     async def progress(self) -> list[JobProgress]:
         """Every job that has committed a batch, by name."""
+
+    async def work(self) -> list[JobWork]:
+        """Every job whose driver tells."""
 
     async def descriptions(self) -> list[str]:
         """What each declared job says of its rows, as JSON."""
@@ -295,19 +314,11 @@ class CassandraStore:
         return Counter({sys.intern(row.url): row.page_views for row in rows})
 
     async def dead_letters(self, span: Span) -> DeadLetters:
-        days = list(span.days())
-        counted = await self._fetch_each(
-            "SELECT reason, records FROM {keyspace}.dead_letter_counts"
-            " WHERE bucket = ? AND minute >= ? AND minute < ?",
-            [(day, span.start, span.end) for day in days],
-        )
-        counts: Counter[str] = Counter()
-        for row in counted:
-            counts[row.reason] += row.records
+        counts = await self.dead_letter_counts(span)
         rows = await self._fetch_each(
             "SELECT id, reason, size, preview, kafka_timestamp FROM {keyspace}.dead_letters"
             " WHERE bucket = ? LIMIT ?",
-            [(day, MOST_DEAD_LETTERS) for day in days],
+            [(day, MOST_DEAD_LETTERS) for day in span.days()],
         )
         samples = [
             DeadLetter(row.id, row.reason, row.size, row.preview, _utc(row.kafka_timestamp))
@@ -315,7 +326,24 @@ class CassandraStore:
         ]
         inside = [sample for sample in samples if span.start <= sample.received < span.end]
         latest_first = sorted(inside, key=lambda sample: sample.received, reverse=True)
-        return DeadLetters(dict(counts), latest_first)
+        return DeadLetters(counts, latest_first)
+
+    async def dead_letter_counts(self, span: Span) -> dict[str, int]:
+        rows = await self._fetch_each(
+            "SELECT reason, records FROM {keyspace}.dead_letter_counts"
+            " WHERE bucket = ? AND minute >= ? AND minute < ?",
+            [(day, span.start, span.end) for day in span.days()],
+        )
+        counts: Counter[str] = Counter()
+        for row in rows:
+            counts[row.reason] += row.records
+        return dict(counts)
+
+    async def quarantined(self) -> dict[str, int]:
+        rows = await self._fetch(
+            "SELECT job, COUNT(*) AS records FROM {keyspace}.quarantine GROUP BY job"
+        )
+        return {row.job: row.records for row in rows}
 
     async def progress(self) -> list[JobProgress]:
         rows = await self._fetch(
@@ -338,6 +366,12 @@ class CassandraStore:
             if row.updated  # until a job's first heartbeat its driver has only claimed an epoch
         ]
         return sorted(jobs, key=lambda job: job.job)
+
+    async def work(self) -> list[JobWork]:
+        rows = await self._fetch(
+            "SELECT job, batches, batch_ms, late_events FROM {keyspace}.job_work"
+        )
+        return [JobWork(row.job, row.batches, row.batch_ms / 1000, row.late_events) for row in rows]
 
     async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
         rows = await self._fetch_each(

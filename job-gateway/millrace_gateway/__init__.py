@@ -9,6 +9,7 @@ them, so neither restarts the other.
     registry.py   what must outlive a gateway, in ZooKeeper
     submit.py     spark-submit, as a child that is never waited for
     daemon.py     see, decide, act; then again
+    metrics.py    what Prometheus is told, and lag.py how far jobs are behind Kafka
     compatibility.py   may a version go on from the checkpoints that are there?
     declarations.py    can its declared jobs be run?
     commands.py   what operators and deployments call

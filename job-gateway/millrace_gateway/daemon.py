@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kazoo.exceptions import KazooException
@@ -27,8 +28,11 @@ from millrace_gateway.decide import (
     Tell,
     Wait,
     decide,
+    leader,
 )
-from millrace_gateway.registry import Deposed, LeaderRegistry
+from millrace_gateway.lag import Lags
+from millrace_gateway.metrics import Metrics, look
+from millrace_gateway.registry import Deposed, LeaderRegistry, Registry
 from millrace_gateway.settings import Settings
 from millrace_gateway.submit import Child, NotDeployed, deployment
 from millrace_gateway.yarn import Unreachable, Yarn
@@ -92,7 +96,7 @@ class Gateway:
     def _see(self, application: str, intent: Intent) -> Seen:
         active = self._yarn.active(application)
         drivers = self._registry.drivers(application)
-        leader = _leader(drivers)
+        leads = leader(drivers)
         limits = self._settings.limits
         return Seen(
             now=self._clock(),
@@ -102,9 +106,9 @@ class Gateway:
             active=active,
             # The past matters only to a next start.
             ended=[] if len(active) >= limits.drivers else self._yarn.ended(application),
-            leading=leader["run"],
+            leading=leads["run"],
             standbys=frozenset(d["run"] for d in drivers if d["state"] == "standby"),
-            led_since=leader["since"],
+            led_since=leads["since"],
         )
 
     def _act(self, application: str, decision: Decision) -> None:
@@ -159,36 +163,41 @@ class Gateway:
         log.info("%s: %s: %s", application, *said)
 
 
-def _leader(drivers: list[dict[str, Any]]) -> dict[str, Any]:
-    """The one that finishes its last batches still leads, as long as nobody else does."""
-    for state in ("leading", "draining"):
-        if found := [driver for driver in drivers if driver["state"] == state]:
-            # One that is frozen still says that it leads.
-            return max(found, key=lambda driver: driver["since"])
-    return {"run": "", "since": 0.0}
-
-
 def run(settings: Settings) -> None:
     """Acts for as long as it holds the lock, which it waits for; returns only by an exception."""
     client = settings.connect()
     lock = client.Lock(settings.znodes.gateway_lock, settings.name)
+    metrics = _watch(settings, Registry(client, settings.znodes))
     try:
-        log.info("%s stands by", settings.name)
-        lock.acquire()
-        log.info("%s acts", settings.name)
-        yarn = Yarn(settings.resourcemanagers, settings.user, settings.request_timeout_seconds)
-        gateway = Gateway(settings, LeaderRegistry(client, settings.znodes, lock), yarn)
-        try:
-            gateway.take_over()
-            while True:
-                gateway.turn()
-                time.sleep(settings.poll_seconds)
-        finally:
-            gateway.leave()
+        with metrics.served(settings.metrics_port):
+            log.info("%s stands by", settings.name)
+            lock.acquire()
+            log.info("%s acts", settings.name)
+            metrics.acting = True
+            _act(settings, LeaderRegistry(client, settings.znodes, lock))
     finally:
         # Ends the session, and with it the lock; the other gateway takes over at once.
         client.stop()
         client.close()
+
+
+def _act(settings: Settings, registry: LeaderRegistry) -> None:
+    yarn = Yarn(settings.resourcemanagers, settings.user, settings.request_timeout_seconds)
+    gateway = Gateway(settings, registry, yarn)
+    try:
+        gateway.take_over()
+        while True:
+            gateway.turn()
+            time.sleep(settings.poll_seconds)
+    finally:
+        gateway.leave()
+
+
+def _watch(settings: Settings, registry: Registry) -> Metrics:
+    """Looks at what there is to tell, whether this gateway acts or stands by."""
+    metrics, lags = Metrics(), Lags(settings.kafka)
+    metrics.keep_looking(partial(look, registry, settings.deployments, lags.ask))
+    return metrics
 
 
 def main() -> None:

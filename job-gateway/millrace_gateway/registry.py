@@ -6,7 +6,8 @@ APPLICATIONS/APPLICATION/intent      what was deployed
                         /submission  the last spark-submit
                         /status      what the gateway makes of it, for operators
                         /drivers     what each living driver says of itself
-JOBS/JOB/contract                    what the job's checkpoint can't change
+JOBS/JOB/epoch                       the highest fencing epoch that was given to a driver
+        /contract                    what the job's checkpoint can't change
         /disabled                    there while an operator wants the job not to run
 
 Where these three are, names.yaml says.
@@ -72,6 +73,14 @@ class Registry:
         except NoNodeError:
             return None
         return json.loads(content) if content else None
+
+    def epoch(self, job: str) -> int:
+        """The highest that was given out; 0 when none was."""
+        try:
+            content, _ = self.client.retry(self.client.get, f"{self._znodes.jobs}/{job}/epoch")
+        except NoNodeError:
+            return 0
+        return int(content or 0)
 
     def is_disabled(self, job: str) -> bool:
         path = f"{self._znodes.jobs}/{job}/disabled"

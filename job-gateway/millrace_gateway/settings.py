@@ -32,11 +32,21 @@ class Cassandra:
 
 
 @dataclass(frozen=True)
+class Kafka:
+    """Where the jobs' lag can be asked; a job's consumer group is the prefix and its name."""
+
+    brokers: str
+    group_prefix: str
+
+
+@dataclass(frozen=True)
 class Settings:
     name: str  # of this gateway: its host
     zookeeper: str
     znodes: Znodes
     cassandra: Cassandra
+    kafka: Kafka
+    metrics_port: int
     resourcemanagers: list[str]
     user: str
     spark_submit: Path

@@ -1,6 +1,7 @@
 """spark-submit, as a child process that is looked at and never waited for."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -38,6 +39,13 @@ class Deployment:
         for path in (self.package, self.config):
             if not path.exists():
                 raise NotDeployed(f"{path} is missing on this host; run playbook deploy-jobs.yml")
+
+    def lag_seconds(self) -> dict[str, int]:
+        """Its jobs, and how long records may wait for each; none where the files are missing."""
+        if not self.config.exists():
+            return {}
+        content = json.loads(self.config.read_text())
+        return {job: content["settings"][job]["lag_seconds"] for job in content["jobs"]}
 
     def has(self, module: str) -> bool:
         """Whether the version brings it; an older one may not."""

@@ -43,9 +43,13 @@ class LateEvents:
         self._context = context
         self.windows = windows
 
-    def count(self, checkpoint_id: str, batches: Sequence[JudgedBatch]) -> None:
-        """Record what these batches dropped, which follow each other, by one reading of them."""
+    def count(self, checkpoint_id: str, batches: Sequence[JudgedBatch]) -> int:
+        """Record what these batches dropped, which follow each other, by one reading of them.
+
+        Returns how many events are missing somewhere; one that is late for several windows is one.
+        """
         context = self._context
+        missing: Counter[str] = Counter()
         found = [row for stream in context.streams for row in self._late(stream, batches)]
         for batch in batches:
             events: Counter[tuple[date, str]] = Counter()
@@ -59,6 +63,10 @@ class LateEvents:
             ]
             version = context.version(batch.number)
             context.tables.upsert("late_events", COLUMNS, rows, version)
+            for (_, window), number in events.items():
+                missing[window] += number
+        # Late for an hour is late for each of its minutes.
+        return max(missing.values(), default=0)
 
     def _late(self, stream: Stream, batches: Sequence[JudgedBatch]) -> list[Row]:
         """Late events of one stream, by batch and day."""

@@ -1,4 +1,4 @@
-"""Keeps the row of a job in ``job_progress``, and has late events counted."""
+"""Keeps a job's rows in ``job_progress`` and ``job_work``, and has late events counted."""
 
 import json
 import logging
@@ -30,6 +30,7 @@ COLUMNS = (
     "updated",
     "version",
 )
+WORK_COLUMNS = ("job", "batches", "batch_ms", "late_events")
 UNCOUNTED_COLUMNS = ("job", "checkpoint", "first_batch", "last_batch", "reason")
 HEARTBEAT_SECONDS = 2.0
 CATCH_UP_SECONDS = 5.0
@@ -90,6 +91,7 @@ class Progress:
         self._uncounted: list[JudgedBatch] = []  # that may hold late events
         self._counted_at = float("-inf")
         self._rate = 0.0
+        self._batches, self._batch_ms, self._late = 0, 0, 0  # since this driver leads
         self._committed: int | None = committed
         self._trigger_ms = 1000 * context.settings["trigger_seconds"]
 
@@ -144,6 +146,8 @@ class Progress:
             took = progress.durationMs
             log.info("%s: batch %d was slow: %s ms", self._context.job, progress.batchId, took)
         self._batch = progress.batchId
+        self._batches += 1
+        self._batch_ms += progress.durationMs["triggerExecution"]
         self._rate = progress.inputRowsPerSecond
 
     def _look_for_late(self, progress: Any) -> None:
@@ -158,7 +162,7 @@ class Progress:
 
     def _count_late(self, batches: list[JudgedBatch]) -> None:
         try:
-            self._late_events.count(str(self._query.id), batches)
+            self._late += self._late_events.count(str(self._query.id), batches)
         except Exception as error:  # of Kafka, Cassandra, Spark: none is worth a driver
             self._give_up(batches[0].number, batches[-1].number, error)
 
@@ -196,7 +200,10 @@ class Progress:
         )
         # A heartbeat isn't a batch: its place within the epoch is its own number, which at two a
         # second stays below that of the next epoch for 68 years.
-        context.tables.upsert("job_progress", COLUMNS, [row], context.version(self._heartbeats))
+        version = context.version(self._heartbeats)
+        context.tables.upsert("job_progress", COLUMNS, [row], version)
+        work = (context.job, self._batches, self._batch_ms, self._late)
+        context.tables.upsert("job_work", WORK_COLUMNS, [work], version)
         self._heartbeats += 1
 
 

@@ -27,6 +27,7 @@ def api_settings() -> Settings:
         redis_master="millrace",
         stream="millrace:traffic",
         kafka=[("127.0.0.1", 1)],
+        metrics_port=9410,
         request_timeout_seconds=2,
         speculate_after_seconds=0.25,
         light_windows=240,

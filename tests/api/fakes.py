@@ -14,6 +14,7 @@ from millrace_api.store import (
     DeadLetter,
     DeadLetters,
     JobProgress,
+    JobWork,
     LateEvents,
     Part,
     StoreHealth,
@@ -30,6 +31,8 @@ class FakeStore:
     letter_counts: dict[str, int] = field(default_factory=dict)
     late: list[LateEvents] = field(default_factory=list)
     jobs: list[JobProgress] = field(default_factory=list)
+    done: list[JobWork] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
     described: list[str] = field(default_factory=list)
     job_table: list[dict[str, Any]] = field(default_factory=list)
     away: bool = False
@@ -80,6 +83,18 @@ class FakeStore:
         self._check()
         inside = [letter for letter in self.letters if span.start <= letter.received < span.end]
         return DeadLetters(self.letter_counts, inside)
+
+    async def dead_letter_counts(self, span: Span) -> dict[str, int]:
+        self._check()
+        return self.letter_counts
+
+    async def quarantined(self) -> dict[str, int]:
+        self._check()
+        return self.left_out
+
+    async def work(self) -> list[JobWork]:
+        self._check()
+        return self.done
 
     async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
         self._check()

@@ -34,7 +34,7 @@ from millrace_gateway.decide import (
     decide,
 )
 from millrace_gateway.registry import Deposed
-from millrace_gateway.settings import Cassandra, Settings, Znodes
+from millrace_gateway.settings import Cassandra, Kafka, Settings, Znodes
 from millrace_gateway.submit import Child, Deployment, NotDeployed, command
 from millrace_gateway.yarn import Unreachable, Yarn
 
@@ -558,6 +558,8 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
         zookeeper="",
         znodes=Znodes("/gateway/lock", "/applications", "/jobs"),
         cassandra=Cassandra([], 9042, "dc", "keyspace"),
+        kafka=Kafka("", "group-"),
+        metrics_port=0,
         resourcemanagers=[],
         user="millrace",
         spark_submit=spark_submit(tmp_path, "exit 0"),

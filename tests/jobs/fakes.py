@@ -251,6 +251,7 @@ KEY_COLUMNS = {
     "dead_letter_counts": 5,
     "dead_letters": 2,
     "job_progress": 1,
+    "job_work": 1,
     "late_events": 5,
     "late_uncounted": 3,
 }

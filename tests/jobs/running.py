@@ -139,7 +139,12 @@ def late_counts(
     tables = SimpleNamespace(upsert=upsert)
     known = SimpleNamespace(**vars(context) | {"tables": tables, "version": lambda batch: batch})
     windows = declared.late_windows(job.output, context.settings)
-    LateEvents(known, windows).count("query", _judged(query, topics, sent))  # type: ignore[arg-type]
+    late = LateEvents(known, windows)  # type: ignore[arg-type]
+    missing = late.count("query", _judged(query, topics, sent))
+    by_window = Counter[str]()
+    for (_, window), events in written.items():
+        by_window[window] += events
+    assert missing == max(by_window.values(), default=0)
     return written
 
 

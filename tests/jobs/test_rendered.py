@@ -11,10 +11,12 @@ import pytest
 import yaml
 from millrace_api.settings import Settings as ApiSettings
 from millrace_gateway import settings as gateway
+from millrace_gateway.submit import deployment
 from millrace_jobs import config, contract
 
 from millrace.common.paths import ANSIBLE
 from millrace.inventory import build_inventory
+from millrace.inventory import deployment as inventory_deployment
 from millrace.plan import Plan, load_plan
 from tests.playbooks import written
 
@@ -93,6 +95,16 @@ def test_the_gateway_reads_what_is_rendered(plan: Plan, rendered: Path) -> None:
     assert read.user == plan.names.hdfs.user
     assert read.znodes.gateway_lock == plan.names.zookeeper.gateway_lock
     assert read.cassandra.keyspace == plan.names.cassandra.keyspace
+    assert read.kafka.brokers == "kafka-1:9092,kafka-2:9092,kafka-3:9092"
+    assert read.metrics_port == plan.services["job_gateway"].ports["metrics"]
+
+
+def test_the_gateway_reads_how_long_records_may_wait_for_a_job(plan: Plan, tmp_path: Path) -> None:
+    deployed = deployment(tmp_path, "insights", "v1")
+    deployed.folder.mkdir()
+    deployed.config.write_text(json.dumps(inventory_deployment(plan, "insights")))
+    bounds = {job: plan.spark.settings.job(job).lag_seconds for job in plan.jobs}
+    assert deployed.lag_seconds() == bounds
 
 
 def test_the_api_reads_what_is_rendered(plan: Plan, rendered: Path) -> None:
@@ -100,3 +112,4 @@ def test_the_api_reads_what_is_rendered(plan: Plan, rendered: Path) -> None:
     assert read.kafka == plan.endpoints.kafka
     assert read.stream == plan.names.redis.live_stream
     assert read.keyspace == plan.names.cassandra.keyspace
+    assert read.metrics_port == plan.services["insight_api"].ports["metrics"]

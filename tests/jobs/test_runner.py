@@ -595,12 +595,16 @@ class FakeTables:
     def __init__(self, row: Any = None) -> None:
         self.row = row
         self.rows: list[dict[str, Any]] = []
+        self.work: dict[str, Any] = {}
         self.timestamps: list[int] = []
 
     def select_one(self, *_: Any) -> Any:
         return self.row
 
-    def upsert(self, _: str, columns: Any, rows: Any, timestamp: int) -> None:
+    def upsert(self, table: str, columns: Any, rows: Any, timestamp: int) -> None:
+        if table == "job_work":
+            self.work = dict(zip(columns, rows[0], strict=True))
+            return
         self.rows += [dict(zip(columns, row, strict=True)) for row in rows]
         self.timestamps.append(timestamp)
 
@@ -668,13 +672,14 @@ class FakeLateEvents:
         self.readings = 0
         self.error: Exception | None = None
 
-    def count(self, _: str, batches: list[JudgedBatch]) -> None:
+    def count(self, _: str, batches: list[JudgedBatch]) -> int:
         if self.error:
             raise self.error
         self.readings += 1
         self.counted += [batch.number for batch in batches]
         self.watermarks_ms += [batch.watermark_ms for batch in batches]
         self.ends += [batch.records.end for batch in batches]
+        return 10 * len(batches)
 
 
 def batch(number: int, watermark: str = "1970-01-01T00:00:00.000Z", dropped: int = 0) -> Any:
@@ -737,6 +742,12 @@ def test_only_batches_of_which_spark_dropped_something_are_read_again() -> None:
     assert (row['"batch"'], row["epoch"], row["version"]) == (3, 5, "v1")
     assert row["watermark"].isoformat() == "2015-05-17T10:06:00+00:00"
     assert row["max_event_time"].isoformat() == "2015-05-17T11:06:00+00:00"  # an hour ahead of it
+
+
+def test_what_a_driver_has_done_adds_up_from_when_it_began_to_lead() -> None:
+    following, tables, _ = follow([batch(8), batch(9, *LATE)], known(batch=7), committed=7)
+    following.follow()
+    assert tables.work == {"job": "traffic", "batches": 2, "batch_ms": 1000, "late_events": 10}
 
 
 def test_a_batch_is_taken_in_once() -> None:

@@ -1,0 +1,177 @@
+"""What Prometheus reads from a gateway, parsed by its own client."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from millrace_gateway.decide import Intent, Submission
+from millrace_gateway.lag import Lag, lag_of
+from millrace_gateway.metrics import Application, Look, Metrics, exposition, look, samples
+from prometheus_client.parser import text_string_to_metric_families
+
+NOW = 10_000.0
+SUBMITTED = Submission("v2", "edge-1", NOW - 900, NOW - 880, failures=1)
+
+
+def driver(state: str, run: str, **more: Any) -> dict[str, Any]:
+    return {"state": state, "run": run, "since": NOW - 100, "jobs": {}, "troubles": {}} | more
+
+
+LEADER = driver(
+    "leading",
+    "application_1",
+    jobs={"traffic": "running", "archive": "failed"},
+    troubles={"archive": 'its "checkpoint" is gone\n'},
+)
+STANDBY = driver("standby", "application_2", since=NOW - 600, rehearsed_at=NOW - 30)
+INSIGHTS = Application("insights", Intent("running", "v2"), SUBMITTED, "running", [LEADER, STANDBY])
+
+
+def parsed(text: str) -> dict[tuple[str, ...], float]:
+    """(name, label's value, …) → value, as a scrape gets them."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def told(application: Application) -> dict[tuple[str, ...], float]:
+    return parsed(exposition(samples(Look(NOW, [application]))))
+
+
+def test_who_drives_and_what_each_job_does() -> None:
+    found = told(INSIGHTS)
+    assert found["millrace_drivers", "insights", "leading"] == 1
+    assert found["millrace_drivers", "insights", "standby"] == 1
+    assert found["millrace_drivers", "insights", "warming"] == 0
+    assert found["millrace_driver_leading_since_timestamp_seconds", "insights"] == NOW - 100
+    assert found["millrace_driver_standby_since_timestamp_seconds", "insights"] == NOW - 600
+    assert found["millrace_driver_rehearsed_timestamp_seconds", "insights"] == NOW - 30
+    assert found["millrace_submission_started_timestamp_seconds", "insights"] == NOW - 900
+    assert found["millrace_submission_failures", "insights"] == 1
+    assert found["millrace_application_wanted", "insights"] == 1
+    assert found["millrace_application_info", "insights", "v2", "running"] == 1
+    assert found["millrace_job_state", "insights", "archive", "failed"] == 1
+    assert found["millrace_job_trouble", "insights", "archive"] == 1
+    assert found["millrace_job_trouble", "insights", "traffic"] == 0
+
+
+def test_nobody_drives_a_suspended_application() -> None:
+    found = told(Application("insights", Intent("stopped", "v2"), None, "stopped", []))
+    assert found["millrace_application_wanted", "insights"] == 0
+    assert found["millrace_drivers", "insights", "leading"] == 0
+    assert ("millrace_driver_leading_since_timestamp_seconds", "insights") not in found
+
+
+def test_of_two_that_say_they_lead_the_newer_one_does() -> None:
+    frozen = driver("leading", "application_0", since=NOW - 500)
+    found = told(replace(INSIGHTS, drivers=[frozen, LEADER]))
+    assert found["millrace_driver_leading_since_timestamp_seconds", "insights"] == NOW - 100
+    assert found["millrace_drivers", "insights", "leading"] == 2
+
+
+@given(st.text())
+def test_any_text_is_a_label(text: str) -> None:
+    found = exposition(iter([("millrace_application_info", {"phase": text}, 1)]))
+    assert parsed(found) == {("millrace_application_info", text): 1}
+
+
+class Registry:
+    def applications(self) -> list[str]:
+        return ["insights"]
+
+    def intent(self, _: str) -> Intent:
+        return Intent("running", "v2")
+
+    def submission(self, _: str) -> None:
+        return None
+
+    def status(self, _: str) -> dict[str, str]:
+        return {"phase": "running"}
+
+    def drivers(self, _: str) -> list[dict[str, Any]]:
+        return [LEADER]
+
+    def epoch(self, job: str) -> int:
+        return {"traffic": 7, "archive": 0}[job]
+
+
+def test_a_look_asks_for_the_jobs_of_the_version_that_is_to_run(tmp_path: Path) -> None:
+    config = {
+        "jobs": ["traffic", "archive"],
+        "settings": {"traffic": {"lag_seconds": 30}, "archive": {"lag_seconds": 120}},
+    }
+    (tmp_path / "insights-v2").mkdir()
+    (tmp_path / "insights-v2" / "insights.json").write_text(json.dumps(config))
+    asked = {}
+
+    def lags(jobs: dict[str, int], now: float) -> dict[str, Lag]:
+        asked.update(jobs, now=now)
+        return {"traffic": Lag(50, 5)}
+
+    seen = look(Registry(), tmp_path, lags, NOW)  # type: ignore[arg-type]
+    found = parsed(exposition(samples(seen)))
+    assert asked == {"traffic": 30, "archive": 120, "now": NOW}
+    assert found["millrace_job_epoch_given", "traffic"] == 7
+    assert ("millrace_job_epoch_given", "archive") not in found
+    assert found["millrace_job_lag_records", "traffic"] == 50
+    assert found["millrace_job_overdue_records", "traffic"] == 5
+
+
+def test_a_version_that_this_host_lacks_has_no_lag(tmp_path: Path) -> None:
+    seen = look(Registry(), tmp_path, lambda jobs, _: dict.fromkeys(jobs, Lag(0, 0)), NOW)  # type: ignore[arg-type]
+    assert seen.lags == {}
+
+
+@pytest.mark.parametrize(
+    ("end", "read", "due", "expected"),
+    [
+        (100, 100, -1, Lag(0, 0)),
+        (100, 60, 70, Lag(40, 10)),
+        (100, 60, 60, Lag(40, 0)),
+        (100, 60, -1, Lag(40, 40)),  # nothing came since
+        (100, 80, 70, Lag(20, 0)),
+        (0, 5, -1, Lag(0, 0)),  # the topic was made anew
+    ],
+)
+def test_lag_is_what_nobody_has_read(end: int, read: int, due: int, expected: Lag) -> None:
+    key = ("events", 0)
+    assert lag_of({key: end}, {key: read}, {key: due}) == expected
+
+
+def test_they_are_served_while_nothing_was_seen_yet_and_nothing_else_is() -> None:
+    metrics = Metrics()
+    metrics.acting = True
+    with metrics.served(0) as port:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
+    assert parsed(text) == {
+        ("millrace_gateway_acting",): 1,
+        ("millrace_gateway_looked_timestamp_seconds",): 0,
+    }
+
+
+def test_what_cant_be_seen_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millrace_gateway.metrics.LOOK_SECONDS", 0)
+    metrics, has_gone_on = Metrics(), threading.Event()
+    looks = iter([ValueError("no JSON"), Look(NOW)])
+
+    def take(_: float) -> Look:
+        seen = next(looks, None)
+        if isinstance(seen, Exception):
+            raise seen
+        has_gone_on.set()
+        return seen or Look(NOW)
+
+    metrics.keep_looking(take)
+    assert has_gone_on.wait(5)
