@@ -11,7 +11,7 @@ MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up deploy upgrade drill status plan down bench-load test test-all test-fast lint rehearse-aws
+.PHONY: help demo up deploy upgrade drill status plan down bench bench-load test test-all test-fast lint rehearse-aws
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
@@ -51,7 +51,11 @@ test-all: $(VENV)/tests ## The same, and the negative controls that spoil the cl
 test-fast: $(VENV)/tests ## Tests that need no cluster, in about 2 minutes
 	@$(VENV)/bin/python tests/run.py --fast
 
-bench-load: $(VENV)/bench ## Known traffic for little CPU (ARGS="--rate 30000 --for 60s --pages 100000")
+bench: $(VENV)/bench-ready ## What the service costs and sustains (ARGS="cost --rate 8000 --record"; bench/README.md)
+	@MILLRACE_STACK=$(STACK) $(VENV)/bin/python -m bench.service $(or $(ARGS),all)
+	@$(VENV)/bin/python -m bench.report
+
+bench-load: $(VENV)/bench-ready ## Known traffic for little CPU (ARGS="--rate 30000 --for 60s --pages 100000")
 	@MILLRACE_STACK=$(STACK) $(VENV)/bin/python -m bench.load $(ARGS)
 
 lint: $(VENV)/tests ## Formatting, rooms, types, Ansible's production profile
@@ -80,7 +84,7 @@ $(VENV)/tests: requirements/tests.txt | $(VENV)/toolkit
 	@$(VENV)/bin/uv pip install --quiet --python $(VENV) --require-hashes -r requirements/tests.txt
 	@touch $@
 
-$(VENV)/bench: requirements/bench.txt | $(VENV)/toolkit
+$(VENV)/bench-ready: requirements/bench.txt | $(VENV)/toolkit
 	@echo "installing the bench's Python packages"
 	@$(VENV)/bin/uv pip install --quiet --python $(VENV) --require-hashes -r requirements/bench.txt
 	@touch $@

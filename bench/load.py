@@ -146,9 +146,9 @@ def scratch(brokers: list[Address], topic: str, rate: float, seconds: float, pag
     )
 
 
-def of_plan(plan: Plan, rate: float, seconds: float, pages: int, profile: str = "steady") -> Spec:
+def of_plan(plan: Plan, rate: float, seconds: float, pages: int, profile: str, late: float) -> Spec:
     """A run on a cluster, of events that its jobs read."""
-    wish = Wish("", rate, seconds, profile, "all", OUT_OF_ORDER, LATE, "", pages)
+    wish = Wish("", rate, seconds, profile, "all", OUT_OF_ORDER, late, "", pages)
     return settle(plan, wish, pool_of(pages))
 
 
@@ -170,6 +170,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--for", dest="length", type=parse_duration, default=60)
     parser.add_argument("--pages", type=int, default=PAGES, help="how many URLs there are")
     parser.add_argument("--profile", default="steady", help=", ".join(PROFILES))
+    parser.add_argument("--late", type=float, default=LATE, help="share that is too late to count")
     parser.add_argument("--brokers", type=addresses, help="Kafka alone: host:port,…")
     parser.add_argument("--topic", help="with --brokers")
     asked = parser.parse_args(arguments)
@@ -178,11 +179,12 @@ def main(arguments: list[str]) -> None:
         brokers, folder = asked.brokers, Path(tempfile.mkdtemp(prefix="millrace-bench-"))
     else:
         plan = load_plan(stack_name())
-        spec = of_plan(plan, asked.rate, asked.length, asked.pages, asked.profile)
+        spec = of_plan(plan, asked.rate, asked.length, asked.pages, asked.profile, asked.late)
         brokers, folder = addresses(kafka.brokers(plan)), ledgers()
     with stop_on_signals() as stop:
-        sent = Run(spec, brokers, folder).send(stop.is_set)
-    print(json.dumps(asdict(sent), indent=2))
+        run = Run(spec, brokers, folder)
+        print(json.dumps({"run": spec.run, "started_ms": run.spec.started_ms}), flush=True)
+        print(json.dumps(asdict(run.send(stop.is_set))))
 
 
 if __name__ == "__main__":

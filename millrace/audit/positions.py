@@ -40,7 +40,7 @@ class Positions:
 
     def wait_for_archive(self, stream: str, ends: np.ndarray, deadline: float) -> None:
         job = self._plan.spark.settings.archive_job(stream)
-        self._wait(lambda: bool((self._archived(stream, len(ends)) >= ends).all()), deadline, job)
+        self._wait(lambda: bool((self.archived(stream, len(ends)) >= ends).all()), deadline, job)
 
     def _wait(self, check: Callable[[], bool], deadline: float, job: str) -> None:
         if check():
@@ -75,7 +75,7 @@ class Positions:
         )
         return int(self._api.progress(job).get("batch", -1)) >= batch
 
-    def _archived(self, stream: str, partitions: int) -> np.ndarray:
+    def archived(self, stream: str, partitions: int) -> np.ndarray:
         """What the last finished batch of the stream's archive ended with, by its checkpoint."""
         settings = self._plan.spark.settings
         checkpoint = settings.job(settings.archive_job(stream)).checkpoint

@@ -1,0 +1,77 @@
+"""What was measured, as JSON: on what, of which version, with which settings."""
+
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from millrace.common.paths import REPO, stack_name, stack_state
+
+RECORDS = REPO / "docs" / "performance"
+GIB = 2**30
+
+Record = dict[str, Any]
+
+
+def new_record(kind: str, settings: dict[str, Any], result: dict[str, Any]) -> Record:
+    """``kind`` is the bench and its step; the result's form is that of its kind."""
+    return {
+        "kind": kind,
+        "taken": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "version": _version(),
+        "machine": _machine(),
+        "settings": settings,
+        "result": result,
+    }
+
+
+def keep(record: Record, public: bool) -> Path:
+    """Writes it; of each kind and number of pages the documents have one, the newest."""
+    if public:
+        path = RECORDS / f"{name(record)}.json"
+    else:
+        moment = record["taken"].translate(str.maketrans("", "", "-:"))
+        path = stack_state(stack_name()) / "bench" / f"{name(record)}-{moment}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    return path
+
+
+def name(record: Record) -> str:
+    pages = record["settings"].get("pages")
+    return f"{record['kind']}-{pages}-pages" if pages else record["kind"]
+
+
+def read_records(folder: Path = RECORDS) -> list[Record]:
+    """By name."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+def _machine() -> dict[str, Any]:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    cpu = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    return {
+        "cores": os.cpu_count(),
+        "cpu": cpu[0] if cpu else platform.machine(),
+        "memory_gib": round(memory / GIB, 1),
+        "kernel": platform.release(),
+    }
+
+
+def _version() -> str:
+    """The commit, with a sign when files differ from it."""
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return said.stdout.strip() or "unknown"

@@ -1,0 +1,272 @@
+"""Records as tables, on a terminal and in `docs/performance.md`, and as pictures. Pure but `main`.
+
+python -m bench.report            # writes the document anew from the records beside it
+"""
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from bench.cpu import Roles
+from bench.record import RECORDS, Record, name, read_records
+
+DOCUMENT = RECORDS.parent / "performance.md"
+INTRODUCTION = """# What it costs, and how fast it is
+
+This page is generated from the records in `docs/performance/` by `python -m bench.report`; a figure
+is the median of its repetitions, with their range in brackets. `make bench` measures again, and
+[bench/README.md](../bench/README.md) says how and what the words mean.
+"""
+NOTHING = "\nNothing has been recorded yet: `make bench ARGS=--record`, on a quiet machine.\n"
+TEXT, BAR, LINE = "#374151", "#7aa6c2", "#cc2936"
+SMALLEST = 0.005  # cores: roles that use less are left out of tables
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table; the first column is text, the others are figures. ``bars`` may be drawn."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+    bars: Mapping[str, Sequence[float]] | None = None
+    unit: str = ""
+
+
+def sections(record: Record) -> list[Section]:
+    kind = record["kind"]
+    of_kind = "engines" if kind.startswith("engines-") else kind
+    return list(KINDS[of_kind](record))
+
+
+def tables(record: Record) -> list[Table]:
+    made = []
+    for section in sections(record):
+        table = Table(title=section.title, title_justify="left")
+        table.add_column(section.columns[0])
+        for column in section.columns[1:]:
+            table.add_column(column, justify="right")
+        for row in section.rows:
+            table.add_row(*row)
+        table.caption = "\n".join(section.notes)
+        made.append(table)
+    return made
+
+
+def document(records: Iterable[Record]) -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for record in records:
+        for number, section in enumerate(sections(record)):
+            parts.append(f"\n## {section.title}\n")
+            if section.bars:
+                parts.append(f"![{section.title}](performance/{picture_name(record, number)})\n")
+            parts.append(_markdown(section))
+            parts += [f"\n{note}\n" for note in section.notes]
+        parts.append(f"\n{provenance(record)}\n")
+    return "\n".join(parts) if len(parts) > 1 else INTRODUCTION + NOTHING
+
+
+def provenance(record: Record) -> str:
+    machine = record["machine"]
+    settings = ", ".join(f"{key} {value}" for key, value in record["settings"].items())
+    quiet = "" if record["result"].get("quiet", True) else "; **others used the machine**"
+    return (
+        f"{record['taken']}, version `{record['version']}`, {machine['cores']} cores"
+        f" ({machine['cpu']}), {machine['memory_gib']} GiB; {settings}{quiet}."
+    )
+
+
+def spread(values: Sequence[float], digits: int = 1) -> str:
+    """Median and range."""
+    if not values:
+        return "–"
+    middle = f"{median(values):,.{digits}f}"
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({min(values):,.{digits}f}–{max(values):,.{digits}f})"
+
+
+def picture(section: Section) -> str:
+    """Bars with their ranges, as an SVG document."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    matplotlib.rcParams["svg.hashsalt"] = section.title  # the same document for the same figures
+    bars = section.bars or {}
+    middles = [median(values) for values in bars.values()]
+    spans = [
+        [middle - min(values) for middle, values in zip(middles, bars.values(), strict=True)],
+        [max(values) - middle for middle, values in zip(middles, bars.values(), strict=True)],
+    ]
+    figure, axes = plt.subplots(figsize=(9, 0.8 + 0.38 * len(bars)))
+    axes.barh(list(bars), middles, xerr=spans, color=BAR, ecolor=LINE, height=0.6)
+    axes.invert_yaxis()
+    axes.set_xlabel(section.unit, color=TEXT)
+    axes.tick_params(length=0, colors=TEXT)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    out = io.StringIO()
+    figure.savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+    return out.getvalue()
+
+
+def picture_name(record: Record, number: int) -> str:
+    return f"{name(record)}-{number}.svg"
+
+
+def per_event(run: Mapping[str, Any], rate: float) -> dict[str, float]:
+    """Core-µs by role that an event costs above idle, and of the whole service."""
+    idle, loaded = run["idle"], run["loaded"]
+    roles = sorted(loaded["cores"], key=lambda role: -loaded["cores"][role])
+    found = {
+        role: 1e6 * (loaded["cores"][role] - idle["cores"].get(role, 0.0)) / rate for role in roles
+    }
+    whole = 1e6 * (loaded["service_cores"] - idle["service_cores"]) / rate
+    return {"the whole service": whole} | found
+
+
+def _cost(record: Record) -> Iterable[Section]:
+    runs, settings = record["result"]["runs"], record["settings"]
+    costs = [per_event(run, settings["rate"]) for run in runs]
+    observers = Roles.load().observers
+    rows, bars = [], {}
+    for role in costs[0]:
+        whole = role == "the whole service"
+        idle, loaded = (
+            [
+                run[state]["service_cores"] if whole else run[state]["cores"].get(role, 0.0)
+                for run in runs
+            ]
+            for state in ("idle", "loaded")
+        )
+        if max(idle + loaded) < SMALLEST:
+            continue
+        own = [cost.get(role, 0.0) for cost in costs]
+        memory = [
+            _service_memory(run, observers) if whole else run["memory_mib"].get(role, 0.0)
+            for run in runs
+        ]
+        shown = f"{role} (not of the service)" if role in observers else role
+        rows.append([shown, spread(idle, 3), spread(loaded, 3), spread(own), spread(memory, 0)])
+        if role not in observers:
+            bars[role] = own
+    unseen = spread([run["loaded"]["unseen_cores"] for run in runs], 3)
+    yield Section(
+        f"The service's cost at {settings['rate']:,.0f} events/s, {settings['pages']:,} URLs",
+        ["role", "idle, cores", "loaded, cores", "core-µs per event above idle", "memory, MiB"],
+        rows,
+        [f"Cores that no process was charged with, loaded: {unseen}."],
+        bars,
+        "core-µs per event above idle",
+    )
+
+
+def _service_memory(run: Mapping[str, Any], observers: Iterable[str]) -> float:
+    return sum(mib for role, mib in run["memory_mib"].items() if role not in observers)
+
+
+def _fresh(record: Record) -> Iterable[Section]:
+    runs, settings = record["result"]["runs"], record["settings"]
+    percentiles = list(runs[0]["api"]["ms"])
+    rows: list[list[str]] = []
+    bars: dict[str, list[float]] = {}
+    for place, words in (("topic", "results topic"), ("api", "API")):
+        values = {each: [run[place]["ms"][each] / 1000 for run in runs] for each in percentiles}
+        never = sum(run[place]["never_seen"] for run in runs)
+        rows.append([words, *(spread(values[each], 2) for each in percentiles), f"{never:,}"])
+        bars |= {f"{words}, {each}": values[each] for each in ("p50", "p99")}
+    yield Section(
+        f"Freshness at {settings['rate']:,.0f} events/s, {settings['pages']:,} URLs",
+        ["seconds from the scheduled moment until", *percentiles, "never seen"],
+        rows,
+        [],
+        bars,
+        "seconds",
+    )
+
+
+def _search(record: Record) -> Iterable[Section]:
+    result, settings = record["result"], record["settings"]
+    rows = [
+        [f"{trial['rate']:,.0f}", *_worst_lags(trial), trial["reason"] or "sustained"]
+        for trial in result["trials"]
+    ]
+    yield Section(
+        f"Sustained: {result['sustained_per_second']:,.0f} events/s, {settings['pages']:,} URLs",
+        ["events/s", "archive waits for", "traffic waits for", "verdict"],
+        rows,
+    )
+
+
+def _worst_lags(trial: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{max(trial['lags'][job], default=0):,} records at worst" for job in ("archive", "traffic")
+    ]
+
+
+def _engines(record: Record) -> Iterable[Section]:
+    runs, settings = record["result"]["runs"], record["settings"]
+    engines = list(dict.fromkeys(run["engine"] for run in runs))
+    rates = {
+        engine: [run["events_per_second"] for run in runs if run["engine"] == engine]
+        for engine in engines
+    }
+    first = median(rates[engines[0]])
+    rows = []
+    for engine in engines:
+        own = [run for run in runs if run["engine"] == engine]
+        right = sum(run["correct"] for run in own)
+        rows.append(
+            [
+                engine,
+                spread(rates[engine], 0),
+                f"{first / median(rates[engine]):.2f}",
+                spread([run["core_us_per_event"] for run in own], 2),
+                f"{right} of {len(own)}",
+            ]
+        )
+    notes = [f"{engine}: {text}." for engine, text in record["result"]["settings_of"].items()]
+    yield Section(
+        f"Engines: {record['kind'].removeprefix('engines-')}, {settings['events']:,} events",
+        ["engine", "events/s", f"{engines[0]} is so many times as fast", "core-µs/event", "right"],
+        rows,
+        notes,
+        rates,
+        "events/s",
+    )
+
+
+KINDS: dict[str, Callable[[Record], Iterable[Section]]] = {
+    "service-cost": _cost,
+    "service-fresh": _fresh,
+    "service-search": _search,
+    "engines": _engines,
+}
+
+
+def _markdown(section: Section) -> str:
+    marks = ["---"] + ["---:"] * (len(section.columns) - 1)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [section.columns, marks, *section.rows])
+
+
+def write(folder: Path = RECORDS) -> None:
+    records = read_records(folder)
+    (folder.parent / DOCUMENT.name).write_text(document(records))
+    for record in records:
+        for number, section in enumerate(sections(record)):
+            if section.bars:
+                (folder / picture_name(record, number)).write_text(picture(section))
+
+
+if __name__ == "__main__":
+    write()
