@@ -9,6 +9,8 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
+
 from millrace.audit.positions import Positions
 from millrace.audit.report import Plane, Report
 from millrace.cluster import zookeeper
@@ -48,14 +50,9 @@ def audit_job(
     Raises OperatorError when there is no such job, or it can't be counted again.
     """
     window = window_of(plan, job)
-    streams = plan.spark.settings.streams_of(job)
-    require_archives(plan, job)
     deadline = time.monotonic() + wait
-    positions = Positions(plan, Hdfs(plan))
-    ends = {stream: positions.ends_of(stream) for stream in streams}
-    for stream in streams:
-        positions.wait_for_archive(stream, ends[stream], deadline)
-    positions.wait_for(job, ends, deadline)
+    ends = await_archives(plan, job, wait)
+    Positions(plan, Hdfs(plan)).wait_for(job, ends, deadline)
     newest = InsightApi(plan).progress(job).get("max_event_time")
     if newest is None:
         raise OperatorError(f"job {job} has not seen an event yet: there is nothing to audit")
@@ -70,6 +67,18 @@ def audit_job(
     }
     path = f"{plan.names.zookeeper.jobs}/{job}/recount"
     return report(job, zookeeper.ask(plan, path, question, wait))
+
+
+def await_archives(plan: Plan, job: str, wait: float) -> dict[str, np.ndarray]:
+    """Where the streams end that a job reads, once their archives have all up to there."""
+    require_archives(plan, job)
+    streams = plan.spark.settings.streams_of(job)
+    deadline = time.monotonic() + wait
+    positions = Positions(plan, Hdfs(plan))
+    ends = {stream: positions.ends_of(stream) for stream in streams}
+    for stream in streams:
+        positions.wait_for_archive(stream, ends[stream], deadline)
+    return ends
 
 
 def audit_job_since(plan: Plan, job: str, moment: datetime, wait: float) -> Report:

@@ -1,18 +1,20 @@
 """``millrace dead-letters``: records that couldn't be used, and why."""
 
 import sys
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from millrace.cluster import dead_letters
+from millrace.cluster import dead_letters, zookeeper
 from millrace.cluster.dead_letters import Counted, Quarantined
+from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.plan import Plan, load_plan
@@ -64,9 +66,69 @@ def show_command(
     console.print(f"received {_when(datetime.fromtimestamp(received / 1000, UTC))}")
     for one in errors:
         console.print(Text(f"left out by {one.job} since {_when(one.since)}: {one.reason}"))
+        if one.retried:
+            console.print(f"… and counted by it {_when(one.retried)}")
     if not errors:
         console.print("left out by no job: it is malformed, or was used")
     console.print(Text((record.value() or b"").decode(errors="replace")), soft_wrap=True)
+
+
+@app.command("retry")
+def retry_command(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="That has put them aside.")],
+    letters: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]…", help="By default all of the job's.")
+    ] = None,
+    wait: Annotated[
+        str, typer.Option(help="How long the jobs and the recount are given.")
+    ] = "300s",
+) -> None:
+    """Have a job count records that it left out, each once; exit 1 unless all are counted.
+
+    For records by which its code fails no more, and whose windows are closed. May be repeated.
+    """
+    from millrace.audit.declared import await_archives
+
+    plan, seconds = load_plan(stack_name()), parse_duration(wait)
+    require_declared(plan, job)
+    ids = to_retry(job, dead_letters.quarantined(plan, [job]), letters or [])
+    if not ids:
+        console.print(f"{job}: there is nothing that it leaves out")
+        return
+    await_archives(plan, job, seconds)
+    path = f"{plan.names.zookeeper.jobs}/{job}/retry"
+    answer = zookeeper.ask(plan, path, {"id": uuid.uuid4().hex, "records": ids}, seconds)
+    if "error" in answer:
+        raise OperatorError(f"job {job}: {answer['error']}", "nothing is counted twice: try again")
+    outcomes = answer["outcomes"]
+    console.print(outcomes_view(job, outcomes))
+    if not all(outcome["counted"] for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def to_retry(job: str, found: Iterable[Quarantined], letters: Sequence[str]) -> list[str]:
+    """The ids of what was asked for; of all that is still left out if nothing was."""
+    known = {one.id: one for one in found}
+    for letter in letters:
+        dead_letters.place_of(letter)
+        if letter not in known:
+            raise OperatorError(
+                f"{letter} is no record that {job} has left out",
+                "what is malformed was counted by no job: its producer sends it again, as a new"
+                f" event; `millrace dead-letters list --job {job}` lists what can be retried",
+            )
+    return list(letters) or [id for id, one in known.items() if not one.retried]
+
+
+def outcomes_view(job: str, outcomes: Iterable[dict[str, Any]]) -> Table:
+    table = Table(title=f"{job}: retried", title_justify="left")
+    table.add_column("ID", no_wrap=True)
+    table.add_column("counted")
+    table.add_column("", overflow="fold")
+    for one in outcomes:
+        what = "" if one["what"] == "counted" else one["what"]
+        table.add_row(one["id"], "yes" if one["counted"] else "no", Text(what))
+    return table
 
 
 def declared(plan: Plan) -> list[str]:
@@ -115,12 +177,14 @@ def reasons_view(reasons: Iterable[Reason], days: int) -> Table:
 
 
 def records_view(job: str, found: Iterable[Quarantined]) -> Table:
-    table = Table(title=f"{job} leaves out", title_justify="left")
+    table = Table(title=f"{job} has left out", title_justify="left")
     table.add_column("ID", no_wrap=True)
     table.add_column("error", overflow="fold")
     table.add_column("since")
+    table.add_column("retried")
     for one in sorted(found, key=lambda one: one.since):
-        table.add_row(one.id, Text(one.reason), _when(one.since))
+        retried = _when(one.retried) if one.retried else "–"
+        table.add_row(one.id, Text(one.reason), _when(one.since), retried)
     return table
 
 

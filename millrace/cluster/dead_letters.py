@@ -25,12 +25,14 @@ class Counted:
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A record that a job leaves out; ``id`` is ``<topic>-<partition>-<offset>``."""
+    """A record that a job leaves out, or has counted since; ``id`` is
+    ``<topic>-<partition>-<offset>``."""
 
     job: str
     id: str
     reason: str
     since: datetime
+    retried: datetime | None = None
 
 
 def counted(plan: Plan, days: Iterable[date]) -> list[Counted]:
@@ -44,13 +46,16 @@ def counted(plan: Plan, days: Iterable[date]) -> list[Counted]:
 
 
 def quarantined(plan: Plan, jobs: Iterable[str]) -> list[Quarantined]:
-    """What these jobs leave out. OperatorError without Cassandra."""
+    """What these jobs have put aside. OperatorError without Cassandra."""
     query = (
-        'SELECT job, topic, "partition" AS part, "offset" AS place, reason, since'
+        'SELECT job, topic, "partition" AS part, "offset" AS place, reason, since, retried'
         f" FROM {plan.names.cassandra.keyspace}.quarantine WHERE job = ?"
     )
     return [
-        Quarantined(row.job, f"{row.topic}-{row.part}-{row.place}", row.reason, _aware(row.since))
+        Quarantined(
+            *(row.job, f"{row.topic}-{row.part}-{row.place}", row.reason, _aware(row.since)),
+            row.retried and _aware(row.retried),
+        )
         for row in _read(plan, query, jobs)
     ]
 

@@ -4,6 +4,7 @@ JOBS/JOB/epoch                      the highest epoch that was given out
         /contract                   what the job's checkpoint can't change
         /recount                    an operator's question, to be answered from the archive
         /recount/answer             the answer to the last one
+        /retry                      records to be counted that were put aside; an answer, too
         /disabled                   there while an operator wants the job not to run
 APPLICATIONS/APPLICATION/leader     the lock whose holder leads
                         /drivers    each living driver and what it does, for operators
@@ -38,6 +39,7 @@ ATTEMPTS_PER_SESSION = 5  # one server lost, another tried in vain: a third of t
 ORPHAN_POLL_SECONDS = 0.05
 
 State = Literal["warming", "standby", "leading", "draining"]
+Topic = Literal["recount", "retry"]
 JobState = Literal["starting", "running", "isolating", "failed", "draining", "disabled"]
 
 
@@ -171,15 +173,18 @@ class Coordination:
         except NoNodeError:
             return None
 
-    def question(self, job: str) -> dict[str, Any] | None:
-        """What an operator asks to be counted again: id, start and end; None if it is answered."""
-        path = f"{self._jobs}/{job}/recount"
+    def question(self, job: str, about: Topic) -> dict[str, Any] | None:
+        """What an operator asks, with its id; None if it is answered.
+
+        It stays until a driver has answered: the next one does if this one ends meanwhile.
+        """
+        path = f"{self._jobs}/{job}/{about}"
         question = json.loads(self._read(path) or "{}")
         answer = json.loads(self._read(f"{path}/answer") or "{}") if question else {}
         return question if question and answer.get("id") != question["id"] else None
 
-    def answer(self, job: str, answer: dict[str, Any]) -> None:
-        path = f"{self._jobs}/{job}/recount/answer"
+    def answer(self, job: str, about: Topic, answer: dict[str, Any]) -> None:
+        path = f"{self._jobs}/{job}/{about}/answer"
         self._client.retry(self._client.ensure_path, path)
         self._client.retry(self._client.set, path, json.dumps(answer).encode())
 

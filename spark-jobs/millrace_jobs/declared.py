@@ -17,7 +17,7 @@ from millrace_jobs.analysis import JOIN
 from millrace_jobs.context import JobContext
 from millrace_jobs.declaration import Refused, Rows, load
 from millrace_jobs.facts import Facts, with_columns
-from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, skips_of, without
+from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, left_out, without
 from millrace_jobs.late import LateEvents
 from millrace_jobs.outputs import Output
 from millrace_jobs.quarantine import Quarantined, Skip
@@ -95,7 +95,7 @@ class Declared(Computation):
 
     def take_skips(self) -> bool:
         """Look what is put aside by now; True if the frame has to be built anew for it."""
-        known, self.skips = self.skips, skips_of(self.context)
+        known, self.skips = self.skips, left_out(self.context)
         return self.skips != known
 
     def rehearse(self, frame: DataFrame) -> None:
@@ -125,16 +125,29 @@ class Declared(Computation):
         self._results.check(checkpoint, batch, read)
         context.lease.confirm()
         rows = self._facts.add(counted, checkpoint, batch, version)
-        context.tables.upsert(
+        self._upsert(rows, version)
+        context.lease.confirm()
+        records = [output.record(row, version) for row in rows]
+        self._results.publish(checkpoint, batch, read, records)
+
+    def correct(self, rows: Sequence[dict[str, Any]], version: int) -> None:
+        """Replace rows that no batch writes any more, in the table and for the results' readers.
+
+        May be repeated. Beside batches: it is about rows that they leave alone.
+        """
+        self.context.lease.verify()
+        self._upsert(rows, version)
+        self._results.publish_beside(self.output.record(row, version) for row in rows)
+
+    def _upsert(self, rows: Iterable[dict[str, Any]], version: int) -> None:
+        output = self.output
+        self.context.tables.upsert(
             output.table,
             [f'"{name}"' for name in output.columns],  # it may be a word of CQL
             [output.row(row, version) for row in rows],
             version,
             partition_columns=2,
         )
-        context.lease.confirm()
-        records = [output.record(row, version) for row in rows]
-        self._results.publish(checkpoint, batch, read, records)
 
     def _collect(self, frame: DataFrame, batch: int) -> list[Row]:
         """Raises Quarantined or NotInRecords when the batch's own values are too much for it."""

@@ -86,9 +86,16 @@ class Facts:
         }
         pin = (self._job, checkpoint, batch, json.dumps(versions))
         self._tables.upsert(PINS, PIN_COLUMNS, [pin], version)
+        return [self._with(row, versions) for row in rows]
+
+    def of_now(self, row: Row) -> Row:
+        """A row that no batch stores, with its facts of the newest versions."""
+        return self._with(row, self._newest())
+
+    def _with(self, row: Row, versions: Versions) -> Row:
         for lookup in self._lookups:
-            rows = [row | self._look_up(lookup, row, versions[lookup.name]) for row in rows]
-        return rows
+            row = row | self._look_up(lookup, row, versions[lookup.name])
+        return row
 
     def as_stored(self, row: Row, stored: Mapping[str, Any]) -> Row:
         """A row that was counted again, with facts of the versions that the stored one names.

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from functools import reduce
+from typing import Any
 
 from pyspark.errors import (
     ArithmeticException,
@@ -35,7 +36,7 @@ from millrace_jobs.transforms import parse
 
 COLUMNS = (
     *("job", "topic", '"partition"', '"offset"'),
-    *("reason", "checkpoint", '"batch"', "since"),
+    *("reason", "checkpoint", '"batch"', "since", "retried"),
 )
 WITHIN = timedelta(hours=1)  # so many records at most
 PROBES_AT_ONCE = 4  # most of a small one's time is its planning
@@ -127,14 +128,14 @@ class Quarantine:
         letters.write(with_reasons(records, context.job, found), checkpoint, batch, version)
         context.lease.verify()
         rows = [
-            (context.job, *astuple(place), error, checkpoint, batch, since)
+            row_of(context.job, Skip(place, since, error, checkpoint, batch))
             for place, error in found.items()
         ]
         context.tables.upsert("quarantine", COLUMNS, rows, version)
 
     def _records(self, number: int) -> list[DataFrame]:
         """Of each stream, what the batch reads and doesn't leave out already."""
-        context, skips = self._context, skips_of(self._context)
+        context, skips = self._context, left_out(self._context)
         session = context.spark.newSession()
         session.conf.set("spark.sql.shuffle.partitions", 1)
         # Generated code has a range's numbers in it, and would be compiled for each probe.
@@ -161,12 +162,33 @@ class Quarantine:
 
 
 def skips_of(context: JobContext) -> list[Skip]:
-    """What the job leaves out, in the order of its place."""
-    rows = context.tables.select(
-        'SELECT topic, "partition", "offset", since FROM {keyspace}.quarantine WHERE job = ?',
-        [context.job],
+    """What the job has ever put aside, in the order of its place."""
+    query = f"SELECT {', '.join(COLUMNS)} FROM {{keyspace}}.quarantine WHERE job = ?"
+    return [
+        Skip(
+            Place(row.topic, row.partition, row.offset),
+            *(row.since, row.reason, row.checkpoint, row.batch, row.retried),
+        )
+        for row in context.tables.select(query, [context.job])
+    ]
+
+
+def row_of(job: str, skip: Skip) -> tuple[Any, ...]:
+    """As `COLUMNS` name it."""
+    return (
+        *(job, *astuple(skip.place)),
+        *(skip.reason, skip.checkpoint, skip.batch, skip.since, skip.retried),
     )
-    return [Skip(Place(row.topic, row.partition, row.offset), row.since) for row in rows]
+
+
+def left_out(context: JobContext) -> list[Skip]:
+    """What the job's query leaves out. What was retried is in the rows of its checkpoint; the query
+    of another one has it to read."""
+    skips = skips_of(context)
+    if not any(skip.retried for skip in skips):
+        return skips
+    query = context.checkpoint.query_id()
+    return [skip for skip in skips if not skip.retried or skip.checkpoint == query]
 
 
 def without(records: DataFrame, topic: str, skips: Iterable[Skip]) -> DataFrame:

@@ -31,10 +31,18 @@ class Place:
 
 @dataclass(frozen=True)
 class Skip:
-    """A record that a job leaves out; ``since`` in naive UTC."""
+    """A record that a job's query leaves out; times in naive UTC.
+
+    ``checkpoint`` and ``batch`` failed by it. One that was ``retried`` is in the rows of this
+    checkpoint all the same.
+    """
 
     place: Place
     since: datetime
+    reason: str = ""
+    checkpoint: str = ""
+    batch: int = 0
+    retried: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -4,25 +4,21 @@ The same function over the same events, at once and in batch, must give the same
 does it when asked (see Coordination), beside its streams: it has Spark, the code and the tables.
 """
 
-import logging
 import math
-import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any, TypeVar
 
 from pyspark.sql import functions as F
 
 from millrace_jobs.analysis import JOIN
-from millrace_jobs.coordination import Coordination
 from millrace_jobs.declared import Declared, window_name
 from millrace_jobs.facts import Facts
 from millrace_jobs.isolation import skips_of, without
 from millrace_jobs.outputs import WINDOW_START, Output
+from millrace_jobs.quarantine import Skip
 from millrace_jobs.sinks import archive
-
-log = logging.getLogger(__name__)
 
 EXAMPLES = 5
 POOL = "recount"
@@ -30,6 +26,7 @@ POOL = "recount"
 DOUBLES_DIFFER = 1e-9
 
 Row = Mapping[str, Any]
+RowT = TypeVar("RowT", bound=Row)
 
 
 @dataclass
@@ -51,7 +48,7 @@ class Findings:
 
 def compare(output: Output, computed: Iterable[Row], stored: Iterable[Row]) -> Findings:
     """Rows by their names, then value by value; sketches by their errors."""
-    truth, found = _by_name(output, computed), _by_name(output, stored)
+    truth, found = by_name(output, computed), by_name(output, stored)
     findings = Findings(checked=len(truth))
     for name in truth.keys() | found.keys():
         if name not in found:
@@ -60,9 +57,9 @@ def compare(output: Output, computed: Iterable[Row], stored: Iterable[Row]) -> F
         elif name not in truth:
             findings.extra += 1
             _show(findings, f"extra: {name}")
-        elif differing := _differing(output, truth[name], found[name]):
+        elif columns := differing(output, truth[name], found[name]):
             findings.wrong += 1
-            _show(findings, f"wrong: {name}: {differing}")
+            _show(findings, f"wrong: {name}: {columns}")
     return findings
 
 
@@ -70,21 +67,41 @@ def with_facts(
     output: Output, facts: Facts, computed: Iterable[Row], stored: Iterable[Row]
 ) -> list[Row]:
     """What was counted again, with the facts of the versions that the stored rows name."""
-    found = _by_name(output, stored)
+    found = by_name(output, stored)
     return [
         facts.as_stored(row, found[name]) if name in found else row
-        for name, row in _by_name(output, computed).items()
+        for name, row in by_name(output, computed).items()
     ]
 
 
 def recount(job: Declared, start: datetime, end: datetime) -> Findings:
     """Over the windows that start in a range of naive UTC time, ``end`` not included."""
     context, output = job.context, job.output
+    skips = [skip for skip in skips_of(context) if not skip.retried]
+    computed, stored = computed_rows(job, start, end, skips), stored_rows(job, start, end)
+    facts = Facts(context.tables, context.lookups, context.job)
+    findings = compare(output, with_facts(output, facts, computed, stored), stored)
+    late = "SELECT events FROM {keyspace}.late_events WHERE bucket = ? AND window = ? AND job = ?"
+    name = window_name(output.window_seconds)
+    findings.quarantined = len(skips)
+    findings.late = sum(
+        row.events
+        for day in _days(start, end)
+        for row in context.tables.select(late, (day, name, output.job))
+    )
+    return findings
+
+
+def computed_rows(
+    job: Declared, start: datetime, end: datetime, skips: Iterable[Skip]
+) -> list[dict[str, Any]]:
+    """What the archive gives for the windows that start in a range, without what is skipped."""
+    context = job.context
     session = context.spark.newSession()
     session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
     partner = timedelta(seconds=context.settings.get(JOIN, 0))
-    first, last = start - partner, end + timedelta(seconds=output.window_seconds) + partner
-    skips = skips_of(context)
+    first = start - partner
+    last = end + timedelta(seconds=job.output.window_seconds) + partner
     events = [
         without(
             archive.read(
@@ -96,66 +113,38 @@ def recount(job: Declared, start: datetime, end: datetime) -> Findings:
         for stream in context.streams
     ]
     inside = (F.col(WINDOW_START) >= F.lit(start)) & (F.col(WINDOW_START) < F.lit(end))
-    computed = [row.asDict() for row in job.rows(events).where(inside).collect()]
-    days = [start.date() + timedelta(days=n) for n in range((end.date() - start.date()).days + 1)]
+    return [row.asDict() for row in job.rows(events).where(inside).collect()]
+
+
+def stored_rows(job: Declared, start: datetime, end: datetime) -> list[dict[str, Any]]:
+    """What the job's table has of the windows that start in a range."""
+    output = job.output
     query = f'SELECT * FROM {{keyspace}}."{output.table}" WHERE day = ? AND bucket = ?'
-    partitions = [(day, bucket) for day in days for bucket in range(output.buckets)]
+    partitions = [(day, bucket) for day in _days(start, end) for bucket in range(output.buckets)]
     rows = (
-        row._asdict() for partition in partitions for row in context.tables.select(query, partition)
+        row._asdict()
+        for partition in partitions
+        for row in job.context.tables.select(query, partition)
     )
-    stored = [row for row in rows if start <= row[WINDOW_START] < end]
-    facts = Facts(context.tables, context.lookups, context.job)
-    findings = compare(output, with_facts(output, facts, computed, stored), stored)
-    late = "SELECT events FROM {keyspace}.late_events WHERE bucket = ? AND window = ? AND job = ?"
-    name = window_name(output.window_seconds)
-    findings.quarantined = len(skips)
-    findings.late = sum(
-        row.events for day in days for row in context.tables.select(late, (day, name, output.job))
-    )
-    return findings
+    return [row for row in rows if start <= row[WINDOW_START] < end]
 
 
-class Recounts:
-    """Answers what is asked in ZooKeeper, one question after the other, on a thread of its own."""
-
-    def __init__(self, coordination: Coordination, jobs: Iterable[Declared]) -> None:
-        self._coordination = coordination
-        self._jobs = list(jobs)
-        self._busy: threading.Thread | None = None
-
-    def look(self) -> None:
-        """Take up a question, if there is one and none is being answered."""
-        if self._busy and self._busy.is_alive():
-            return
-        for job in self._jobs:
-            if question := self._coordination.question(job.output.job):
-                self._busy = threading.Thread(
-                    target=self._answer, args=(job, question), name="recount", daemon=True
-                )
-                self._busy.start()
-                return
-
-    def _answer(self, job: Declared, question: dict[str, Any]) -> None:
-        try:
-            start, end = (datetime.fromisoformat(question[name]) for name in ("start", "end"))
-            answer = asdict(recount(job, start, end))
-        except Exception as error:  # whoever asked is told; the streams go on
-            log.exception("recount of job %s", job.output.job)
-            answer = {"error": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
-        self._coordination.answer(job.output.job, answer | {"id": question["id"]})
-
-
-def _by_name(output: Output, rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
+def by_name(output: Output, rows: Iterable[RowT]) -> dict[tuple[Any, ...], RowT]:
+    """Rows by what tells them apart: the window's start, then the key."""
     return {(row[WINDOW_START], *(row[name] for name in output.key)): row for row in rows}
 
 
-def _differing(output: Output, truth: Row, found: Row) -> str:
+def differing(output: Output, truth: Row, found: Row) -> str:
     """Columns whose values differ more than they may; what was counted comes first."""
     return ", ".join(
         f"{name} {truth[name]} ≠ {found[name]}"
         for name, kind in output.values.items()
         if not _same(kind, output.approximate.get(name), truth[name], found[name])
     )
+
+
+def _days(start: datetime, end: datetime) -> list[date]:
+    return [start.date() + timedelta(days=n) for n in range((end.date() - start.date()).days + 1)]
 
 
 def _same(kind: str, error: float | None, truth: Any, found: Any) -> bool:

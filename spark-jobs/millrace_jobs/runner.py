@@ -24,7 +24,7 @@ from millrace_jobs.jobs.traffic import Traffic
 from millrace_jobs.lease import Lease, LeaseLost
 from millrace_jobs.progress import Progress, claim, last_epoch, last_written
 from millrace_jobs.quarantine import NotInRecords, Quarantined
-from millrace_jobs.recount import Recounts
+from millrace_jobs.questions import Questions
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.warmup import Rehearsal
 
@@ -132,7 +132,7 @@ def serve(
         coordination.announce("leading")
         jobs += ready
         declared = [one.job for one in ready if isinstance(one.job, Declared)]
-        supervise(jobs, coordination, config.version, Recounts(coordination, declared))
+        supervise(jobs, coordination, config.version, Questions(coordination, declared))
         coordination.announce("draining")
     finally:
         if not coordination.lease.is_lost:
@@ -253,7 +253,7 @@ def await_first_batch(query: StreamingQuery) -> None:
 
 
 def supervise(
-    jobs: list[AnyJob], coordination: Coordination, version: str, recounts: Recounts
+    jobs: list[AnyJob], coordination: Coordination, version: str, questions: Questions
 ) -> None:
     """Starts the jobs that aren't disabled, and keeps it so, in place.
 
@@ -268,7 +268,7 @@ def supervise(
             {job.name: job.state for job in jobs},
             {job.name: job.trouble for job in jobs if job.trouble},
         )
-        recounts.look()
+        questions.look()
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
 

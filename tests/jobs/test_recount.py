@@ -1,14 +1,11 @@
 """A declared job's rows are counted again from the archive; every kind of difference is found."""
 
-import threading
 from datetime import datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import recount as module
 from millrace_jobs.outputs import Output
-from millrace_jobs.recount import Recounts, compare
+from millrace_jobs.recount import compare
 
 OUTPUT = Output(
     job="test",
@@ -52,27 +49,3 @@ def test_each_difference_is_found(stored: list[dict[str, Any]], kind: str) -> No
     counts = {name: getattr(findings, name) for name in ("lost", "extra", "wrong")}
     assert counts == {"lost": 0, "extra": 0, "wrong": 0} | {kind: 1}
     assert findings.examples[0].startswith(kind)
-
-
-def test_a_question_is_answered_once_and_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[dict[str, Any]] = []
-    done = threading.Event()
-
-    class Coordination:
-        def question(self, job: str) -> dict[str, Any] | None:
-            asked = {"id": "q", "start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
-            return None if answers else asked
-
-        def answer(self, job: str, answer: dict[str, Any]) -> None:
-            answers.append(answer)
-            done.set()
-
-    def fail(*_: Any) -> None:
-        raise ValueError("no archive\nand a plan")
-
-    monkeypatch.setattr(module, "recount", fail)
-    recounts = Recounts(Coordination(), [SimpleNamespace(output=OUTPUT)])  # type: ignore[arg-type, list-item]
-    recounts.look()
-    assert done.wait(10)
-    recounts.look()
-    assert answers == [{"error": "ValueError: no archive", "id": "q"}]

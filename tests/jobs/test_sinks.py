@@ -1,6 +1,7 @@
 """What sinks send: versions in order, whole values, and nothing twice."""
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -234,6 +235,33 @@ def test_a_new_checkpoint_counts_its_batches_from_zero(kafka: FakeKafka) -> None
     led().publish("old", 400, READ, [{"key": "a"}])
     led().publish("new", 0, READ, [{"key": "a"}])
     assert len(kafka.committed) == 2
+
+
+def test_what_is_of_no_batch_is_sent_beside_them_and_moves_no_position(kafka: FakeKafka) -> None:
+    publisher = led()
+    publisher.publish("query", 4, READ, [{"key": "a"}])
+    publisher.publish_beside([{"key": "b"}])
+    publisher.publish("query", 4, READ, [{"key": "a"}])
+    publisher.publish("query", 5, READ, [{"key": "c"}])
+    assert [key for key, _ in kafka.committed] == ["a", "b", "c"]
+
+
+def test_a_transaction_waits_until_another_one_is_over(kafka: FakeKafka) -> None:
+    publisher = led()
+    publisher.check("query", 4, READ)
+    with publisher._producing:
+        beside = threading.Thread(target=publisher.publish_beside, args=([{"key": "b"}],))
+        beside.start()
+        beside.join(0.2)
+        assert kafka.committed == []
+        publisher.publish("query", 4, READ, [{"key": "a"}])
+    beside.join(10)
+    assert [key for key, _ in kafka.committed] == ["a", "b"]
+
+
+def test_what_is_of_no_batch_needs_a_driver_that_leads(kafka: FakeKafka) -> None:
+    with pytest.raises(RuntimeError, match="before they were taken over"):
+        Results("brokers", NAMES.kafka, "traffic", SETTINGS, lambda: None).publish_beside([])
 
 
 def test_offsets_show_how_far_the_job_has_read(kafka: FakeKafka) -> None:

@@ -18,6 +18,7 @@ from millrace.common.errors import OperatorError
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 LEFT_OUT = Quarantined("sessions", "events-0-7", "[DIVIDE_BY_ZERO] no", NOON)
+RETRIED = Quarantined("sessions", "events-1-7", "[DIVIDE_BY_ZERO] no", NOON, NOON + MINUTE)
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> list[date]:
     )
     fake = SimpleNamespace(
         counted=counted,
-        quarantined=lambda _, jobs: [LEFT_OUT] if "sessions" in jobs else [],
+        quarantined=lambda _, jobs: [LEFT_OUT, RETRIED] if "sessions" in jobs else [],
         record=lambda _, place: record,
         place_of=place_of,
     )
@@ -75,6 +76,7 @@ def test_what_a_job_leaves_out_is_listed_one_by_one(service: list[date]) -> None
     shown = typed("list", "--job", "sessions").output
     assert "events-0-7" in shown
     assert "[DIVIDE_BY_ZERO] no" in shown
+    assert "2026-01-01 12:01:00 UTC" in shown  # when the other one was retried
 
 
 def test_a_job_that_leaves_nothing_out_is_refused(service: list[date]) -> None:
@@ -88,6 +90,62 @@ def test_one_is_shown_with_its_bytes_and_the_error(service: list[date]) -> None:
     assert "left out by sessions since 2026-01-01 12:00:00 UTC: [DIVIDE_BY_ZERO] no" in shown
     assert '{"bytes":[0]} \ufffd' in shown
     assert "left out by no job" in typed("show", "events-0-8").output
+    assert "counted by it 2026-01-01 12:01:00 UTC" in typed("show", "events-1-7").output
+
+
+@pytest.fixture
+def asked(service: list[date], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a driver is asked, once the archives are as far as the streams; it counts record 7."""
+    steps: list[Any] = []
+
+    def ask(plan: Any, path: str, question: dict[str, Any], seconds: float) -> dict[str, Any]:
+        steps.append((path, question["records"], seconds))
+        return {
+            "outcomes": [
+                {"id": id, "counted": id.endswith("-0-7"), "what": "counted"}
+                for id in question["records"]
+            ]
+        }
+
+    monkeypatch.setattr(commands, "zookeeper", SimpleNamespace(ask=ask))
+    monkeypatch.setattr(
+        "millrace.audit.declared.await_archives", lambda plan, job, wait: steps.append(job)
+    )
+    return steps
+
+
+def test_all_that_is_still_left_out_is_retried(asked: list[Any]) -> None:
+    done = typed("retry", "sessions", "--wait", "60s")
+    assert done.exit_code == 0
+    [first, (path, records, seconds)] = asked
+    assert first == "sessions"
+    assert path.endswith("/sessions/retry")
+    assert (records, seconds) == (["events-0-7"], 60)
+
+
+def test_what_is_asked_for_is_retried_and_what_is_not_counted_fails_the_command(
+    asked: list[Any],
+) -> None:
+    done = typed("retry", "sessions", "events-0-7", "events-1-7")
+    assert done.exit_code == 1
+    assert asked[1][1] == ["events-0-7", "events-1-7"]
+    assert typed("retry", "sessions", "events-0-7").exit_code == 0
+
+
+def test_a_malformed_record_is_not_retried_but_sent_again(asked: list[Any]) -> None:
+    refused = typed("retry", "sessions", "events-0-9")
+    assert isinstance(refused.exception, OperatorError)
+    assert "its producer sends it again" in (refused.exception.hint or "")
+    assert asked == []
+
+
+def test_where_nothing_is_left_out_nobody_is_asked(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands.dead_letters, "quarantined", lambda *_: [RETRIED])
+    done = typed("retry", "sessions")
+    assert done.exit_code == 0
+    assert asked == []
 
 
 @given(st.from_regex(r"[a-z][a-z0-9-]*", fullmatch=True), st.integers(0), st.integers(0))

@@ -40,16 +40,36 @@ def test_tables_that_get_rows_all_the_time_let_them_go(module, wanted):
     assert kept["job_progress"] == 0
 
 
+def columns_of(module, text):
+    return {name.strip('"') for name in module.columns_of(text)}
+
+
 def test_what_is_missing_is_made_and_another_age_is_altered(module, wanted):
     as_it_is = {
-        name: module.kept_seconds(text) if "." in name else None for name, text in wanted.items()
+        name: (module.kept_seconds(text), columns_of(module, text)) if "." in name else None
+        for name, text in wanted.items()
     }
     assert list(module.changes(wanted, {})) == list(wanted.values())
     assert list(module.changes(wanted, as_it_is)) == []
-    of_an_older_version = as_it_is | {"millrace.traffic": 0}
+    columns = columns_of(module, wanted["millrace.quarantine"])
+    of_an_older_version = as_it_is | {
+        "millrace.traffic": (0, as_it_is["millrace.traffic"][1]),
+        "millrace.quarantine": (30, columns - {"batch", "retried"}),
+    }
     assert list(module.changes(wanted, of_an_older_version)) == [
-        "ALTER TABLE millrace.traffic WITH default_time_to_live = 800"
+        "ALTER TABLE millrace.traffic WITH default_time_to_live = 800",
+        'ALTER TABLE millrace.quarantine ADD "batch" bigint',
+        "ALTER TABLE millrace.quarantine ADD retried timestamp",
     ]
+
+
+def test_each_column_of_a_table_is_known(module, wanted):
+    tables = [text for name, text in wanted.items() if "." in name]
+    for text in tables:
+        lines = text.partition("(\n")[2].partition("\n)")[0].splitlines()
+        of_one_line = [line for line in lines if not line.strip().startswith("PRIMARY")]
+        assert len(module.columns_of(text)) == len(of_one_line)
+    assert columns_of(module, wanted["millrace.job_outputs"]) == {"job", "description"}
 
 
 def test_every_table_and_topic_has_its_row():

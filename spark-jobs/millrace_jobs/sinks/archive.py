@@ -1,11 +1,15 @@
 """An archive: a Delta table of a stream's events, partitioned by the hour of their time."""
 
 import logging
+from collections.abc import Collection
 from datetime import datetime
+from functools import reduce
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from millrace_jobs.quarantine import Place
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +69,24 @@ def read(
         .where(F.col("event_date").between(start.date(), end.date()))
         .where((time >= F.lit(start)) & (time < F.lit(end)))
     )
+
+
+def times(
+    spark: SparkSession, path: str, event_time: str, places: Collection[Place]
+) -> dict[Place, datetime]:
+    """When the events at these places of its topic happened, in naive UTC; of those that it has."""
+    if not places:
+        return {}
+    here = reduce(
+        Column.__or__,
+        (
+            (F.col("partition") == place.partition) & (F.col("offset") == place.offset)
+            for place in places
+        ),
+    )
+    events = spark.read.format("delta").load(path).where(here)
+    rows = events.select("topic", "partition", "offset", event_time).collect()
+    return {Place(*row[:3]): row[3] for row in rows}
 
 
 def _writer(writers: int, writers_per_hour: int) -> Column:

@@ -8,6 +8,7 @@ the job's lag.
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -57,6 +58,7 @@ class Results:
         self._producer = Producer(self._settings)
         self._job = job
         self._published: int | None = None
+        self._producing = threading.RLock()  # a producer has one transaction at a time
         self._joining = ThreadPoolExecutor(1, "results")  # one after the other
         self._joined: Future[None] | None = None
 
@@ -112,14 +114,31 @@ class Results:
 
         retry(publish_once, AbortedError, GIVE_UP_SECONDS, "publishing results")
 
+    def publish_beside(self, records: Iterable[dict[str, Any]]) -> None:
+        """Send records that are of no batch, in a transaction of their own, between two batches.
+
+        Sent again after a crash, they say the same again.
+        """
+        encoded = [(record["key"], json.dumps(record)) for record in records]
+        if self._joined is None:
+            raise RuntimeError("results are published before they were taken over")
+        self._joined.result()
+        retry(
+            lambda: self._transaction(encoded, []),
+            AbortedError,
+            GIVE_UP_SECONDS,
+            "publishing results",
+        )
+
     def _join(self) -> None:
         """Afterwards it is certain what the producers before this one have committed."""
         retry(self._join_once, KafkaException, GIVE_UP_SECONDS, "joining transactions")
 
     def _join_anew(self) -> None:
-        self._producer = Producer(self._settings)
-        self._join()
-        self._published = None  # whether the last commit took place is unknown
+        with self._producing:
+            self._producer = Producer(self._settings)
+            self._join()
+            self._published = None  # whether the last commit took place is unknown
 
     def _join_once(self) -> None:
         self._verify()  # it fences the one before, which must not be the leader after us
@@ -148,16 +167,18 @@ class Results:
         return max(batches, default=-1), same_offsets
 
     def _transaction(self, records: list[tuple[str, str]], positions: list[TopicPartition]) -> None:
-        try:
-            self._producer.begin_transaction()
-            for key, value in records:
-                self._produce(key, value)
-            group = self._group.consumer_group_metadata()
-            self._producer.send_offsets_to_transaction(positions, group, CALL_SECONDS)
-            self._commit()
-        except KafkaException as error:
-            self._undo(error)
-            raise AbortedError(str(error)) from error
+        with self._producing:
+            try:
+                self._producer.begin_transaction()
+                for key, value in records:
+                    self._produce(key, value)
+                if positions:
+                    group = self._group.consumer_group_metadata()
+                    self._producer.send_offsets_to_transaction(positions, group, CALL_SECONDS)
+                self._commit()
+            except KafkaException as error:
+                self._undo(error)
+                raise AbortedError(str(error)) from error
 
     def _undo(self, error: KafkaException) -> None:
         """Abort, or replace the producer that can't. Raises LeaseLost when another driver leads.

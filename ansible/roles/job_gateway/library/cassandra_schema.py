@@ -13,7 +13,7 @@ module: cassandra_schema
 short_description: Keyspaces and tables of a CQL file
 description:
   - Runs those statements whose keyspace or table isn't there yet. A table that is there stays as it
-    is, but for how long it keeps its rows.
+    is, but for columns that it lacks and for how long it keeps its rows.
   - Needs cassandra-driver in the interpreter it is run with.
 options:
   statements:
@@ -40,25 +40,35 @@ author: Millrace
 """
 
 CREATE = re.compile(r"CREATE (?:KEYSPACE|TABLE) IF NOT EXISTS ([\w.]+)", re.IGNORECASE)
+COLUMN = re.compile(r'^\s+("?\w+"?) (\w+)(?: PRIMARY KEY)?,?$', re.MULTILINE)
 KEPT = re.compile(r"default_time_to_live = (\d+)", re.IGNORECASE)
 
 
 def statements(text, values):
     """Name → statement, in the order of the file. KeyError for a value that wasn't given."""
-    text = re.sub(r"--.*", "", text)
+    text = re.sub(r" *--.*", "", text)
     text = re.sub(r":([a-z]+)", lambda found: str(values[found[1]]), text)
     found = [part.strip() for part in text.split(";") if part.strip()]
     return {CREATE.match(statement)[1].lower(): statement for statement in found}
 
 
 def existing(session):
-    """Name → seconds that rows are kept, 0 for ever; None for a keyspace."""
+    """Name → seconds that rows are kept, 0 for ever, and columns; None for a keyspace."""
     keyspaces = session.execute("SELECT keyspace_name FROM system_schema.keyspaces")
     tables = session.execute(
         "SELECT keyspace_name, table_name, default_time_to_live FROM system_schema.tables"
     )
+    columns = {}
+    for row in session.execute(
+        "SELECT keyspace_name, table_name, column_name FROM system_schema.columns"
+    ):
+        columns.setdefault((row.keyspace_name, row.table_name), set()).add(row.column_name)
     return {row.keyspace_name: None for row in keyspaces} | {
-        f"{row.keyspace_name}.{row.table_name}": row.default_time_to_live for row in tables
+        f"{row.keyspace_name}.{row.table_name}": (
+            row.default_time_to_live,
+            columns[row.keyspace_name, row.table_name],
+        )
+        for row in tables
     }
 
 
@@ -67,8 +77,18 @@ def changes(wanted, there):
     for name, text in wanted.items():
         if name not in there:
             yield text
-        elif there[name] not in (None, kept_seconds(text)):
-            yield f"ALTER TABLE {name} WITH default_time_to_live = {kept_seconds(text)}"
+        elif there[name]:
+            kept, columns = there[name]
+            for column, kind in columns_of(text).items():
+                if column.strip('"') not in columns:
+                    yield f"ALTER TABLE {name} ADD {column} {kind}"
+            if kept != kept_seconds(text):
+                yield f"ALTER TABLE {name} WITH default_time_to_live = {kept_seconds(text)}"
+
+
+def columns_of(statement):
+    """Column → type, as a statement that makes a table has them: a line for each."""
+    return dict(COLUMN.findall(statement))
 
 
 def kept_seconds(statement):
