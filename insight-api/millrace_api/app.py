@@ -137,6 +137,8 @@ async def top_pages(
         end=span.end,
         distinct_pages=top.distinct,
         pages=[models.Page(url=url, page_views=count) for url, count in top.pages],
+        error=top.error,
+        other_page_views=top.other,
     )
 
 

@@ -8,7 +8,7 @@ read anew for each request.
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +22,7 @@ from millrace_api.progress import is_final, read_traffic_job
 from millrace_api.ranges import DAY, HOUR, Piece, Span, Window, by_day, decompose
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
-from millrace_api.store import Measures, Store, add_up
+from millrace_api.store import Measures, Pages, Store, add_up
 
 # What a request costs is told in windows: an hour's pages are a partition, and may be many.
 WINDOWS_PER_DAY = DAY // HOUR
@@ -41,10 +41,15 @@ class Total:
 
 @dataclass(frozen=True)
 class TopViews:
-    """``pages`` are URLs with their views, most viewed first; ``distinct`` says of how many."""
+    """``pages`` are URLs with their views, most viewed first; ``distinct`` says of how many.
+
+    No page's views are off by more than ``error``; ``other`` are those of pages without a count.
+    """
 
     pages: list[tuple[str, int]]
     distinct: int
+    error: int
+    other: int
 
 
 class History:
@@ -54,10 +59,10 @@ class History:
         self._store = store
         self._days = Kept(self._day, settings.kept_days, settings.kept_seconds)
         self._pages = Kept(
-            store.page_views,
+            store.pages_of,
             settings.kept_pages,
             settings.kept_seconds,
-            lambda views: 1 + len(views),
+            lambda pages: 1 + len(pages.views),
         )
 
     async def total(self, span: Span, asker: Asker) -> Total:
@@ -89,11 +94,11 @@ class History:
         checkpoint, watermark = await self._closed()
         hours = list(span.hours())
         closed = [hour for hour in hours if is_final(hour + HOUR, watermark)]
-        views = await self._pages.get(checkpoint, closed, place)
+        pages = await self._pages.get(checkpoint, closed, place)
         changing = hours[len(closed) :]
         async with place(len(changing)):
-            views = views + await each(self._store.page_views, changing)
-        return await asyncio.to_thread(rank, views, k)
+            pages = pages + await each(self._store.pages_of, changing)
+        return await asyncio.to_thread(rank, pages, k)
 
     async def _closed(self) -> tuple[str, datetime | None]:
         """The traffic job's checkpoint, and the moment up to which its windows are final."""
@@ -143,9 +148,10 @@ class Kept(Generic[Key, Value]):
         return value
 
 
-def rank(hours: Iterable[Counter[str]], k: int) -> TopViews:
+def rank(hours: Sequence[Pages], k: int) -> TopViews:
     views: Counter[str] = Counter()
     for hour in hours:
-        views.update(hour)
+        views.update(hour.views)
     best = heapq.nsmallest(k, views.items(), key=lambda page: (-page[1], page[0]))
-    return TopViews(best, len(views))
+    error = sum(hour.most_unlisted for hour in hours)
+    return TopViews(best, len(views), error, sum(hour.other for hour in hours))

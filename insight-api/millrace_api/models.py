@@ -117,7 +117,14 @@ class Page(Answer):
 
 
 class TopPages(Range):
-    distinct_pages: int = Field(description="Pages with at least one view in the range.")
+    distinct_pages: int = Field(
+        description="Pages with a count of their own: all that were viewed, if `error` is 0."
+    )
+    error: int = Field(
+        description="No page's views are off by more than this. 0: exact; more only where an hour"
+        " had more pages than are tracked."
+    )
+    other_page_views: int = Field(description="Views that may be of pages without a count.")
     pages: list[Page] = Field(description="Most viewed first; equal ones by URL.")
 
 

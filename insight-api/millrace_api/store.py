@@ -69,6 +69,20 @@ def add_up(parts: Sequence[Measures]) -> Measures:
     )
 
 
+@dataclass(frozen=True)
+class Pages:
+    """An hour's pages: views, too high by ``error`` at most, and those that may be of others."""
+
+    views: Counter[str]
+    error: int = 0
+    other: int = 0
+
+    @property
+    def most_unlisted(self) -> int:
+        """Views of a page that isn't listed: those that are have more than ``error`` for sure."""
+        return 2 * self.error
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrafficRow(Measures):
     """One window of traffic as the job last wrote it."""
@@ -181,8 +195,8 @@ class Store(Protocol):
     async def extent(self, window: Window) -> Span | None:
         """From the start of the first window to the end of the last, if there is any."""
 
-    async def page_views(self, hour: datetime) -> Counter[str]:
-        """Page views by URL."""
+    async def pages_of(self, hour: datetime) -> Pages:
+        """The pages of an hour, none if nothing was viewed."""
 
     async def dead_letters(self, span: Span) -> DeadLetters:
         """Dead letters received in the span, of whole minutes; samples are the latest first."""
@@ -306,12 +320,19 @@ class CassandraStore:
         )
         return Span(_utc(first[0].window_start), _utc(last[0].window_start) + window.length)
 
-    async def page_views(self, hour: datetime) -> Counter[str]:
-        rows = await self._fetch(
-            "SELECT url, page_views FROM {keyspace}.pages WHERE bucket = ?", (hour,)
+    async def pages_of(self, hour: datetime) -> Pages:
+        # The list first: rows that are newer than it are in it, too.
+        found = await self._fetch(
+            "SELECT error, other, since FROM {keyspace}.page_lists WHERE bucket = ?", (hour,)
         )
+        rows = await self._fetch(
+            "SELECT url, page_views, version FROM {keyspace}.pages WHERE bucket = ?", (hour,)
+        )
+        # Hours of earlier versions have no list: all of their pages are counted exactly.
+        error, other, since = found[0] if found else (0, 0, 0)
         # The same pages are viewed hour after hour: each URL is held once.
-        return Counter({sys.intern(row.url): row.page_views for row in rows})
+        views = {sys.intern(row.url): row.page_views for row in rows if row.version >= since}
+        return Pages(Counter(views), error, other)
 
     async def dead_letters(self, span: Span) -> DeadLetters:
         counts = await self.dead_letter_counts(span)

@@ -17,12 +17,16 @@ SIGMAS_BETWEEN_BOUNDS = 4
 
 @dataclass
 class Answers:
-    """``top`` are the most viewed pages by hour, ``distinct`` how many pages there are."""
+    """``top`` are the most viewed pages by hour, ``distinct`` how many pages have a count.
+
+    ``errors`` is by how much the counts of an hour may be off.
+    """
 
     windows: dict[Window, Figures] = field(default_factory=dict)
     visitors: dict[Window, Visitors] = field(default_factory=dict)
     top: dict[int, dict[str, int]] = field(default_factory=dict)
     distinct: dict[int, int] = field(default_factory=dict)
+    errors: dict[int, int] = field(default_factory=dict)
 
 
 def ask(api: InsightApi, hours: Iterable[int]) -> Answers:
@@ -38,6 +42,7 @@ def ask(api: InsightApi, hours: Iterable[int]) -> Answers:
         pages = api.get("/v1/pages/top", k=TOP_PAGES, **span)
         answers.top[hour] = {page["url"]: page["page_views"] for page in pages["pages"]}
         answers.distinct[hour] = pages["distinct_pages"]
+        answers.errors[hour] = pages["error"]
     return answers
 
 

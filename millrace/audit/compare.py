@@ -1,5 +1,6 @@
 """Comparisons of what a plane has with the truth. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.audit.report import Plane
-from millrace.audit.truth import COUNTS, SIZES, VISITORS, Figures, Page, Truth, Window
+from millrace.audit.truth import (
+    COUNTS,
+    SIZES,
+    VISITORS,
+    Figures,
+    Page,
+    PageList,
+    Truth,
+    Window,
+)
 from millrace.ledger.book import Ledger
 from millrace.ledger.events import numbers_of
 
@@ -122,36 +132,70 @@ def compare_visitors(
 
 
 def compare_pages(
-    plane: Plane, truth: Truth, wanted: Iterable[Page], seen: Mapping[Page, int]
+    plane: Plane, truth: Truth, wanted: Iterable[Page], seen: Mapping[int, PageList]
 ) -> None:
+    """Each page wanted, within its list's error."""
     for page in sorted(wanted):
+        hour, url = page
         low, high = truth.low_pages.get(page, 0), truth.high_pages[page]
+        listed = seen.get(hour, PageList({}))
         plane.checked += 1
-        if page not in seen:
-            if low:
+        if url not in listed.views:
+            if low > 2 * listed.error:
                 plane.find("unseen", [f"{page_name(page)} with {low} views"])
-        elif not low <= seen[page] <= high:
-            text = f"{page_name(page)}: {seen[page]} views instead of {_range(low, high)}"
-            plane.find("wrong", [text])
+        elif not (low <= listed.views[url] and listed.views[url] - listed.error <= high):
+            error = f" (at most {listed.error} too high)" if listed.error else ""
+            text = f"{listed.views[url]} views{error} instead of {_range(low, high)}"
+            plane.find("wrong", [f"{page_name(page)}: {text}"])
+
+
+def compare_page_sums(
+    plane: Plane, truth: Truth, wanted: Iterable[Page], seen: Mapping[int, PageList]
+) -> None:
+    """Whatever the error of its pages, an hour's views add up exactly."""
+    lows, highs = _by_hour(truth.low_pages), _by_hour(truth.high_pages)
+    for hour in sorted({hour for hour, _ in wanted} & seen.keys()):
+        plane.checked += 1
+        if not lows[hour] <= seen[hour].page_views <= highs[hour]:
+            expected = _range(lows[hour], highs[hour])
+            text = f"{seen[hour].page_views} page views in all instead of {expected}"
+            plane.find("wrong", [f"{window_name(('1h', hour))}: {text}"])
+
+
+def _by_hour(pages: Mapping[Page, int]) -> Counter[int]:
+    views: Counter[int] = Counter()
+    for (hour, _), count in pages.items():
+        views[hour] += count
+    return views
 
 
 def compare_top(
-    plane: Plane, truth: Truth, hour: int, top: Mapping[str, int], distinct: int, most: int
+    plane: Plane,
+    truth: Truth,
+    hour: int,
+    top: Mapping[str, int],
+    distinct: int,
+    most: int,
+    error: int = 0,
 ) -> None:
-    """The ``most`` most viewed pages of an hour, and how many pages there are."""
+    """The ``most`` most viewed pages of an hour, and how many pages there are.
+
+    Args:
+        error: by which their views may be off. Then not all pages are known.
+    """
     low = {url: views for (start, url), views in truth.low_pages.items() if start == hour}
     high = {url: views for (start, url), views in truth.high_pages.items() if start == hour}
     name = window_name(("1h", hour))
-    if not len(low) <= distinct <= len(high):
+    if not (error or len(low) <= distinct) or distinct > len(high):
         text = f"{name}: {distinct} pages instead of {_range(len(low), len(high))}"
         plane.find("wrong", [text])
     for url, views in top.items():
         plane.checked += 1
-        if not low.get(url, 0) <= views <= high.get(url, 0):
+        if not low.get(url, 0) - error <= views <= high.get(url, 0) + error:
             expected = _range(low.get(url, 0), high.get(url, 0))
             plane.find("wrong", [f"{name} {url}: {views} views instead of {expected}"])
     least = min(top.values()) if len(top) == most else 0
-    missing = sorted(url for url, views in low.items() if url not in top and views > least)
+    missing = sorted(url for url, views in low.items() if url not in top and views > least + error)
     plane.find("unseen", [f"{name} {url} with {low[url]} views" for url in missing])
 
 

@@ -13,6 +13,7 @@ class PageViewRule:
     methods: list[str]
     statuses: list[int]
     asset_extensions: list[str]
+    page_characters: int  # of which a page's name has the first
 
     @classmethod
     def of(cls, plan: Plan) -> "PageViewRule":
@@ -21,6 +22,7 @@ class PageViewRule:
             methods=settings.page_view_methods,
             statuses=settings.page_view_statuses,
             asset_extensions=settings.page_view_asset_extensions,
+            page_characters=settings.page_characters,
         )
 
     def __call__(self, request: Request) -> bool:

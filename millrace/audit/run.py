@@ -25,6 +25,7 @@ from millrace.audit.truth import (
     Figures,
     Lateness,
     Page,
+    PageList,
     Truth,
     Window,
     day_of,
@@ -48,7 +49,7 @@ class Stored:
     """What Cassandra has of some days, and of some hours."""
 
     windows: dict[Window, Figures]
-    pages: dict[Page, int]
+    pages: dict[int, PageList]
     late: dict[Window, int]
 
 
@@ -182,6 +183,7 @@ def _stored_planes(
     compare.compare_windows(by_window, truth, windows, stored.windows)
     by_window.late = compare.late_requests(truth, windows, stored.windows)
     compare.compare_pages(by_page, truth, pages, stored.pages)
+    compare.compare_page_sums(by_page, truth, pages, stored.pages)
     counted: dict[Window, int] = {}
     for (size, start), found in stored.windows.items():
         day = size, day_of(start)
@@ -197,7 +199,8 @@ def _api_plane(truth: Truth, answers: Answers, windows: set[Window]) -> tuple[Pl
     plane.late = compare.late_requests(truth, windows, answers.windows)
     worst = compare.compare_visitors(plane, truth, windows, answers.visitors)
     for hour, top in answers.top.items():
-        compare.compare_top(plane, truth, hour, top, answers.distinct[hour], TOP_PAGES)
+        distinct, error = answers.distinct[hour], answers.errors[hour]
+        compare.compare_top(plane, truth, hour, top, distinct, TOP_PAGES, error)
     return plane, worst
 
 
@@ -245,14 +248,23 @@ def is_declared(record: dict[str, Any]) -> bool:
     return "job" in record
 
 
-def _last(stream: Iterable[dict[str, Any]]) -> tuple[dict[Window, Figures], dict[Page, int]]:
-    """The newest value of each window and page."""
+def _last(stream: Iterable[dict[str, Any]]) -> tuple[dict[Window, Figures], dict[int, PageList]]:
+    """The newest value of each window, and the newest list of each hour's pages."""
     windows: dict[Window, Figures] = {}
-    pages: dict[Page, int] = {}
+    pages: dict[Page, dict[str, Any]] = {}
+    lists: dict[int, dict[str, Any]] = {}
     for record in stream:
         start = round(datetime.fromisoformat(record["start"]).timestamp())
         if "url" in record:
-            pages[start, record["url"]] = record["page_views"]
+            pages[start, record["url"]] = record
+        elif "since" in record:
+            lists[start] = record
         else:
             windows[record["window"], start] = figures(record)
-    return windows, pages
+    views: dict[int, dict[str, int]] = {hour: {} for hour in lists}
+    for (hour, url), page in pages.items():
+        if hour in lists and page["version"] >= lists[hour]["since"]:
+            views[hour][url] = page["page_views"]
+    return windows, {
+        hour: PageList(views[hour], one["error"], one["other"]) for hour, one in lists.items()
+    }

@@ -1,11 +1,11 @@
 """What Cassandra has, read at a quorum of all replicas."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any
 
-from millrace.audit.truth import COUNTS, SIZES, Figures, Page, Window
+from millrace.audit.truth import COUNTS, SIZES, Figures, PageList, Window
 from millrace.cluster.cassandra import read_each
 from millrace.plan import Plan
 
@@ -34,12 +34,29 @@ class Tables:
             for row in rows
         }
 
-    def pages(self, hours: Iterable[int]) -> dict[Page, int]:
-        rows = self._each(
-            f"SELECT bucket, url, page_views FROM {self._keyspace}.pages WHERE bucket = ?",
-            [(datetime.fromtimestamp(hour, UTC),) for hour in hours],
+    def pages(self, hours: Iterable[int]) -> dict[int, PageList]:
+        """By hour. Rows that are older than their list are no part of it."""
+        wanted = [(datetime.fromtimestamp(hour, UTC),) for hour in hours]
+        lists = self._each(
+            f"SELECT bucket, error, other, since FROM {self._keyspace}.page_lists WHERE bucket = ?",
+            wanted,
         )
-        return {(_seconds(row.bucket), row.url): row.page_views for row in rows}
+        rows = self._each(
+            f"SELECT bucket, url, page_views, version FROM {self._keyspace}.pages WHERE bucket = ?",
+            wanted,
+        )
+        found = {_seconds(row.bucket): row for row in lists}
+        views: dict[int, dict[str, int]] = defaultdict(dict)
+        for row in rows:
+            hour = _seconds(row.bucket)
+            if hour not in found or row.version >= found[hour].since:
+                views[hour][row.url] = row.page_views
+        return {
+            hour: PageList(views[hour], found[hour].error, found[hour].other)
+            if hour in found
+            else PageList(views[hour])  # by a version that counted all pages
+            for hour in views.keys() | found.keys()
+        }
 
     def late(self, days: Iterable[int]) -> dict[Window, int]:
         """Late events by size of window and day, those of the job's present checkpoint.

@@ -47,6 +47,24 @@ class Lateness:
 
 
 @dataclass(frozen=True)
+class PageList:
+    """Pages of an hour as a plane has them, by URL: all, or the most viewed ones of too many.
+
+    Attributes:
+        views: too high by ``error`` at most. A page that isn't here has at most twice the error.
+        other: all of the hour's page views that aren't surely (``views - error``) of a page here.
+    """
+
+    views: dict[str, int]
+    error: int = 0
+    other: int = 0
+
+    @property
+    def page_views(self) -> int:
+        return sum(self.views.values()) - self.error * len(self.views) + self.other
+
+
+@dataclass(frozen=True)
 class Truth:
     low: dict[Window, Figures]
     high: dict[Window, Figures]
@@ -126,7 +144,7 @@ def with_judgement(records: pa.Table, rule: PageViewRule) -> pa.Table:
     return pa.table(
         {
             "time": epoch_seconds(records["event_time"]),
-            "page": page,
+            "page": pc.utf8_slice_codeunits(page, 0, rule.page_characters),
             "visitor_id": records["visitor_id"],
             "requests": np.ones(len(records), np.int64),
             "page_views": is_view.cast(pa.int64()),

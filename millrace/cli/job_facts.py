@@ -55,7 +55,7 @@ PROGRAMS = {
     "traffic": Program(
         name="traffic",
         windows=("1m", "1h"),
-        outputs=("traffic", "pages"),
+        outputs=("traffic", "pages", "page_lists"),
         routes=("/v1/traffic", "/v1/traffic/total", "/v1/pages/top"),
     ),
 }

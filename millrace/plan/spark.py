@@ -66,6 +66,7 @@ class Archive(Job):
 
 class Traffic(Job):
     watermark_seconds: PositiveInt
+    page_characters: PositiveInt
     keep_days: PositiveInt
     pages_keep_days: PositiveInt
     page_view_methods: list[str]

@@ -14,10 +14,10 @@ from typing import Any
 from millrace_jobs.stream import Stream, names_of
 
 # The columns of traffic's one aggregation. Spark reads state by them, in this order.
-TRAFFIC_KEY = "period struct<start:timestamp,end:timestamp>, window string, url string"
+TRAFFIC_KEY = "period struct<start:timestamp,end:timestamp>, window string"
 TRAFFIC_VALUE = (
     "count bigint, count bigint, sum bigint, count bigint, count bigint, count bigint,"
-    " count bigint, count bigint, buf binary"
+    " count bigint, count bigint, buf binary, buf binary"
 )
 
 
@@ -44,7 +44,9 @@ def contract(job: str, settings: dict[str, Any], streams: Sequence[Stream]) -> d
         return common | kept | ({"deduplicated": ", ".join(once)} if once else {})
     return common | {
         "shuffle_partitions": settings["shuffle_partitions"],
-        "hll_lg_k": settings["hll_lg_k"],  # sketches of two sizes don't merge
+        # Sketches of two sizes don't merge.
+        "hll_lg_k": settings["hll_lg_k"],
+        "pages_tracked": settings["pages_tracked"],
         "state key": TRAFFIC_KEY,
         "state value": TRAFFIC_VALUE,
     }

@@ -16,6 +16,7 @@ from millrace_api.store import (
     JobProgress,
     JobWork,
     LateEvents,
+    Pages,
     Part,
     StoreHealth,
     StoreUnavailable,
@@ -27,6 +28,7 @@ from millrace_api.store import (
 class FakeStore:
     rows: list[TrafficRow] = field(default_factory=list)
     pages: dict[datetime, Counter[str]] = field(default_factory=dict)
+    lists: dict[datetime, tuple[int, int]] = field(default_factory=dict)
     letters: list[DeadLetter] = field(default_factory=list)
     letter_counts: dict[str, int] = field(default_factory=dict)
     late: list[LateEvents] = field(default_factory=list)
@@ -74,10 +76,10 @@ class FakeStore:
             return None
         return Span(min(row.start for row in rows), max(row.end for row in rows))
 
-    async def page_views(self, hour: datetime) -> Counter[str]:
+    async def pages_of(self, hour: datetime) -> Pages:
         self._check()
         await self._read(hour)
-        return self.pages.get(hour, Counter())
+        return Pages(self.pages.get(hour, Counter()), *self.lists.get(hour, (0, 0)))
 
     async def dead_letters(self, span: Span) -> DeadLetters:
         self._check()

@@ -98,7 +98,10 @@ def test_top_pages_are_summed_over_hours_and_ranked(client: TestClient, store: F
     }
     top = client.get("/v1/pages/top", params=DAY | {"k": 2}).json()
     assert top["pages"] == [{"url": "/c", "page_views": 5}, {"url": "/a", "page_views": 2}]
-    assert top["distinct_pages"] == 3
+    assert (top["distinct_pages"], top["error"], top["other_page_views"]) == (3, 0, 0)
+    store.lists = {ten: (7, 100), ten + timedelta(hours=1): (1, 20)}
+    top = client.get("/v1/pages/top", params=DAY).json()
+    assert (top["error"], top["other_page_views"]) == (2 * (7 + 1), 120)
 
 
 def test_dead_letters_are_all_counted_but_few_are_listed(

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from millrace_api.store import (
     Budget,
     CassandraStore,
     DeadLetters,
+    Pages,
     Part,
     StoreUnavailable,
     TooManyRows,
@@ -122,7 +124,7 @@ def test_the_queries_fit_the_schema(settings: Any) -> None:
             for window in Window:
                 assert await store.traffic(window, SPAN) == []
                 await store.extent(window)
-            assert await store.page_views(DAY) == {}
+            assert await store.pages_of(DAY) == Pages(Counter())
             assert await store.dead_letters(SPAN) == DeadLetters({}, [])
             assert await store.late_events(SPAN.days()) == []
             await store.progress()
@@ -202,7 +204,7 @@ def test_results_larger_than_a_page_are_whole(settings: Any) -> None:
         async with connected(settings) as store:
             session = store._connected()
             insert = session.prepare(
-                "INSERT INTO millrace.pages (bucket, url, page_views) VALUES (?, ?, 1)"
+                "INSERT INTO millrace.pages (bucket, url, page_views, version) VALUES (?, ?, 1, 7)"
             )
             try:
                 for first in range(0, PAGES, 500):
@@ -210,8 +212,16 @@ def test_results_larger_than_a_page_are_whole(settings: Any) -> None:
                     for page in range(first, first + 500):
                         batch.add(insert, (DAY, f"/{page}"))
                     session.execute(batch, timeout=30)
-                assert len(await store.page_views(DAY)) == PAGES
+                assert len((await store.pages_of(DAY)).views) == PAGES
+                session.execute(
+                    "INSERT INTO millrace.page_lists (bucket, error, other, since)"
+                    " VALUES (%s, 2, 9, 8)",
+                    (DAY,),
+                )
+                assert await store.pages_of(DAY) == Pages(Counter(), 2, 9)
             finally:
-                session.execute("DELETE FROM millrace.pages WHERE bucket = %s", (DAY,), timeout=30)
+                for table in ("pages", "page_lists"):
+                    delete = f"DELETE FROM millrace.{table} WHERE bucket = %s"
+                    session.execute(delete, (DAY,), timeout=30)
 
     asyncio.run(scenario())

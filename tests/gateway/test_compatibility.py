@@ -17,7 +17,12 @@ from millrace_jobs.stream import Stream
 
 SETTINGS = {
     "common": {"stream": "events"},
-    "traffic": {"checkpoint": "traffic", "shuffle_partitions": 2, "hll_lg_k": 12},
+    "traffic": {
+        "checkpoint": "traffic",
+        "shuffle_partitions": 2,
+        "hll_lg_k": 12,
+        "pages_tracked": 6144,
+    },
     "archive": {"checkpoint": "archive", "shuffle_partitions": 2},
 }
 
@@ -78,6 +83,7 @@ def test_the_same_state_may_go_on(deployment: Deployment) -> None:
     [
         ({"shuffle_partitions": 4}, "traffic: shuffle_partitions was 4, would be 2"),
         ({"hll_lg_k": 14}, "traffic: hll_lg_k was 14, would be 12"),
+        ({"pages_tracked": 99}, "traffic: pages_tracked was 99, would be 6144"),
         ({"topic": "clicks"}, "traffic: topic was clicks, would be events"),
         ({"state key": "url string"}, "traffic: state key was url string, would be period"),
         ({"sessions": "gap"}, "traffic: sessions was gap, would be None"),

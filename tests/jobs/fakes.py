@@ -248,6 +248,7 @@ def _no_answer(**kind: bool) -> KafkaException:
 KEY_COLUMNS = {
     "traffic": 3,
     "pages": 2,
+    "page_lists": 1,
     "dead_letter_counts": 5,
     "dead_letters": 2,
     "job_progress": 1,

@@ -141,7 +141,7 @@ class Protection:
     planes: tuple[str, ...]
 
 
-CASSANDRA = ("traffic", "pages", "job_progress", "dead_letter_counts")
+CASSANDRA = ("traffic", "pages", "page_lists", "job_progress", "dead_letter_counts")
 ALL = (*CASSANDRA, "results", "archive")
 WAKES = (Event.FREEZE, Event.SWITCH)
 PROTECTIONS = {

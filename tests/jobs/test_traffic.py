@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,15 @@ from millrace_jobs.checkpoint import Batch, Checkpoint
 from millrace_jobs.contract import TRAFFIC_KEY, TRAFFIC_VALUE
 from millrace_jobs.late import JudgedBatch, late_events
 from millrace_jobs.transforms import parse
-from millrace_jobs.transforms.traffic import WINDOW_SECONDS, PageViewRule, is_page_view, traffic
-from pyspark.sql import DataFrame, Row, SparkSession
+from millrace_jobs.transforms.traffic import (
+    WINDOW_SECONDS,
+    PageViewRule,
+    Sketches,
+    is_page_view,
+    page_error,
+    traffic,
+)
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tests.jobs.samples import STREAM, at, event, millis
@@ -24,17 +32,20 @@ RULE = PageViewRule(
     asset_extensions=["css", "js", "png"],
 )
 HOUR = 3600
+TRACKED = 96
+CHARACTERS = 40
+SKETCHES = Sketches(lg_k=12, pages=TRACKED, page_characters=CHARACTERS)
 Records = Callable[[list[bytes | None]], DataFrame]
 
 
 @pytest.fixture(scope="session")
 def totals(records: Records) -> Callable[..., dict[tuple[Any, ...], Row]]:
-    """Rows of `traffic` over these events, by window, start and URL."""
+    """Rows of `traffic` over these events, by window and start."""
 
     def compute(*values: bytes) -> dict[tuple[Any, ...], Row]:
         events = parse.valid(records(list(values)).transform(parse.classify, STREAM), STREAM)
-        rows = traffic(events, RULE, HOUR, lg_k=12).collect()
-        return {(row.window, row.window_start, row.url): row for row in rows}
+        rows = traffic(events, RULE, HOUR, SKETCHES).collect()
+        return {(row.window, row.window_start): row for row in rows}
 
     return compute
 
@@ -71,21 +82,21 @@ def test_page_view_rule(records: Records) -> None:
 def test_an_event_counts_in_its_minute_its_hour_and_for_its_page(totals: Any) -> None:
     rows = totals(event(url="/a?x=1", status=200, bytes=7))
     assert set(rows) == {
-        ("1m", at("2015-05-17 10:05:00"), None),
-        ("1h", at("2015-05-17 10:00:00"), None),
-        ("1h", at("2015-05-17 10:00:00"), "/a"),
+        ("1m", at("2015-05-17 10:05:00")),
+        ("1h", at("2015-05-17 10:00:00")),
     }
-    minute = rows["1m", at("2015-05-17 10:05:00"), None]
+    minute = rows["1m", at("2015-05-17 10:05:00")]
     assert minute.window_end == at("2015-05-17 10:06:00")
     assert (minute.requests, minute.page_views, minute.bytes) == (1, 1, 7)
+    assert views(minute) == {}
+    assert views(rows["1h", at("2015-05-17 10:00:00")]) == {"/a": 1}
 
 
 def test_windows_are_half_open(totals: Any) -> None:
     rows = totals(
         event(event_time="2015-05-17T10:59:59.999Z"), event(event_time="2015-05-17T11:00:00.000Z")
     )
-    starts = {(window, start) for window, start, url in rows if url is None}
-    assert starts == {
+    assert set(rows) == {
         ("1m", at("2015-05-17 10:59:00")),
         ("1m", at("2015-05-17 11:00:00")),
         ("1h", at("2015-05-17 10:00:00")),
@@ -96,7 +107,7 @@ def test_windows_are_half_open(totals: Any) -> None:
 def test_counts_add_up(totals: Any) -> None:
     statuses = [100, 200, 204, 301, 304, 404, 500, 599]
     rows = totals(*(event(status=status, bytes=status) for status in statuses))
-    hour = rows["1h", at("2015-05-17 10:00:00"), None]
+    hour = rows["1h", at("2015-05-17 10:00:00")]
     assert hour.requests == len(statuses)
     assert hour.bytes == sum(statuses)
     assert hour.page_views == 2  # 200 and 304
@@ -106,8 +117,94 @@ def test_counts_add_up(totals: Any) -> None:
 
 def test_pages_are_counted_without_query(totals: Any) -> None:
     rows = totals(event(url="/a?1"), event(url="/a"), event(url="/b#x"), event(url="/c.css"))
-    pages = {url: row.page_views for (_, _, url), row in rows.items() if url is not None}
-    assert pages == {"/a": 2, "/b": 1}
+    assert views(rows["1h", at("2015-05-17 10:00:00")]) == {"/a": 2, "/b": 1}
+
+
+def test_pages_that_begin_alike_for_long_are_one(totals: Any) -> None:
+    long = "/" + "ü" * (CHARACTERS - 1)
+    rows = totals(event(url=long), event(url=f"{long}x"), event(url=f"{long}.css"))
+    assert views(rows["1h", at("2015-05-17 10:00:00")]) == {long: 2}
+
+
+def views(row: Row) -> dict[str, int]:
+    return {page["item"]: page["count"] for page in row.pages}
+
+
+def page_views(spark: SparkSession, pages: Column) -> DataFrame:
+    """Each row of a range as a view of a page in one and the same hour."""
+    return spark.range(0, 40_000, numPartitions=5).select(
+        F.timestamp_seconds(F.lit(1431856800)).alias("event_time"),
+        F.lit("someone").alias("visitor_id"),
+        pages.alias("url"),
+        F.lit("GET").alias("method"),
+        F.lit("page_view").alias("kind"),
+        F.lit(200).alias("status"),
+        F.lit(1).cast("bigint").alias("bytes"),
+    )
+
+
+def hour_of(frame: DataFrame) -> Row:
+    [hour] = traffic(frame, RULE, HOUR, SKETCHES).where("window = '1h'").collect()
+    return hour
+
+
+def test_as_many_pages_as_are_tracked_are_exact(spark: SparkSession) -> None:
+    hour = hour_of(page_views(spark, F.concat(F.lit("/"), F.col("id") % TRACKED)))
+    truth = {f"/{n}": 40_000 // TRACKED + (n < 40_000 % TRACKED) for n in range(TRACKED)}
+    assert views(hour) == truth
+    assert page_error(hour.pages_error) == 0
+
+
+def test_of_more_pages_than_are_tracked_the_most_viewed_are_listed(spark: SparkSession) -> None:
+    """Half of the views are of one page, a tenth of another, the others of one page each."""
+    place = F.col("id") % 10
+    rare = F.concat(F.lit("/rare/"), F.col("id"))
+    page = F.when(place < 5, "/hot").when(place == 5, "/warm").otherwise(rare)
+    hour = hour_of(page_views(spark, page))
+    error, found = page_error(hour.pages_error), views(hour)
+    truth = {"/hot": 20_000, "/warm": 4_000}
+    assert 0 < error <= 3.5 / 128 * hour.page_views
+    assert truth.keys() <= found.keys()
+    assert len(found) <= TRACKED
+    for url, count in found.items():
+        assert count - error <= truth.get(url, 1) <= count
+    assert all(count - error > error for count in found.values())
+    assert (hour.requests, hour.page_views) == (40_000, 40_000)
+
+
+def test_the_state_of_an_hour_is_bounded(spark: SparkSession, tmp_path: Path) -> None:
+    """As many rows in the state after a hundred pages as after ten thousand, batch after batch."""
+    made = tmp_path / "events"
+    truth: Counter[str] = Counter()
+    written: list[Row] = []
+    for batch in range(4):
+        pages = ["/hot"] * 500 + [f"/{batch}/{n}" for n in range(10 ** min(batch + 1, 3) * 3)]
+        truth.update(pages)
+        rows = [(at("2015-05-17 10:00:00"), "someone", url) for url in pages]
+        frame = spark.createDataFrame(rows, "event_time timestamp, visitor_id string, url string")
+        frame.coalesce(1).write.mode("append").json(str(made))
+    schema = "event_time timestamp, visitor_id string, url string"
+    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(made))
+    events = source.selectExpr(
+        "*", "'GET' AS method", "'page_view' AS kind", "200 AS status", "1L AS bytes"
+    )
+    query = (
+        traffic(events, RULE, HOUR, SKETCHES)
+        .writeStream.outputMode("update")
+        .foreachBatch(lambda frame, _: written.extend(frame.where("window = '1h'").collect()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    query.processAllAvailable()
+    states = [p.stateOperators[0].numRowsTotal for p in query.recentProgress if p.numInputRows]
+    query.stop()
+    assert states == [2] * 4
+    last = written[-1]
+    error = page_error(last.pages_error)
+    assert last.page_views == truth.total()
+    assert 0 < error <= 3.5 / 128 * truth.total()
+    assert all(n - error <= truth[url] <= n for url, n in views(last).items())
+    assert views(last)["/hot"] == truth["/hot"]  # followed from the first view on
 
 
 def test_unique_visitors_merge_over_windows_within_two_percent(spark: SparkSession) -> None:
@@ -121,7 +218,7 @@ def test_unique_visitors_merge_over_windows_within_two_percent(spark: SparkSessi
         F.lit(200).alias("status"),
         F.lit(1).cast("bigint").alias("bytes"),
     )
-    minutes = traffic(events, RULE, HOUR, lg_k=12).filter("window = '1m'")
+    minutes = traffic(events, RULE, HOUR, SKETCHES).filter("window = '1m'")
     merged = minutes.agg(F.hll_sketch_estimate(F.hll_union_agg("visitors"))).first()
     assert merged is not None
     assert merged[0] == pytest.approx(visitors, rel=0.02)
@@ -146,7 +243,7 @@ class Stream:
             .json(str(self._input))
         )
         self.query = (
-            traffic(events, RULE, HOUR, lg_k=12)
+            traffic(events, RULE, HOUR, SKETCHES)
             .writeStream.outputMode("update")
             .foreachBatch(self._write)
             .option("checkpointLocation", str(self.checkpoint))
@@ -154,7 +251,7 @@ class Stream:
         )
 
     def _write(self, frame: DataFrame, _: int) -> None:
-        rows = frame.filter("url is null").collect()
+        rows = frame.collect()
         self.written |= {(row.window, row.window_start): row.requests for row in rows}
 
     def send(self, *batches: list[str]) -> None:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from millrace_jobs.jobs.traffic import page_record
+from millrace_jobs import pages as jobs_pages
+from millrace_jobs.jobs.traffic import list_record, page_record
 from millrace_jobs.outputs import Output
 
 from millrace.audit import compare, declared, run
@@ -22,6 +23,7 @@ from millrace.audit.report import Plane, Report
 from millrace.audit.truth import (
     Cut,
     Lateness,
+    PageList,
     Truth,
     epoch_seconds,
     may_be_late,
@@ -33,7 +35,7 @@ from millrace.ledger.book import Ledger, State, Writer
 from tests.unit.test_ledger import SPEC
 
 EVENTS = 2000
-RULE = PageViewRule(["GET"], [200, 304], ["css", "js", "png", "woff2"])
+RULE = PageViewRule(["GET"], [200, 304], ["css", "js", "png", "woff2"], 512)
 LATENESS = Lateness(watermark=86_400, ahead=3600)
 ALL = Cut(np.full(3, 2**40), np.full(3, 2**40))
 
@@ -231,22 +233,66 @@ class TestWindows:
         assert late == sum(truth.high[hour]["requests"] for hour in hours) > 0
 
 
+def listed(pages: dict[tuple[int, str], int]) -> dict[int, PageList]:
+    """Pages that are all counted."""
+    lists: dict[int, PageList] = {}
+    for (hour, url), views in pages.items():
+        lists.setdefault(hour, PageList({})).views[url] = views
+    return lists
+
+
 class TestPages:
     @pytest.mark.parametrize(("by", "wrong"), [(0, 0), (1, 1), (-1, 1)])
     def test_views(self, truth: Truth, by: int, wrong: int) -> None:
         page = max(truth.high_pages)
         plane = Plane("pages")
         seen = truth.high_pages | {page: truth.high_pages[page] + by}
-        compare.compare_pages(plane, truth, truth.high_pages, seen)
+        compare.compare_pages(plane, truth, truth.high_pages, listed(seen))
         assert plane.wrong == wrong
         assert plane.checked == len(seen)
+        compare.compare_page_sums(plane, truth, truth.high_pages, listed(seen))
+        assert plane.wrong == 2 * wrong
 
     def test_an_absent_page_is_unseen(self, truth: Truth) -> None:
         plane = Plane("pages")
         seen = dict(truth.high_pages)
         seen.pop(max(seen))
-        compare.compare_pages(plane, truth, truth.high_pages, seen)
+        compare.compare_pages(plane, truth, truth.high_pages, listed(seen))
         assert plane.unseen == 1
+
+    @pytest.mark.parametrize(
+        ("views", "error", "other", "kinds"),
+        [
+            ({"/hot": 50}, 3, 40 + 3, ()),
+            ({"/hot": 53}, 3, 40, ()),  # too high by as much as it may be
+            ({"/hot": 54}, 3, 39, ("wrong",)),
+            ({"/hot": 49}, 3, 44, ("wrong",)),  # too low
+            ({"/hot": 50}, 3, 40, ("sum",)),  # three views are nowhere
+            ({}, 3, 90, ("unseen",)),
+            ({"/hot": 50, "/1": 4}, 3, 42, ()),
+            ({"/hot": 50, "/1": 5}, 3, 41, ("wrong",)),
+            ({"/hot": 50}, 0, 40, ("unseen",) * 40),  # then all have to be there
+        ],
+    )
+    def test_a_list_of_the_most_viewed(
+        self, views: dict[str, int], error: int, other: int, kinds: tuple[str, ...]
+    ) -> None:
+        pages = {(0, f"/{n}"): 1 for n in range(40)} | {(0, "/hot"): 50}
+        truth = Truth({}, {}, pages, pages)
+        seen = {0: PageList(views, error, other)}
+        plane, sums = Plane("pages"), Plane("sums")
+        compare.compare_pages(plane, truth, pages, seen)
+        compare.compare_page_sums(sums, truth, pages, seen)
+        found = ["wrong"] * plane.wrong + ["unseen"] * plane.unseen + ["sum"] * sums.wrong
+        assert found == list(kinds)
+
+    @pytest.mark.parametrize(("views", "ok"), [(50, True), (53, True), (54, False)])
+    def test_top_of_a_list_with_an_error(self, views: int, ok: bool) -> None:
+        pages = {(0, f"/{n}"): 1 for n in range(40)} | {(0, "/hot"): 50}
+        plane = Plane("top")
+        truth = Truth({}, {}, pages, pages)
+        compare.compare_top(plane, truth, 0, {"/hot": views}, distinct=1, most=9, error=3)
+        assert plane.ok == ok
 
     @pytest.mark.parametrize(
         ("change", "kind"),
@@ -410,9 +456,22 @@ def test_records_of_declared_jobs_are_told_from_the_traffic_jobs() -> None:
     start = datetime(2026, 1, 1)
     output = Output("test", "job_test", "A test.", 60, {"url": "string"}, {}, {}, 1, 1, [])
     declared_record = output.record({"window_start": start, "url": "/"}, 1)
-    page = page_record(
-        SimpleNamespace(window="1h", window_start=start, window_end=start, url="/", page_views=1),
-        1,
-    )
+    hour = SimpleNamespace(window="1h", window_start=start, window_end=start)
     assert run.is_declared(declared_record)
-    assert not run.is_declared(page)
+    assert not run.is_declared(page_record(hour, "/", 1, 1))
+    assert not run.is_declared(list_record(hour, jobs_pages.PageList({}, 0, 0, 1), 1))
+
+
+def test_of_the_results_topic_a_list_has_what_is_not_older_than_it() -> None:
+    hour = SimpleNamespace(
+        window="1h", window_start=datetime(1970, 1, 1), window_end=datetime(1970, 1, 1, 1)
+    )
+    written = jobs_pages.Written(3600)
+    stream = []
+    for version, (views, error) in enumerate([({"/": 1, "/a": 1}, 0), ({"/a": 9}, 2)]):
+        pages, changed = written.change(hour.window_start, views, error, 20, version)
+        stream += [page_record(hour, url, n, version) for url, n in changed.items()]
+        stream.append(list_record(hour, pages, version))
+    _, lists = run._last(stream)
+    assert lists == {0: PageList({"/a": 9}, error=2, other=13)}
+    assert lists[0].page_views == 20

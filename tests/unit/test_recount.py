@@ -11,7 +11,9 @@ from millrace.common.paths import REPO
 from tests.recount import Recount, recount
 
 REAL_LOG = REPO.parent / "shared" / "data" / "access.log"
-RULE = PageViewRule(methods=["GET"], statuses=[200], asset_extensions=["css", "png"])
+RULE = PageViewRule(
+    methods=["GET"], statuses=[200], asset_extensions=["css", "png"], page_characters=512
+)
 LOG = b"""\
 10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 100 "-" "-"
 10.0.0.1 - - [17/May/2015:10:05:59 +0000] "GET /a?b=1 HTTP/1.1" 200 10 "-" "-"

@@ -1,5 +1,6 @@
 """traffic: events by window into Cassandra, the results topic and the live stream."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,14 +9,24 @@ from pyspark.sql import DataFrame, Row
 from millrace_jobs import sources
 from millrace_jobs.context import JobContext
 from millrace_jobs.late import LateEvents
+from millrace_jobs.pages import PageList, Written
 from millrace_jobs.sinks.live import LiveStream
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
-from millrace_jobs.transforms.traffic import STATUS_CLASSES, WINDOW_SECONDS, PageViewRule, traffic
+from millrace_jobs.transforms.traffic import (
+    PAGE_WINDOW,
+    STATUS_CLASSES,
+    WINDOW_SECONDS,
+    PageViewRule,
+    Sketches,
+    page_error,
+    traffic,
+)
 
 COUNTS = ("requests", "page_views", "bytes", *(f"status_{name}" for name in STATUS_CLASSES))
 TRAFFIC_COLUMNS = ("window", "bucket", "window_start", *COUNTS, "visitors", "version")
 PAGES_COLUMNS = ("bucket", "url", "page_views", "version")
+LISTS_COLUMNS = ("bucket", "error", "other", "since", "version")
 
 
 class Traffic:
@@ -33,6 +44,7 @@ class Traffic:
             context.lease.verify,
         )
         self._live = LiveStream(context.config)
+        self._written = Written(context.settings["watermark_seconds"])
         self.late_events = LateEvents(context, WINDOW_SECONDS)
 
     def frame(self, max_offsets: int) -> DataFrame:
@@ -45,7 +57,7 @@ class Traffic:
             traffic,
             PageViewRule.of(settings),
             settings["watermark_seconds"],
-            settings["hll_lg_k"],
+            Sketches.of(settings),
         )
 
     def rehearse(self, frame: DataFrame) -> None:
@@ -54,15 +66,16 @@ class Traffic:
         self._results.connect()
         self._context.tables.prepare("traffic", TRAFFIC_COLUMNS)
         self._context.tables.prepare("pages", PAGES_COLUMNS)
+        self._context.tables.prepare("page_lists", LISTS_COLUMNS)
 
     def lead(self) -> None:
+        self._written.forget()
         self._results.take_over()
 
     def write(self, frame: DataFrame, batch: int) -> None:
-        """Collects: a batch has at most one row for each window and page that it touched."""
-        rows = sorted(frame.collect(), key=lambda row: row.window_start)
-        windows = [row for row in rows if row.url is None]
-        pages = [row for row in rows if row.url is not None]
+        """Collects: a batch has a row for each window that it touched, with so many pages at most
+        as are tracked."""
+        windows = sorted(frame.collect(), key=lambda row: row.window_start)
         version = self._context.version(batch)
         tables = self._context.tables
         checkpoint, read = self._context.checkpoint_id(), self._context.checkpoint.batch(batch).end
@@ -70,12 +83,26 @@ class Traffic:
         self._context.lease.confirm()
         totals = [_traffic(row, version) for row in windows]
         tables.upsert("traffic", TRAFFIC_COLUMNS, totals, version, partition_columns=2)
-        tables.upsert("pages", PAGES_COLUMNS, [_page(r, version) for r in pages], version)
+        hours = [row for row in windows if row.window == PAGE_WINDOW]
+        lists = {row.window_start: self._change(row, version) for row in hours}
+        tables.upsert("pages", PAGES_COLUMNS, list(_pages(lists, version)), version)
+        # After its rows: before them, they would be older than it.
+        tables.upsert("page_lists", LISTS_COLUMNS, list(_lists(lists, version)), version)
         updates = [window_record(row, version) for row in windows]
         self._context.lease.confirm()
-        records = [*updates, *(page_record(row, version) for row in pages)]
-        self._results.publish(checkpoint, batch, read, records)
+        records = [*updates, *_page_records(hours, lists, version)]
+        if not self._results.publish(checkpoint, batch, read, records):
+            self._written.forget()  # what was published then may have been another list
         self._live.announce(updates)
+
+    def _change(self, hour: Row, version: int) -> "Change":
+        views = {page["item"]: page["count"] for page in hour.pages}
+        error = page_error(hour.pages_error)
+        return self._written.change(hour.window_start, views, error, hour.page_views, version)
+
+
+Change = tuple[PageList, dict[str, int]]
+Changes = dict[datetime, Change]  # by hour
 
 
 def _traffic(row: Row, version: int) -> tuple[Any, ...]:
@@ -84,8 +111,23 @@ def _traffic(row: Row, version: int) -> tuple[Any, ...]:
     return (row.window, start.date(), start, *counts, bytes(row.visitors), version)
 
 
-def _page(row: Row, version: int) -> tuple[Any, ...]:
-    return (row.window_start, row.url, row.page_views, version)
+def _pages(lists: Changes, version: int) -> Iterator[tuple[Any, ...]]:
+    for hour, (_, changed) in lists.items():
+        yield from ((hour, url, views, version) for url, views in changed.items())
+
+
+def _lists(lists: Changes, version: int) -> Iterator[tuple[Any, ...]]:
+    for hour, (one, _) in lists.items():
+        yield (hour, one.error, one.other, one.since, version)
+
+
+def _page_records(hours: list[Row], lists: Changes, version: int) -> Iterator[dict[str, Any]]:
+    """Of each hour what has changed, and then its list."""
+    for hour in hours:
+        one, changed = lists[hour.window_start]
+        for url, views in changed.items():
+            yield page_record(hour, url, views, version)
+        yield list_record(hour, one, version)
 
 
 def window_record(row: Row, version: int) -> dict[str, Any]:
@@ -105,16 +147,23 @@ def window_record(row: Row, version: int) -> dict[str, Any]:
     }
 
 
-def page_record(row: Row, version: int) -> dict[str, Any]:
-    start = _iso(row.window_start)
+def page_record(hour: Row, url: str, views: int, version: int) -> dict[str, Any]:
+    return _of_hour("pages", hour, url) | {"url": url, "page_views": views, "version": version}
+
+
+def list_record(hour: Row, pages: PageList, version: int) -> dict[str, Any]:
+    """What is true of all the hour's page records from ``since`` on; others are in it no more."""
+    said = {"error": pages.error, "other": pages.other, "since": pages.since}
+    return _of_hour("page_lists", hour) | said | {"version": version}
+
+
+def _of_hour(what: str, hour: Row, *names: str) -> dict[str, Any]:
+    start = _iso(hour.window_start)
     return {
-        "key": f"pages|{row.window}|{start}|{row.url}",
-        "window": row.window,
+        "key": "|".join((what, hour.window, start, *names)),
+        "window": hour.window,
         "start": start,
-        "end": _iso(row.window_end),
-        "url": row.url,
-        "page_views": row.page_views,
-        "version": version,
+        "end": _iso(hour.window_end),
     }
 
 

@@ -91,8 +91,8 @@ class Results:
 
     def publish(
         self, checkpoint: str, batch: int, read: Offsets, records: Iterable[dict[str, Any]]
-    ) -> None:
-        """Send a batch's records unless they were sent already.
+    ) -> bool:
+        """Send a batch's records unless they were sent already; False if they were.
 
         Args:
             checkpoint: the query's id; batches of another checkpoint have nothing to do with ours.
@@ -105,14 +105,15 @@ class Results:
             for partition, offset in partitions.items()
         ]
 
-        def publish_once() -> None:
+        def publish_once() -> bool:
             if batch <= self.check(checkpoint, batch, read):
                 log.info("batch %d is in the results topic already", batch)
-                return
+                return False
             self._transaction(encoded, positions)
             self._published = batch
+            return True
 
-        retry(publish_once, AbortedError, GIVE_UP_SECONDS, "publishing results")
+        return retry(publish_once, AbortedError, GIVE_UP_SECONDS, "publishing results")
 
     def publish_beside(self, records: Iterable[dict[str, Any]]) -> None:
         """Send records that are of no batch, in a transaction of their own, between two batches.

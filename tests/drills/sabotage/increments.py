@@ -11,7 +11,7 @@ from millrace_jobs import sources
 from millrace_jobs.jobs.traffic import COUNTS, Traffic
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
-from millrace_jobs.transforms.traffic import PageViewRule, traffic
+from millrace_jobs.transforms.traffic import PageViewRule, Sketches, traffic
 from pyspark.sql import DataFrame, Row
 
 DYING_TIME = 4.0  # s, between a batch's first writes and its end
@@ -26,9 +26,7 @@ publish_at_once = Results.publish
 
 def write(self: Traffic, frame: DataFrame, batch: int) -> None:
     brought = {(row.window, row.window_start): row for row in brought_by(self, batch)}
-    rows = [
-        row if row.url is not None else incremented(self, row, brought) for row in frame.collect()
-    ]
+    rows = [incremented(self, row, brought) for row in frame.collect()]
     write_whole_values(self, SimpleNamespace(collect=lambda: rows), batch)
 
 
@@ -42,8 +40,7 @@ def brought_by(job: Traffic, batch: int) -> list[Row]:
     )
     events = parse.valid(records.transform(parse.classify, context.stream), context.stream)
     rule = PageViewRule.of(settings)
-    rows = traffic(events, rule, settings["watermark_seconds"], settings["hll_lg_k"])
-    return rows.where("url IS NULL").collect()
+    return traffic(events, rule, settings["watermark_seconds"], Sketches.of(settings)).collect()
 
 
 def incremented(job: Traffic, row: Row, brought: dict[Any, Row]) -> Row:
