@@ -18,14 +18,14 @@ JOBS = "millrace_jobs.jobs"
 
 Settings = dict[str, Any]
 Rows = Callable[..., DataFrame]  # of a DataFrame for each stream, and the settings
-ONE_STREAM = ("events",)  # what a query calls the one that it reads
+EVENTS = ("events",)  # what a job reads whose settings name no stream
 
 
 class Refused(Exception):
     """A declaration can't be run as a job; says of which one, why, and what to do."""
 
 
-def load(job: str, streams: Sequence[str] = ONE_STREAM) -> tuple[Rows, str]:
+def load(job: str, streams: Sequence[str] = EVENTS) -> tuple[Rows, str]:
     """The job's function of these streams, and what it says of itself.
 
     Raises Refused when there is no such file, or no such function in it.
@@ -40,12 +40,12 @@ def load(job: str, streams: Sequence[str] = ONE_STREAM) -> tuple[Rows, str]:
         raise Refused(f"job {job}: neither {job}.py nor {job}.sql is among the jobs") from None
     rows = getattr(module, job, None)
     if rows is None:
-        arguments = ", ".join(_called(streams))
+        arguments = ", ".join(streams)
         raise Refused(f"job {job}: {job}.py has no function {job}({arguments}, settings)")
     return rows, (rows.__doc__ or module.__doc__ or "").strip().partition("\n")[0]
 
 
-def query(job: str, text: str, streams: Sequence[str] = ONE_STREAM) -> Rows:
+def query(job: str, text: str, streams: Sequence[str] = EVENTS) -> Rows:
     """A query as a function. ``$name`` in it is a setting, and each stream a view."""
 
     def rows(*arguments: Any) -> DataFrame:
@@ -56,16 +56,11 @@ def query(job: str, text: str, streams: Sequence[str] = ONE_STREAM) -> Rows:
             raise Refused(f"job {job}: {job}.sql: {error}: no such setting") from None
         session = events[0].sparkSession
         _refuse_commands(job, session, filled)
-        for name, frame in zip(_called(streams), events, strict=True):
+        for name, frame in zip(streams, events, strict=True):
             frame.createOrReplaceTempView(name)
         return session.sql(filled)
 
     return rows
-
-
-def _called(streams: Sequence[str]) -> Sequence[str]:
-    """What a job calls its streams; one is ``events``, whichever it is."""
-    return ONE_STREAM if len(streams) == 1 else streams
 
 
 def _refuse_commands(job: str, session: Any, text: str) -> None:

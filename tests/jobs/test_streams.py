@@ -182,6 +182,15 @@ def test_a_query_has_a_view_for_each_stream(spark: SparkSession) -> None:
     }
 
 
+def test_a_query_of_one_stream_calls_it_by_its_name(spark: SparkSession) -> None:
+    clicks = declared.no_events(job_of(spark).context)[1]
+    text = "SELECT campaign, count(*) AS clicks FROM clicks GROUP BY campaign"
+    assert declaration.query("test", text, ["clicks"])(clicks, SETTINGS).columns == [
+        "campaign",
+        "clicks",
+    ]
+
+
 def described(spark: SparkSession, text: str, seconds: int | None) -> Output:
     settings = {name: value for name, value in SETTINGS.items() if name != "join_seconds"}
     settings |= {"join_seconds": seconds} if seconds else {}
