@@ -162,6 +162,7 @@ class ZookeeperNames(Model):
     gateway_lock: ZnodePath
     applications: ZnodePath
     jobs: ZnodePath
+    upkeep: ZnodePath
 
 
 class HdfsNames(Model):

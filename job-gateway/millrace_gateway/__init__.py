@@ -12,5 +12,6 @@ them, so neither restarts the other.
     metrics.py    what Prometheus is told, and lag.py how far jobs are behind Kafka
     compatibility.py   may a version go on from the checkpoints that are there?
     declarations.py    can its declared jobs be run?
+    upkeep.py     what has grown is cut back, once a day
     commands.py   what operators and deployments call
 """

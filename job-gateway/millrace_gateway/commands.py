@@ -10,13 +10,14 @@ from dataclasses import asdict
 
 from kazoo.handlers.threading import KazooTimeoutError
 
-from millrace_gateway import compatibility, declarations
+from millrace_gateway import compatibility, declarations, upkeep
 from millrace_gateway import settings as configuration
 from millrace_gateway.decide import Intent, State
 from millrace_gateway.progress import UNANSWERED, Progress
 from millrace_gateway.registry import Registry
 from millrace_gateway.settings import Settings
 from millrace_gateway.submit import NotDeployed, deployment
+from millrace_gateway.yarn import Yarn
 
 POLL_SECONDS = 2
 LONGEST = "by default deploy_timeout_seconds of its configuration"
@@ -28,7 +29,12 @@ def main() -> None:
     try:
         with _registry(settings) as registry:
             arguments.run(registry, settings, arguments)
-    except (NotDeployed, compatibility.Incompatible, declarations.Refused) as error:
+    except (
+        NotDeployed,
+        compatibility.Incompatible,
+        declarations.Refused,
+        upkeep.Failed,
+    ) as error:
         sys.exit(str(error))
     except KazooTimeoutError:
         sys.exit(f"ZooKeeper doesn't answer: {settings.zookeeper}")
@@ -60,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     versions = commands.add_parser("versions", help="what is deployed on this host, as JSON")
     versions.add_argument("application")
     versions.set_defaults(run=_versions)
+
+    look = commands.add_parser("upkeep", help="cut back what has grown, if that is due")
+    look.add_argument(
+        "--due", action="store_true", help="have the next look do it: `systemctl start upkeep`"
+    )
+    look.set_defaults(run=_upkeep)
 
     wait_stopped = commands.add_parser("wait-stopped", help="until it has ended")
     wait_stopped.add_argument("application")
@@ -137,6 +149,24 @@ def _versions(registry: Registry, settings: Settings, arguments: argparse.Namesp
         ],
     }
     print(json.dumps(answer, indent=2))
+
+
+def _upkeep(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
+    if arguments.due:
+        registry.put_upkeep(upkeep.due(registry.upkeep(), time.time()))
+        print("due: the next look does it, on either edge host; `systemctl start upkeep` is one")
+        return
+    lock = registry.client.Lock(f"{settings.znodes.upkeep}/lock", settings.name)
+    if not lock.acquire(blocking=False):
+        print("another host is at it")
+        return
+    yarn = Yarn(settings.resourcemanagers, settings.user, settings.request_timeout_seconds)
+    # The session's end, whatever brings it about, gives the lock back.
+    print(
+        upkeep.look(
+            registry, settings, lambda what: upkeep.cut_back(what, settings, yarn.running())
+        )
+    )
 
 
 def _intend(registry: Registry, application: str, intent: Intent, *, check: bool) -> None:

@@ -9,8 +9,10 @@ APPLICATIONS/APPLICATION/intent      what was deployed
 JOBS/JOB/epoch                       the highest fencing epoch that was given to a driver
         /contract                    what the job's checkpoint can't change
         /disabled                    there while an operator wants the job not to run
+UPKEEP                               what the last upkeep came to
+      /lock                          its holder does it
 
-Where these three are, names.yaml says.
+Where these four are, names.yaml says.
 """
 
 import json
@@ -23,6 +25,7 @@ from kazoo.recipe.lock import Lock
 
 from millrace_gateway.decide import Intent, Order, Submission
 from millrace_gateway.settings import Znodes
+from millrace_gateway.upkeep import Record
 
 RecordT = TypeVar("RecordT", Intent, Order, Submission)
 
@@ -68,11 +71,7 @@ class Registry:
 
     def contract(self, job: str) -> dict[str, Any] | None:
         """What the job's checkpoint can't change, as the last driver that led it wrote."""
-        try:
-            content, _ = self.client.retry(self.client.get, f"{self._znodes.jobs}/{job}/contract")
-        except NoNodeError:
-            return None
-        return json.loads(content) if content else None
+        return self._content(f"{self._znodes.jobs}/{job}/contract")
 
     def epoch(self, job: str) -> int:
         """The highest that was given out; 0 when none was."""
@@ -86,8 +85,16 @@ class Registry:
         path = f"{self._znodes.jobs}/{job}/disabled"
         return self.client.retry(self.client.exists, path) is not None
 
+    def upkeep(self) -> Record | None:
+        content = self._content(self._znodes.upkeep)
+        return Record(**content) if content else None
+
+    def put_upkeep(self, record: Record) -> None:
+        self.client.retry(self.client.ensure_path, self._znodes.upkeep)
+        self.client.retry(self.client.set, self._znodes.upkeep, _bytes(asdict(record)))
+
     def intend(self, application: str, intent: Intent) -> None:
-        """The one thing that is written from outside: the gateways act on it."""
+        """Written from outside: the gateways act on it."""
         path = self._path(application, "intent")
         self.client.retry(self.client.ensure_path, path)
         self.client.retry(self.client.set, path, _bytes(asdict(intent)))
@@ -100,8 +107,11 @@ class Registry:
         return kind(**content) if content else None
 
     def _read(self, application: str, name: str) -> dict[str, Any] | None:
+        return self._content(self._path(application, name))
+
+    def _content(self, path: str) -> dict[str, Any] | None:
         try:
-            content, _ = self.client.retry(self.client.get, self._path(application, name))
+            content, _ = self.client.retry(self.client.get, path)
         except NoNodeError:
             return None
         return json.loads(content) if content else None

@@ -19,6 +19,7 @@ class Znodes:
     gateway_lock: str
     applications: str
     jobs: str
+    upkeep: str
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,21 @@ class Kafka:
 
     brokers: str
     group_prefix: str
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """See configs/components/job_gateway.yaml for why. ``application_logs`` is a folder of HDFS;
+    systemd sees to ``memory_mb``, `millrace status` to ``overdue_hours``."""
+
+    hour_utc: int
+    overdue_hours: int
+    timeout_seconds: float
+    heap_mb: int
+    memory_mb: int
+    cores: int
+    left_days: int
+    application_logs: str
 
 
 @dataclass(frozen=True)
@@ -62,6 +78,7 @@ class Settings:
     settled_seconds: float
     deploy_timeout_seconds: float
     catch_up_seconds: float
+    upkeep: Upkeep
 
     @property
     def limits(self) -> Limits:

@@ -87,6 +87,13 @@ def command(spark_submit: Path, deployment: Deployment, main: Path) -> list[str]
     ]
 
 
+def first_error(log: Path) -> str:
+    """Why a Java or Python program failed, by its output, and where the rest of that is."""
+    lines = log.read_text(errors="replace").splitlines()
+    told = [line for line in lines if "Exception" in line or "Error" in line] or lines[-1:]
+    return f"{told[0].strip()[:300] if told else 'no output'} ({log})"
+
+
 class Child:
     """One spark-submit on its way.
 
@@ -127,9 +134,7 @@ class Child:
             return (
                 f"spark-submit was killed, at the latest after {self._timeout:.0f} s ({self._log})"
             )
-        lines = self._log.read_text(errors="replace").splitlines()
-        told = [line for line in lines if "Exception" in line or "Error" in line] or lines[-1:]
-        return f"{told[0].strip()[:300] if told else 'no output'} ({self._log})"
+        return first_error(self._log)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -50,6 +50,11 @@ class Yarn:
         """The latest runs that are over, in the order they started."""
         return self._runs(application, ENDED)[-ENDED_CONSIDERED:]
 
+    def running(self) -> list[str]:
+        """The ids of all that hold or wait for containers, whosoever they are."""
+        found = self._ask(f"/ws/v1/cluster/apps?states={ACTIVE}")
+        return [app["id"] for app in (found["apps"] or {}).get("app", [])]
+
     def kill(self, run: str) -> None:
         query = urllib.parse.urlencode({"user.name": self._user})
         self._ask(f"/ws/v1/cluster/apps/{run}/state?{query}", {"state": "KILLED"})

@@ -13,6 +13,7 @@ from millrace.plan import Plan
 SCHEMA = REPO / "spark-jobs" / "schema.cql"
 IMAGE = REPO / "millrace" / "setup" / "image.sh"
 DAEMON_LOGS = ANSIBLE / "roles" / "hadoop_config" / "templates" / "log4j-daemon.properties.j2"
+CASSANDRA_JVM = ANSIBLE / "roles" / "cassandra" / "templates" / "jvm.options.j2"
 CASSANDRA_LOGS = ANSIBLE / "roles" / "cassandra" / "templates" / "logback.xml.j2"
 TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS :keyspace\.(\w+) \(.*?\n\)([^;]*);", re.DOTALL)
 TIME_TO_LIVE = re.compile(r"default_time_to_live = :(\w+)")
@@ -25,6 +26,7 @@ BOUNDED = {
     "lookup_pins": ONE_ROW,
     "lookup_versions": "the newest one; others for their table's keep_days",
 }
+DEFAULT = "its own default"
 DAY_MS = 86_400_000
 
 
@@ -51,76 +53,118 @@ def _all(plan: Plan) -> Iterator[Kept]:
 
 def _topics(plan: Plan) -> Iterator[Kept]:
     for part, topic in plan.topics.items():
-        ends = []
+        ends = {}
         if age := topic.config.get("retention.ms"):
-            ends.append(f"{int(age) // DAY_MS} days")
+            ends["retention.ms"] = f"{int(age) // DAY_MS} days"
         if size := topic.config.get("retention.bytes"):
-            ends.append(f"{int(size) // 2**20:,} MiB a partition")
+            ends["retention.bytes"] = f"{int(size) // 2**20:,} MiB a partition"
         if "compact" in topic.config.get("cleanup.policy", ""):
-            ends.append("the last record of a key")
-        yield Kept(f"topic of {part}", "Kafka", "; ".join(ends), "configs/components/events.yaml")
+            ends["cleanup.policy"] = "the last record of a key"
+        yield Kept(f"topic of {part}", "Kafka", "; ".join(ends.values()), _in("events.yaml", *ends))
+    yield Kept("the controllers' log", "Kafka", "7 days or 100 MiB, behind a snapshot", DEFAULT)
 
 
 def _files(plan: Plan) -> Iterator[Kept]:
     spark = plan.spark.settings
-    batches = (spark.defaults.model_extra or {})["spark.sql.streaming.minBatchesToRetain"]
+    defaults = spark.defaults.model_extra or {}
+    table = "spark.databricks.delta.properties.defaults"
+    replaced = defaults[f"{table}.deletedFileRetentionDuration"].removeprefix("interval ")
+    log = defaults[f"{table}.logRetentionDuration"].removeprefix("interval ")
+    batches = defaults["spark.sql.streaming.minBatchesToRetain"]
+    left = plan.services["job_gateway"].settings["upkeep"]["left_days"]
     trash = plan.hadoop.settings["core-site.xml"]["fs.trash.interval"]
-    where = "configs/components/spark.yaml"
-    yield Kept("archives", "HDFS", f"{spark.archive.keep_days} days, by hand (below)", where)
-    yield Kept("checkpoints", "HDFS", f"the last {batches} batches", where)
-    yield Kept(
-        "what was removed", "HDFS, trash", f"{trash // 60} h", "configs/components/hadoop.yaml"
-    )
     snapshots = plan.services["zookeeper"].settings["zoo.cfg"]["autopurge.snapRetainCount"]
-    yield Kept(
-        "snapshots and their logs",
-        "ZooKeeper",
-        f"the last {snapshots}",
-        "configs/components/zookeeper.yaml",
-    )
+    for what, where, how_long, set_by in (
+        ("archives", "HDFS", f"{spark.archive.keep_days} days", _in("spark.yaml", "keep_days")),
+        (
+            "their files that were merged or have expired",
+            "HDFS",
+            f"{replaced} more",
+            _in("spark.yaml", "deletedFileRetentionDuration"),
+        ),
+        ("their logs", "HDFS", log, _in("spark.yaml", "logRetentionDuration")),
+        (
+            "checkpoints: offsets, commits, state",
+            "HDFS",
+            f"the last {batches} batches",
+            _in("spark.yaml", "minBatchesToRetain"),
+        ),
+        (
+            "rehearsals' checkpoints of drivers that ended",
+            "HDFS",
+            f"{left} days",
+            _in("job_gateway.yaml", "left_days"),
+        ),
+        (
+            "what was removed",
+            "HDFS, trash",
+            f"{trash // 60} h",
+            _in("hadoop.yaml", "fs.trash.interval"),
+        ),
+        ("the NameNodes' edits", "masters, JournalNodes", "a million, and 2 images", DEFAULT),
+        (
+            "snapshots and their logs",
+            "ZooKeeper",
+            f"the last {snapshots}",
+            _in("zookeeper.yaml", "autopurge.snapRetainCount"),
+        ),
+        ("applications that ended", "ZooKeeper", "the last 1,000", DEFAULT),
+    ):
+        yield Kept(what, where, how_long, set_by)
 
 
 def _tables(plan: Plan) -> Iterator[Kept]:
     spark = plan.spark.settings
     days = {
-        "windows": spark.traffic.keep_days,
-        "pages": spark.traffic.pages_keep_days,
-        "letters": spark.archive.keep_days,
+        "windows": (spark.traffic.keep_days, "keep_days"),
+        "pages": (spark.traffic.pages_keep_days, "pages_keep_days"),
+        "letters": (spark.archive.keep_days, "keep_days"),
     }
     for name, options in TABLE.findall(SCHEMA.read_text()):
         if found := TIME_TO_LIVE.search(options):
-            yield Kept(
-                f"`{name}`", "Cassandra", f"{days[found[1]]} days", "configs/components/spark.yaml"
-            )
+            kept, setting = days[found[1]]
+            yield Kept(f"`{name}`", "Cassandra", f"{kept} days", _in("spark.yaml", setting))
         else:
-            kept = BOUNDED.get(name, "for ever")
-            yield Kept(f"`{name}`", "Cassandra", kept, "spark-jobs/schema.cql")
+            how_long = BOUNDED.get(name, "for ever")
+            yield Kept(f"`{name}`", "Cassandra", how_long, _path(SCHEMA))
     for job in plan.jobs:
         if spark.is_declared(job):
             kept = (spark.job(job).model_extra or {})["keep_days"]
             yield Kept(
-                f"rows of `{job}`", "Cassandra", f"{kept} days", "configs/jobs/defaults.yaml"
+                f"rows of `{job}`",
+                "Cassandra",
+                f"{kept} days",
+                "`keep_days`, configs/jobs/defaults",
             )
-    snapshots = plan.services["cassandra"].settings["cassandra.yaml"]["auto_snapshot_ttl"]
-    yield Kept(
-        "tables that were dropped", "Cassandra", snapshots, "configs/components/cassandra.yaml"
-    )
+    cassandra = plan.services["cassandra"].settings["cassandra.yaml"]
+    for what, setting in (
+        ("tables that were dropped", "auto_snapshot_ttl"),
+        ("writes for a node that is away", "max_hint_window"),
+    ):
+        yield Kept(what, "Cassandra", cassandra[setting], _in("cassandra.yaml", setting))
     memory = plan.services["redis"].settings["redis.conf"]["maxmemory"]
-    yield Kept("the live stream", "Redis", f"within {memory}", "configs/components/redis.yaml")
+    yield Kept("the live stream", "Redis", f"within {memory}", _in("redis.yaml", "maxmemory"))
+    yield Kept(
+        "its append-only file", "Redis", "rewritten at twice its size, 64 MB at least", DEFAULT
+    )
 
 
 def _logs(plan: Plan) -> Iterator[Kept]:
     yarn = plan.services["nodemanager"].settings["yarn-site.xml"]
-    files = yarn["yarn.nodemanager.log-aggregation.num-log-files-per-app"]
-    hours = yarn["yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds"] // 3600
-    where = "configs/components/nodemanager.yaml"
-    yield Kept("logs of running applications", "HDFS", f"{files * hours} h", where)
-    yield Kept("logs of ended applications", "HDFS", "until removed by hand (below)", "–")
+    left = plan.services["job_gateway"].settings["upkeep"]["left_days"]
+    for what, how_long, setting in (
+        ("logs of a running container", "{} MiB", "container-log-monitor.total-size-limit-bytes"),
+        ("files of failed containers", "{} min", "delete.debug-delay-sec"),
+        ("files that applications bring along", "{} MiB", "localizer.cache.target-size-mb"),
+    ):
+        unit = {"bytes": 2**20, "sec": 60, "mb": 1}[setting.rpartition("-")[2]]
+        kept = how_long.format(yarn[f"yarn.nodemanager.{setting}"] // unit)
+        yield Kept(what, "workers", kept, _in("nodemanager.yaml", setting))
     yield Kept(
-        "files of failed containers",
-        "workers",
-        f"{yarn['yarn.nodemanager.delete.debug-delay-sec'] // 60} min",
-        where,
+        "logs of applications that ended",
+        "HDFS",
+        f"{left} days",
+        _in("job_gateway.yaml", "left_days"),
     )
     daemon = DAEMON_LOGS.read_text()
     size, backups = _said(r"MaxFileSize=(\w+)", daemon), _said(r"MaxBackupIndex=(\w+)", daemon)
@@ -129,8 +173,18 @@ def _logs(plan: Plan) -> Iterator[Kept]:
     )
     cap = _said(r"<totalSizeCap>(\w+)<", CASSANDRA_LOGS.read_text())
     yield Kept("logs of Cassandra", "hosts", cap, _path(CASSANDRA_LOGS))
+    collector = CASSANDRA_JVM.read_text()
+    files, each = _said(r"filecount=(\w+)", collector), _said(r"filesize=(\w+)", collector)
+    yield Kept(
+        "its garbage collector's", "hosts", f"{files} + 1 files of {each}", _path(CASSANDRA_JVM)
+    )
     journal = _said(r"SystemMaxUse=(\w+)", IMAGE.read_text())
     yield Kept("journal, with all other services' logs", "hosts of `local`", journal, _path(IMAGE))
+
+
+def _in(file: str, *settings: str) -> str:
+    """Settings in a file of a component."""
+    return f"{', '.join(f'`{name}`' for name in settings)}, configs/components/{file}"
 
 
 def _said(pattern: str, text: str) -> str:

@@ -173,37 +173,37 @@ def topic_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
 
 def high_watermark(admin: AdminClient, partition: TopicPartition) -> int:
     """Up to where a partition is written, whatever of it is committed; raises KafkaException."""
-    asked = TopicPartition(partition.topic, partition.partition)
-    answers = admin.list_offsets(
-        {asked: OffsetSpec.latest()},
-        isolation_level=IsolationLevel.READ_UNCOMMITTED,
-        request_timeout=3 * TIMEOUT,
-    )
-    return int(answers[asked].result().offset)
+    asked = [TopicPartition(partition.topic, partition.partition)]
+    [end] = _offsets_of(admin, asked, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+    return end
 
 
 def _offsets(admin: AdminClient, topic: str, partitions: int, spec: OffsetSpec) -> list[int]:
-    """Waits for leaders that move: while brokers hear of it one by one, even who has just asked who
-    leads may be sent to the one that doesn't any more."""
+    asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+    return _offsets_of(admin, asked, spec, IsolationLevel.READ_COMMITTED)
+
+
+def _offsets_of(
+    admin: AdminClient, asked: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
+) -> list[int]:
+    """Of partitions of one topic. Waits for leaders that move: while brokers hear of it one by one,
+    even who has just asked who leads may be sent to the one that doesn't any more."""
     deadline = time.monotonic() + MOVING_SECONDS
     while True:
         try:
-            return _offsets_by_leaders(admin, topic, partitions, spec)
+            return _offsets_by_leaders(admin, asked, spec, isolation)
         except KafkaException as failure:
             if failure.args[0].code() not in MOVED or time.monotonic() >= deadline:
                 raise
         time.sleep(MOVING_PAUSE_SECONDS)
-        admin.list_topics(topic, timeout=TIMEOUT)  # who leads now
+        admin.list_topics(asked[0].topic, timeout=TIMEOUT)  # who leads now
 
 
 def _offsets_by_leaders(
-    admin: AdminClient, topic: str, partitions: int, spec: OffsetSpec
+    admin: AdminClient, asked: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
 ) -> list[int]:
-    asked = [TopicPartition(topic, partition) for partition in range(partitions)]
     answers = admin.list_offsets(
-        dict.fromkeys(asked, spec),
-        isolation_level=IsolationLevel.READ_COMMITTED,
-        request_timeout=TIMEOUT,
+        dict.fromkeys(asked, spec), isolation_level=isolation, request_timeout=TIMEOUT
     )
     return [_answer(answers[partition]).offset for partition in asked]
 

@@ -36,6 +36,17 @@ def disabled(plan: Plan) -> set[str]:
         return {job for job in plan.jobs if client.exists(_order(plan, job))}
 
 
+def upkeep(plan: Plan) -> dict[str, Any] | None:
+    """What the last upkeep came to: see millrace_gateway.upkeep.Record; None before the first look.
+
+    OperatorError when ZooKeeper doesn't answer.
+    """
+    with _glancing(plan, "how the upkeep went") as client, suppress(NoNodeError):
+        content, _ = client.get(plan.names.zookeeper.upkeep)
+        return json.loads(content) if content else None
+    return None
+
+
 def disable(plan: Plan, job: str) -> None:
     """Order that the job is not to run. OperatorError when ZooKeeper doesn't answer."""
     with _glancing(plan, "whether it takes the order") as client:

@@ -11,7 +11,7 @@ from typing import Any
 from millrace.cluster import kafka, probe
 from millrace.cluster.kafka import AdminClient, KafkaException
 from millrace.cluster.ssh import on_all, run_on
-from millrace.cluster.zookeeper import disabled, drivers
+from millrace.cluster.zookeeper import disabled, drivers, upkeep
 from millrace.common.errors import OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
 from millrace.status.ring import ring
@@ -20,7 +20,7 @@ from millrace.status.ring import ring
 def collect(plan: Plan) -> dict[str, Any]:
     """Raw observations: ``hosts`` (host → probe's answer or {"error"}), ``kafka``,
     ``cassandra`` (address → nodetool's UN, UJ or DN), ``drivers``, each job's ``lag``, the
-    ``disabled`` jobs, and when that was: ``at``, in seconds since 1970."""
+    ``disabled`` jobs, the last ``upkeep``, and when that was: ``at``, in seconds since 1970."""
     admin = kafka.connect(plan)
     return {
         "hosts": on_all(plan.hosts, lambda host: _ask(plan, host)),
@@ -28,6 +28,7 @@ def collect(plan: Plan) -> dict[str, Any]:
         "cassandra": ring(plan),
         "drivers": ask_drivers(plan),
         "disabled": _ask_disabled(plan),
+        "upkeep": _ask_upkeep(plan),
         "at": time.time(),
         "lag": {job: _ask_lag(admin, plan, job) for job in plan.jobs},
     }
@@ -71,6 +72,13 @@ def _ask_disabled(plan: Plan) -> set[str]:
         return disabled(plan)
     except OperatorError:
         return set()
+
+
+def _ask_upkeep(plan: Plan) -> dict[str, Any] | None:
+    try:
+        return upkeep(plan)
+    except OperatorError:
+        return None
 
 
 def _ask_kafka(admin: AdminClient) -> dict[str, Any]:

@@ -57,6 +57,7 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
             for job, lag in observed["lag"].items()
         ),
         _plain(seen, "job_gateway", "Job gateways"),
+        _upkeep(plan, observed["upkeep"], observed["at"]),
         _api(seen),
     ]
     states = {component.state for component in components}
@@ -235,6 +236,26 @@ def _job(
     if trouble:
         problems.insert(0, f"it has failed and is tried again: {trouble}")
     return _component(name, f"{lag['records']:,} records behind", problems, down=False)
+
+
+def _upkeep(plan: Plan, last: dict[str, Any] | None, now: float) -> Component:
+    """What grows is cut back once a day; ``now`` in seconds since 1970."""
+    if last is None:
+        return _component("Upkeep", "not looked for yet", [], down=False)
+    hours = (now - last["since"]) / 3600
+    problems = []
+    if last["error"]:
+        problems.append(
+            f"it failed and is tried again within the hour: {last['error']}; "
+            f"`journalctl -u upkeep` on {last['host']}"
+        )
+    if hours > plan.services["job_gateway"].settings["upkeep"]["overdue_hours"]:
+        problems.append(
+            f"not done for {hours:.0f} h, and disks fill: "
+            "`systemctl list-timers upkeep.timer` on the edge hosts"
+        )
+    seen = f"done {hours:.0f} h ago" if last["host"] else "waits for its first night"
+    return _component("Upkeep", seen, problems, down=False)
 
 
 def _standby(driver: dict[str, Any], now: float) -> str:

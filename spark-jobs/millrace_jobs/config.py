@@ -52,6 +52,7 @@ class ZookeeperNames:
     gateway_lock: str
     applications: str
     jobs: str
+    upkeep: str
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from millrace_gateway import commands
+from millrace_gateway import commands, upkeep
 from millrace_gateway import settings as configuration
 from millrace_gateway.daemon import Gateway
 from millrace_gateway.decide import (
@@ -34,8 +34,9 @@ from millrace_gateway.decide import (
     decide,
 )
 from millrace_gateway.registry import Deposed
-from millrace_gateway.settings import Cassandra, Kafka, Settings, Znodes
+from millrace_gateway.settings import Cassandra, Kafka, Settings, Upkeep, Znodes
 from millrace_gateway.submit import Child, Deployment, NotDeployed, command
+from millrace_gateway.upkeep import Record
 from millrace_gateway.yarn import Unreachable, Yarn
 
 LIMITS = Limits(drivers=2, submit=120, drain=90, pause=60, settled=300, catch_up=20)
@@ -491,6 +492,13 @@ class Registry:
         self.submissions: dict[str, Submission] = {}
         self.statuses: list[dict[str, Any]] = []
         self.told: list[dict[str, Any]] = []
+        self.record: Record | None = None
+
+    def upkeep(self) -> Record | None:
+        return self.record
+
+    def put_upkeep(self, record: Record) -> None:
+        self.record = record
 
     def drivers(self, _: str) -> list[dict[str, Any]]:
         return self.told
@@ -556,7 +564,7 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
     return Settings(
         name="edge-1",
         zookeeper="",
-        znodes=Znodes("/gateway/lock", "/applications", "/jobs"),
+        znodes=Znodes("/gateway/lock", "/applications", "/jobs", "/upkeep"),
         cassandra=Cassandra([], 9042, "dc", "keyspace"),
         kafka=Kafka("", "group-"),
         metrics_port=0,
@@ -575,6 +583,16 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
         settled_seconds=300,
         deploy_timeout_seconds=480,
         catch_up_seconds=20,
+        upkeep=Upkeep(
+            hour_utc=3,
+            overdue_hours=50,
+            timeout_seconds=10,
+            heap_mb=512,
+            memory_mb=900,
+            cores=1,
+            left_days=7,
+            application_logs="/logs",
+        ),
     )
 
 
@@ -830,6 +848,94 @@ def test_kill(resourcemanagers):
     path, content = resourcemanagers[1].killed[0]
     assert path.startswith("/ws/v1/cluster/apps/application_1/state")
     assert content == {"state": "KILLED"}
+
+
+def test_whatever_runs_is_told_by_its_id(resourcemanagers):
+    resourcemanagers[1].answer = {"apps": {"app": [app(2, 2000) | {"applicationTags": ""}]}}
+    assert yarn(resourcemanagers).running() == ["application_2"]
+
+
+# --- upkeep -------------------------------------------------------------------------------------
+
+HOUR = 3600.0
+MIDNIGHT = 20_000 * 24 * HOUR
+
+
+@given(st.floats(0, 1e9), st.lists(st.floats(1, 1e5), max_size=50), st.integers(0, 23))
+def test_an_upkeep_is_due_once_a_day_however_often_somebody_looks(start, pauses, hour):
+    done, now, nights = start, start, 0
+    for pause in pauses:
+        now += pause
+        if upkeep.is_due(done, now, hour):
+            done, nights = now, nights + 1
+    days = (now - start) / 86_400
+    assert nights <= days + 1
+    assert not upkeep.is_due(done, now, hour)
+    assert upkeep.is_due(done, done + 86_400, hour)
+
+
+def test_a_look_at_night_does_it_once(settings):
+    registry, done = Registry(RUNNING_V2), []
+
+    def look(hours: float) -> str:
+        clock = lambda: MIDNIGHT + hours * HOUR  # noqa: E731
+        return upkeep.look(registry, settings, lambda what: done.append(what.version), clock)
+
+    assert look(1) == "looked for the first time: nothing is due yet"
+    assert look(2.5) == "done already"
+    assert look(3.5) == "done"
+    assert look(4.5) == "done already"
+    assert done == ["v2"]
+    assert registry.record == Record(MIDNIGHT + 3.5 * HOUR, "edge-1")
+    registry.record = upkeep.due(registry.record, MIDNIGHT + 5 * HOUR)
+    assert look(5) == "done"
+    assert look(26) == "done already"
+    assert look(27) == "done"
+
+
+def test_one_that_fails_is_told_and_done_by_the_next_look(settings):
+    registry = Registry(RUNNING_V2)
+    registry.record = Record(MIDNIGHT - HOUR, "edge-2")
+
+    def unreachable(_: Deployment) -> None:
+        raise Unreachable("no active ResourceManager")
+
+    clock = lambda: MIDNIGHT + 4 * HOUR  # noqa: E731
+    with pytest.raises(upkeep.Failed, match="no active ResourceManager"):
+        upkeep.look(registry, settings, unreachable, clock)
+    failed = Record(MIDNIGHT - HOUR, "edge-1", "no active ResourceManager")
+    assert registry.record == failed
+    assert upkeep.look(registry, settings, lambda _: None, clock) == "done"
+    assert registry.record.error == ""
+
+
+def deployed_upkeep(deployments: Path, code: str) -> Deployment:
+    with zipfile.ZipFile(deployments / "insights-v2" / "millrace_jobs.zip", "w") as package:
+        package.writestr("millrace_jobs/__init__.py", "")
+        package.writestr("millrace_jobs/upkeep.py", code)
+    return Deployment("insights", "v2", deployments / "insights-v2")
+
+
+def test_the_versions_own_code_does_it_with_a_spark_of_its_own(settings, deployments, tmp_path):
+    code = "import os, sys; print(*sys.argv[1:], os.environ['PYSPARK_SUBMIT_ARGS'])"
+    upkeep.cut_back(deployed_upkeep(deployments, code), settings, [ONE, TWO])
+    told = (tmp_path / "upkeep-insights.log").read_text()
+    assert f"--logs /logs --left-days 7 --running {ONE} {TWO} --master local[1]" in told
+    assert "spark.driver.memory=512m" in told
+    assert "spark.ui.enabled=false" in told  # or it listens where no plan says
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("raise OSError('no space')", "OSError: no space"),
+        ("import time; time.sleep(9)", "not done"),
+    ],
+)
+def test_one_that_fails_or_hangs_says_why_and_where_to_read_more(settings, deployments, code, told):
+    brief = replace(settings, upkeep=replace(settings.upkeep, timeout_seconds=3))
+    with pytest.raises(upkeep.Failed, match=rf"{told}.*upkeep-insights\.log"):
+        upkeep.cut_back(deployed_upkeep(deployments, code), brief, [])
 
 
 # --- settings -----------------------------------------------------------------------------------

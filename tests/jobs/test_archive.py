@@ -1,13 +1,15 @@
 """The archive job's batches, and the archive's upkeep."""
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import maintenance
+from millrace_jobs import upkeep
 from millrace_jobs.checkpoint import Batch
 from millrace_jobs.jobs import archive as job
 from millrace_jobs.sinks import archive
@@ -34,7 +36,7 @@ def test_upkeep_is_of_the_archive_of_each_stream() -> None:
         streams={"events": "events", "clicks": "clicks"},
         archive_of=lambda one: f"/archive/{one}",
     )
-    assert list(maintenance.archives(deployed)) == [
+    assert list(upkeep.archives(deployed)) == [
         ("/archive/events", timedelta(days=30)),
         ("/archive/clicks", timedelta(days=7)),
     ]
@@ -153,7 +155,7 @@ def test_compaction_merges_the_hours_that_are_over(
 ) -> None:
     for batch in range(3):
         _append(table, records, ["2015-05-17T10:05:03Z", "2015-05-17T11:05:03Z"], batch)
-    maintenance.compact(spark, table, datetime(2015, 5, 17, 11, 30, tzinfo=UTC))
+    upkeep.compact(spark, table, datetime(2015, 5, 17, 11, 30, tzinfo=UTC))
     assert _files(spark, table) == {10: 1, 11: 3}
     assert spark.read.format("delta").load(table).count() == 6
 
@@ -164,7 +166,74 @@ def test_expiry_goes_by_when_events_were_received(
     _append(table, records, ["2015-05-17T10:05:03Z"], 0)
     received = RECEIVED.replace(tzinfo=UTC)
     keep = timedelta(days=30)
-    maintenance.expire(spark, table, keep, received + timedelta(days=29))
+    upkeep.expire(spark, table, keep, received + timedelta(days=29))
     assert spark.read.format("delta").load(table).count() == 1
-    maintenance.expire(spark, table, keep, received + timedelta(days=31))
+    upkeep.expire(spark, table, keep, received + timedelta(days=31))
     assert spark.read.format("delta").load(table).count() == 0
+
+
+def test_who_loses_a_race_tries_again(spark: SparkSession, records: Records, table: str) -> None:
+    """Both touch the same files; the archive's job goes on appending meanwhile."""
+    for batch in range(3):
+        _append(table, records, ["2015-05-17T10:05:03Z"], batch)
+    later = RECEIVED.replace(tzinfo=UTC) + timedelta(days=31)
+    keep = timedelta(days=30)
+    operations = [
+        lambda: upkeep.compact(spark, table, datetime(2015, 5, 18, tzinfo=UTC)),
+        lambda: upkeep.expire(spark, table, keep, later),
+    ]
+    with ThreadPoolExecutor() as pool:
+        done = [pool.submit(upkeep.insist, operation, "upkeep") for operation in operations]
+        while not all(one.done() for one in done):
+            batch += 1
+            _append(table, records, ["2015-05-19T10:05:03Z"], batch)
+    assert [one.result() for one in done] == [None, None]
+    upkeep.expire(spark, table, keep, later)
+    assert spark.read.format("delta").load(table).count() == 0
+
+
+def test_what_is_no_conflict_is_not_tried_again() -> None:
+    tries = []
+
+    def fail() -> None:
+        tries.append(1)
+        raise ValueError(["[DELTA_CONCURRENT_APPEND] Files were added", "no space"][len(tries) - 1])
+
+    with pytest.raises(ValueError, match="no space"):
+        upkeep.insist(fail, "upkeep")
+    assert len(tries) == 2
+
+
+def test_what_ended_applications_left_goes_when_nobody_wants_it_any_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC)
+    names = {
+        "application_1700000000000_0001": 8,  # days old
+        "application_1700000000000_0002": 6,
+        "application_1700000000000_0003": 9,  # still runs
+        "container_e01_1700000000000_0001_01_000001": 8,
+        "container_1700000000000_0003_01_000001": 9,
+        "somebody-elses": 9,
+    }
+    for name, days in names.items():
+        (tmp_path / name / "below").mkdir(parents=True)
+        (tmp_path / name / "below" / "file").write_text("")
+        then = (now - timedelta(days=days)).timestamp()
+        for path in (
+            tmp_path / name / "below" / "file",
+            tmp_path / name / "below",
+            tmp_path / name,
+        ):
+            os.utime(path, (then, then))
+    # A driver that is quiet has a young file in an old folder.
+    folder = tmp_path / "application_1700000000000_0004"
+    folder.mkdir()
+    (folder / "log").write_text("")
+    os.utime(folder, (then, then))
+    running = {"application_1700000000000_0003"}
+    removed = upkeep.forget(spark, f"{tmp_path}/*", running, now - timedelta(days=7))
+    gone = {"application_1700000000000_0001", "container_e01_1700000000000_0001_01_000001"}
+    assert {Path(path).name for path in removed} == gone
+    assert {path.name for path in tmp_path.iterdir()} == (names.keys() - gone) | {folder.name}
+    assert upkeep.forget(spark, f"{tmp_path}/nothing/*", running, now) == []

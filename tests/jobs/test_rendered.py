@@ -94,6 +94,8 @@ def test_the_gateway_reads_what_is_rendered(plan: Plan, rendered: Path) -> None:
     assert read.resourcemanagers == ["master-1:8088", "master-2:8088"]
     assert read.user == plan.names.hdfs.user
     assert read.znodes.gateway_lock == plan.names.zookeeper.gateway_lock
+    logs = plan.hadoop.settings["yarn-site.xml"]["yarn.nodemanager.remote-app-log-dir"]
+    assert read.upkeep.application_logs == logs
     assert read.cassandra.keyspace == plan.names.cassandra.keyspace
     assert read.kafka.brokers == "kafka-1:9092,kafka-2:9092,kafka-3:9092"
     assert read.metrics_port == plan.services["job_gateway"].ports["metrics"]

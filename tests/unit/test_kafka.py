@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ListOffsetsResultInfo
 
 from millrace.cluster import kafka
@@ -61,6 +61,8 @@ def test_a_leader_that_moves_is_waited_for(monkeypatch):
     monkeypatch.setattr(kafka, "MOVING_PAUSE_SECONDS", 0)
     moving = Moved(KafkaError.NOT_LEADER_FOR_PARTITION, asked=3)
     assert kafka.topic_ends(moving, "events", 2) == [7, 7]
+    moving = Moved(KafkaError.NOT_LEADER_FOR_PARTITION, asked=3)
+    assert kafka.high_watermark(moving, TopicPartition("events", 1)) == 7
 
 
 def test_a_leader_that_is_not_found_is_told(monkeypatch):

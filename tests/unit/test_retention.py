@@ -88,3 +88,20 @@ def test_every_topic_but_positions_forgets():
         if "retention.ms" not in topic.config and "retention.bytes" not in topic.config
     }
     assert endless == {PLAN.names.kafka.topics.replay_progress}
+
+
+def test_every_row_ends_or_says_that_it_does_not():
+    """And by which setting, where it is one of ours."""
+    rows = [row.split(" | ") for row in retention_table(PLAN).splitlines()[2:]]
+    endless = [what for what, _, kept, _ in rows if kept == "for ever" or "by hand" in kept]
+    assert endless == []
+    assert all("`" in by for _, _, _, by in rows if "configs/components" in by)
+
+
+def test_the_gateways_memory_has_room_for_the_upkeep():
+    """Its own, of before there was one, beside what systemd grants the other."""
+    for name in ("local", "staging", "prod"):
+        gateway = load_plan(name).services["job_gateway"]
+        upkeep = gateway.settings["upkeep"]
+        assert gateway.memory.total - upkeep["memory_mb"] >= 300
+        assert upkeep["memory_mb"] - upkeep["heap_mb"] >= 384  # spark.driver.memoryOverhead

@@ -59,6 +59,7 @@ def healthy() -> dict:
         "drivers": drivers,
         "lag": {job: {"records": 0, "overdue": 0} for job in PLAN.jobs},
         "disabled": set(),
+        "upkeep": {"since": 1_800_000_060.0 - 5 * 3600, "host": "edge-1", "error": ""},
         "at": 1_800_000_060.0,
     }
 
@@ -242,3 +243,27 @@ def test_a_standby_tells_how_warm_it_is():
     for driver in observed["drivers"]:
         driver["rehearsed_at"] = None
     assert "worker-2 (never rehearsed) stands by" in verdict(observed, "Applications").seen
+
+
+@pytest.mark.parametrize(
+    ("hours", "error", "told"),
+    [
+        (49, "", None),
+        (51, "", "systemctl list-timers upkeep.timer"),
+        (5, "java.io.IOException: no", "it failed and is tried again within the hour: java.io.IO"),
+    ],
+)
+def test_an_upkeep_that_failed_or_is_overdue_is_a_trouble_with_what_to_do(hours, error, told):
+    observed = healthy()
+    since = observed["at"] - hours * 3600
+    observed["upkeep"] = {"since": since, "host": "edge-2", "error": error}
+    found = verdict(observed, "Upkeep")
+    assert found.state == ("degraded" if told else "healthy")
+    assert [told in problem for problem in found.problems] == [True] * bool(told)
+
+
+def test_a_new_cluster_waits_for_its_first_night():
+    observed = healthy()
+    for last in (None, {"since": observed["at"], "host": "", "error": ""}):
+        observed["upkeep"] = last
+        assert verdict(observed, "Upkeep").state == "healthy"
