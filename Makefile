@@ -11,10 +11,10 @@ MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up deploy upgrade drill status plan down bench bench-load test test-all test-fast lint rehearse-aws
+.PHONY: help demo up deploy upgrade drill status plan down bench bench-engines bench-load test test-all test-fast lint rehearse-aws
 
 help: ## Show this help
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
 	@echo "  variables: STACK=$(STACK)  INPUT=access.log  PURGE=1  KEEP=1"
 
 demo: $(VENV)/toolkit ## From nothing to live insights (INPUT=access.log replays your own log)
@@ -55,6 +55,10 @@ bench: $(VENV)/bench-ready ## What the service costs and sustains (ARGS="cost --
 	@MILLRACE_STACK=$(STACK) $(VENV)/bin/python -m bench.service $(or $(ARGS),all)
 	@$(VENV)/bin/python -m bench.report
 
+bench-engines: $(VENV)/bench-ready $(VENV)/flink/ready ## The same work on Spark, Flink SQL and Kafka Streams (ARGS="--events 4000000 --record")
+	@$(VENV)/bin/python -m bench.engines $(ARGS)
+	@$(VENV)/bin/python -m bench.report
+
 bench-load: $(VENV)/bench-ready ## Known traffic for little CPU (ARGS="--rate 30000 --for 60s --pages 100000")
 	@MILLRACE_STACK=$(STACK) $(VENV)/bin/python -m bench.load $(ARGS)
 
@@ -87,6 +91,12 @@ $(VENV)/tests: requirements/tests.txt | $(VENV)/toolkit
 $(VENV)/bench-ready: requirements/bench.txt | $(VENV)/toolkit
 	@echo "installing the bench's Python packages"
 	@$(VENV)/bin/uv pip install --quiet --python $(VENV) --require-hashes -r requirements/bench.txt
+	@touch $@
+
+$(VENV)/flink/ready: requirements/flink.txt | $(VENV)/toolkit
+	@echo "installing Flink's Python packages"
+	@$(VENV)/bin/uv venv --quiet --clear $(VENV)/flink
+	@$(VENV)/bin/uv pip install --quiet --python $(VENV)/flink --require-hashes -r requirements/flink.txt
 	@touch $@
 
 $(VENV)/rehearsal/ready: requirements/rehearsal.txt | $(VENV)/toolkit

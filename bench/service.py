@@ -11,6 +11,7 @@ Each runs alone. Nobody else may send meanwhile. Afterwards `millrace audit LEDG
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -295,6 +296,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended, too
     try:
         main(sys.argv[1:])
     except OperatorError as error:
