@@ -2,7 +2,8 @@
 
 Ours have settings in ``configs/jobs/NAME.yaml`` and their code in ``spark-jobs``. Yours are in a
 folder of your own repository, which the environment names under ``job_folders``: ``NAME.py`` or
-``NAME.sql`` with ``NAME.yaml`` beside it.
+``NAME.sql`` with ``NAME.yaml`` beside it. A folder that ``MILLRACE_TRIAL`` names is one more, whose
+jobs run until the next deployment without it.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -36,6 +37,17 @@ def folders_of(environment: Environment) -> list[Path]:
                 f"job_folders: {folder} is no folder", "nothing was created or changed"
             )
     return folders
+
+
+def on_trial(environment: Environment, folder: str | None) -> Environment:
+    """With this folder's jobs as well, in the first application."""
+    if not folder:
+        return environment
+    folders = [*environment.job_folders, folder]
+    [(application, jobs), *others] = environment.applications.items()
+    tried = [path.stem for path in code_of(REPO / folder)]
+    applications = {application: [*jobs, *tried]} | dict(others)
+    return environment.model_copy(update={"job_folders": folders, "applications": applications})
 
 
 def code_of(folder: Path) -> Iterator[Path]:

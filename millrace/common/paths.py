@@ -25,3 +25,8 @@ def stack_state(stack: str) -> Path:
 def stack_name() -> str:
     """The stack that commands act on: ``MILLRACE_STACK``, or ``local``."""
     return os.environ.get("MILLRACE_STACK") or "local"
+
+
+def trial_jobs() -> str | None:
+    """A folder whose jobs run beside the environment's while ``MILLRACE_TRIAL`` names it."""
+    return os.environ.get("MILLRACE_TRIAL")

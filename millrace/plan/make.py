@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from millrace.common.errors import OperatorError
+from millrace.common.paths import trial_jobs
 from millrace.config import (
     Component,
     Environment,
@@ -21,7 +22,7 @@ from millrace.config import (
     load_events,
     load_names,
 )
-from millrace.jobs import archives, folders_of, load_job_settings, with_jobs
+from millrace.jobs import archives, folders_of, load_job_settings, on_trial, with_jobs
 from millrace.jobs import problems as job_refusals
 from millrace.plan import addresses, availability, aws
 from millrace.plan.model import Plan
@@ -50,7 +51,7 @@ def load_plan(name: str) -> Plan:
 
     Raises OperatorError when a file is wrong or the topology can't be highly available.
     """
-    environment = load_environment(name)
+    environment = on_trial(load_environment(name), trial_jobs())
     services = {s for group in environment.groups.values() for s in group.services}
     known = component_names()
     components = {c: load_component(c) for c in sorted(services & known) + list(SHARED_COMPONENTS)}

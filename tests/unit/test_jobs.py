@@ -8,6 +8,7 @@ import yaml
 from millrace.common.errors import OperatorError
 from millrace.config import load_component, load_environment
 from millrace.jobs import archives, folders_of, load_job_settings, problems, with_jobs
+from millrace.plan import load_plan
 
 STREAMS = ["events", "impressions", "clicks"]
 WHY = {"why": "because it is a test", "source": "a test"}
@@ -95,6 +96,18 @@ def test_an_application_runs_only_jobs_that_are_declared(folder: Path) -> None:
     unknown = local.model_copy(update={"applications": {"insights": ["erors"]}})
     [problem] = problems(unknown, spark)
     assert "no job erors" in problem
+
+
+def test_a_folder_on_trial_has_its_jobs_run_beside_the_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MILLRACE_TRIAL", str(folder))
+    tried = load_plan("local")
+    monkeypatch.delenv("MILLRACE_TRIAL")
+    plan = load_plan("local")
+    assert tried.jobs == [*plan.jobs, "errors"]
+    assert tried.job_folders == [*plan.job_folders, str(folder)]
+    assert tried.digest != plan.digest
 
 
 def test_a_folder_that_is_not_there_is_refused() -> None:
