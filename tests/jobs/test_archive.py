@@ -42,6 +42,22 @@ def test_upkeep_is_of_the_archive_of_each_stream() -> None:
     ]
 
 
+@pytest.mark.parametrize(("writers", "shuffles"), [(1, 0), (4, 1)])
+def test_a_single_writer_reads_and_writes_in_one_stage(
+    records: Records, writers: int, shuffles: int
+) -> None:
+    classified = records([event(), event()]).repartition(2).transform(parse.classify, STREAM)
+    events = archive.with_partitions(parse.valid(classified, STREAM), STREAM.event_time)
+    before, after = (
+        frame._jdf.queryExecution().executedPlan().toString().count("Exchange")
+        for frame in (events, events.transform(archive.dealt, writers, 2))
+    )
+    assert after - before == shuffles
+    dealt = events.transform(archive.dealt, writers, 2)
+    assert dealt.rdd.getNumPartitions() == writers
+    assert dealt.count() == 2
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> str:
     return str(tmp_path / "events")
