@@ -63,11 +63,14 @@ def capacity(
 ) -> None:
     """Size disks, brokers, partitions and Cassandra for a load, assumptions shown."""
     from millrace.cli.views import capacity_view
+    from millrace.config import PROFILES, load_component
     from millrace.plan.capacity import Load, load_assumptions, size
 
+    most = load_component("spark").settings["common"]["max_events_per_second"]
     load = Load(events_per_second, event_bytes, retention_days, replication)
     assumptions = load_assumptions()
-    console.print(capacity_view(load, size(load, assumptions), assumptions))
+    bounds = {profile: most.at(profile) for profile in PROFILES}
+    console.print(capacity_view(load, size(load, assumptions), assumptions, bounds))
 
 
 @app.command()

@@ -1,8 +1,11 @@
 """Plans and sizes as a person reads them."""
 
+from collections.abc import Mapping
+
 from rich.console import Group
 from rich.table import Table
 
+from millrace.config import Profile
 from millrace.cost import Estimate, estimate, load_prices, quantities
 from millrace.plan import Plan
 from millrace.plan.aws import AwsPlan
@@ -31,7 +34,20 @@ def plan_view(plan: Plan) -> Group:
             f"{plan.planned_memory(host):,}",
             f"{host.memory:,}",
         )
-    return Group(hosts, _zones(plan), f"plan digest {plan.digest[:16]}")
+    return Group(hosts, _zones(plan), _rates(plan), f"plan digest {plan.digest[:16]}")
+
+
+def _rates(plan: Plan) -> Table:
+    table = Table(title="what the jobs' settings allow", title_justify="left")
+    table.add_column("job")
+    table.add_column("events/s at most", justify="right")
+    table.add_column("in a batch", justify="right")
+    table.add_column("a batch every", justify="right")
+    settings = plan.spark.settings
+    for job in plan.jobs:
+        rate, seconds = settings.events_per_second(job), settings.job(job).trigger_seconds
+        table.add_row(job, f"{rate:,}", f"{rate * seconds:,}", f"{seconds} s")
+    return table
 
 
 def _zones(plan: Plan) -> Table:
@@ -58,7 +74,10 @@ def terabytes(size: float) -> str:
     return f"{shown:,.1f} TB ({shown * TB / TIB:,.1f} TiB)"
 
 
-def capacity_view(load: Load, capacity: Capacity, assumptions: Assumptions) -> Group:
+def capacity_view(
+    load: Load, capacity: Capacity, assumptions: Assumptions, most: Mapping[Profile, int]
+) -> Group:
+    """``most`` has the events/s that a job takes at most, by profile, the smallest first."""
     table = Table(
         title=f"{load.events_per_second:,.0f} events/s of {load.bytes:,.0f} B, kept "
         f"{load.retention_days:g} days in {load.replication} copies",
@@ -74,6 +93,13 @@ def capacity_view(load: Load, capacity: Capacity, assumptions: Assumptions) -> G
         str(capacity.brokers),
         f"{capacity.brokers_for_disk} for the disks, {capacity.brokers_for_network} for the "
         "network at peak, never fewer than 3",
+    )
+    peak = load.events_per_second * assumptions["headroom"]
+    bounds = ", ".join(f"{rate:,} ({profile})" for profile, rate in most.items())
+    table.add_row(
+        "profile",
+        next((profile for profile, rate in most.items() if rate >= peak), "none"),
+        f"a job takes {bounds} events/s at most, the peak is {peak:,.0f}: max_events_per_second",
     )
     table.add_row("partitions", str(capacity.partitions), "peak rate, a multiple of the brokers")
     table.add_row(

@@ -25,6 +25,7 @@ from millrace.config import (
 from millrace.jobs import archives, folders_of, load_job_settings, on_trial, with_jobs
 from millrace.jobs import problems as job_refusals
 from millrace.plan import addresses, availability, aws
+from millrace.plan.capacity import load_assumptions
 from millrace.plan.model import Plan
 from millrace.plan.parts import (
     Endpoint,
@@ -36,7 +37,7 @@ from millrace.plan.parts import (
     TopicPlan,
     unit,
 )
-from millrace.plan.spark import SparkPlan, settings_of
+from millrace.plan.spark import SparkPlan, rate_problems, settings_of
 from millrace.streams import Stream, load_streams, plan_stream
 from millrace.streams import problems as stream_refusals
 from millrace.tables import Table, load_tables, plan_table
@@ -96,7 +97,11 @@ def make_plan(
         raise _refusal(name, problems)
     load = environment.load.events_per_second if environment.load else None
     spark = settings_of(components["spark"], environment.profile)
-    runs_traffic = any("traffic" in jobs for jobs in environment.applications.values())
+    jobs = sorted({job for hosted in environment.applications.values() for job in hosted})
+    headroom = load_assumptions()["headroom"]
+    if load and (problems := list(rate_problems(spark, jobs, load, headroom))):
+        raise _refusal(name, problems)
+    runs_traffic = "traffic" in jobs
     counted = spark.streams_of("traffic") if runs_traffic else []
     if problems := list(stream_refusals(streams, set(events.topics), load, counted)):
         raise OperatorError("\n".join(problems), "nothing was created or changed")

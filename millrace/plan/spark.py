@@ -3,6 +3,7 @@
 The others stay beside them as they are: what only jobs read, jobs check.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
@@ -44,20 +45,24 @@ class Common(Settings):
     checkpoints: str = Field(pattern=r"^/")
     archives: str = Field(pattern=r"^/")
     stream: str
+    max_events_per_second: PositiveInt
     kafka_connect_ms: PositiveInt
     kafka_answer_ms: PositiveInt
 
 
 class Job(Settings):
-    """What each job has. ``lag_seconds`` is how long records may wait for it.
+    """What each job has: a batch every ``trigger_seconds``; records may wait ``lag_seconds``.
 
-    ``streams`` or ``stream`` say what it reads, where that isn't what all read.
+    ``streams`` or ``stream`` say what it reads, where that isn't what all read;
+    ``max_events_per_second`` how much, likewise.
     """
 
     checkpoint: str
+    trigger_seconds: PositiveInt
     lag_seconds: PositiveInt
     stream: str | None = Field(default=None, exclude_if=absent)
     streams: list[str] | None = Field(default=None, exclude_if=absent)
+    max_events_per_second: PositiveInt | None = Field(default=None, exclude_if=absent)
 
 
 class Archive(Job):
@@ -98,6 +103,10 @@ class SparkSettings(Settings):
         job = self.job(name)
         return job.streams or [job.stream or self.common.stream]
 
+    def events_per_second(self, name: str) -> int:
+        """The most that a job takes of a stream, whatever the machines."""
+        return self.job(name).max_events_per_second or self.common.max_events_per_second
+
     def archive_job(self, stream: str) -> str:
         """The job that archives a stream."""
         return archive_job(stream, self.common.stream)
@@ -120,6 +129,19 @@ def settings_of(spark: Component, profile: Profile) -> SparkSettings:
         for group, settings in spark.settings.items()
     }
     return validate(SparkSettings, content, FILE)
+
+
+def rate_problems(
+    settings: SparkSettings, jobs: Iterable[str], promised: float, headroom: float
+) -> Iterator[str]:
+    """Jobs whose batches are bounded below what an environment promises, or can't catch up."""
+    for job in jobs:
+        if (most := settings.events_per_second(job)) < promised * headroom:
+            yield (
+                f"load.events_per_second: {promised:,} with a headroom of {headroom:g}"
+                f" (configs/capacity.yaml) is more than the job {job} takes: {most:,}"
+                " (max_events_per_second in configs/components/spark.yaml)"
+            )
 
 
 def _mebibytes(size: str) -> int:

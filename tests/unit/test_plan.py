@@ -21,6 +21,8 @@ from millrace.config import (
 from millrace.inventory import build_inventory
 from millrace.jobs import with_jobs
 from millrace.plan import Plan, load_plan, make_plan
+from millrace.plan.capacity import load_assumptions
+from millrace.plan.spark import rate_problems, settings_of
 from millrace.streams import load_streams
 
 LOCAL = load_environment("local").model_dump(mode="json")
@@ -286,6 +288,30 @@ def test_a_job_is_behind_in_all_topics_that_it_reads():
     assert plan.topics_of("mine") == ["ad-impressions", "ad-clicks"]
     assert plan.topics_of("traffic") == ["events"]
     assert plan.topics["ad-clicks"].partitions == 3
+
+
+def test_an_environment_that_promises_more_than_its_jobs_take_is_refused():
+    spark = load_plan("local").spark.settings
+    most, headroom = spark.events_per_second("archive"), load_assumptions()["headroom"]
+
+    def environment(events_per_second):
+        load = {"events_per_second": events_per_second, "bytes": 240, "retention_days": 7}
+        return changed("applications", {"insights": ["archive", "traffic"]}) | {"load": load}
+
+    assert plan_of(environment(int(most / headroom))).jobs == ["archive", "traffic"]
+    with pytest.raises(
+        OperatorError, match=rf"the job archive takes: {most:,} \(max_events_per_second"
+    ):
+        plan_of(environment(int(most / headroom) + 1))
+
+
+def test_a_job_may_take_less_than_the_others():
+    settings = COMPONENTS["spark"].settings
+    slower = Setting(value=7, why="because it is a test", source="a test")
+    mine = settings["traffic"] | {"max_events_per_second": slower}
+    spark = settings_of(with_jobs(COMPONENTS["spark"], {"mine": mine}), "small")
+    [problem] = rate_problems(spark, ["mine", "traffic"], 8, 1.0)
+    assert "the job mine takes: 7 " in problem
 
 
 def test_the_stream_that_traffic_counts_keeps_all_its_records():
