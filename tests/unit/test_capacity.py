@@ -1,7 +1,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from millrace.cli.views import capacity_view
 from millrace.plan.capacity import TB, TIB, Load, load_assumptions, size
 
 ASSUME = load_assumptions()
@@ -31,3 +33,15 @@ def test_more_load_never_needs_less(rate, factor):
     assert more.brokers >= less.brokers
     # Not so their partitions: 3 brokers with 2 each have more than 4 with 1.
     assert more.partitions > less.partitions - less.brokers
+
+
+@pytest.mark.parametrize(
+    ("rate", "profile"), [(20_000, "small"), (20_001, "standard"), (400_000, "none")]
+)
+def test_a_load_is_told_the_smallest_profile_whose_jobs_take_its_peak(rate, profile):
+    load = Load(rate, 200, 7, 3)
+    most = {"small": 40_000, "standard": 500_000}  # twice as much at the peak
+    console = Console(width=200, record=True)
+    console.print(capacity_view(load, size(load, ASSUME), ASSUME, most))
+    [row] = [line for line in console.export_text().splitlines() if "max_events_per_second" in line]
+    assert row.split("│")[2].strip() == profile
