@@ -21,8 +21,8 @@ def insights_view(api: InsightApi) -> Group:
     week = latest(hours, days=7)
     windows = api.get("/v1/traffic", window="1h", **week)["windows"]
     total = api.get("/v1/traffic/total", **week)
-    pages = api.get("/v1/pages/top", k=SHOWN_PAGES, **week)["pages"]
-    return Group(_traffic(windows[-SHOWN_WINDOWS:], total), _pages(pages))
+    top = api.get("/v1/pages/top", k=SHOWN_PAGES, **week)
+    return Group(_traffic(windows[-SHOWN_WINDOWS:], total), _pages(top))
 
 
 def latest(hours: dict[str, str], days: int) -> dict[str, str]:
@@ -56,10 +56,11 @@ def _counts(counts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _pages(pages: list[dict[str, Any]]) -> Table:
-    table = Table(title="top pages", title_justify="left")
+def _pages(top: dict[str, Any]) -> Table:
+    error = f" (± {top['error']:,} views)" if top["error"] else ""
+    table = Table(title=f"top pages{error}", title_justify="left")
     table.add_column("page")
     table.add_column("views", justify="right")
-    for page in pages:
+    for page in top["pages"]:
         table.add_row(page["url"], f"{page['page_views']:,}")
     return table

@@ -1,9 +1,11 @@
 """Lists of pages: who reads table and topic by `since` sees the newest one, whatever happened."""
 
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from millrace_jobs.jobs.traffic import Traffic
 from millrace_jobs.pages import PageList, Written
 
 HOUR = datetime(2026, 1, 1, 10)
@@ -61,6 +63,17 @@ def test_a_list_that_lost_a_page_is_written_whole() -> None:
     after, changed = written.change(HOUR, {"/a": 9}, 4, 13, version=8)
     assert changed == {"/a": 9}
     assert (after.error, after.other, after.since) == (4, 8, 8)
+
+
+def test_a_driver_that_leads_again_writes_lists_whole() -> None:
+    """What it thought that it had written may not be there, and another may have led meanwhile."""
+    job = object.__new__(Traffic)
+    job._written = Written(3600)
+    job._results = SimpleNamespace(take_over=lambda: None)
+    for version in (7, 8):
+        after, changed = job._written.change(HOUR, {"/": 1}, 0, 1, version)
+        assert (after.since, changed) == (version, {"/": 1})
+        job.lead()
 
 
 def test_hours_that_are_over_are_forgotten() -> None:

@@ -109,7 +109,8 @@ function showStatus(total) {
 
 function showPages(top) {
   const most = top.pages[0]?.page_views ?? 1;
-  $("pages-note").textContent = top.distinct_pages ? `· ${top.pages.length} of ${number.format(top.distinct_pages)}` : "";
+  const error = top.error ? `, ± ${number.format(top.error)} views` : "";
+  $("pages-note").textContent = top.distinct_pages ? `· ${top.pages.length} of ${number.format(top.distinct_pages)}${error}` : "";
   $("pages").replaceChildren(
     ...top.pages.map(({ url, page_views: views }) =>
       element("li", { title: url, style: `--share:${(100 * views) / most}%` },
