@@ -4,6 +4,8 @@ A scrape asks nobody. It gets what the last look at the store found; while the s
 look stays, so ages grow as they do for a reader. Times are seconds since 1970, as is usual there:
 ``time() - millrace_job_updated_timestamp_seconds`` is how old a job's word is.
 
+Jobs are told apart by the label ``name``: ``job`` is Prometheus' own word for a kind of target.
+
 It has a port of its own, because the API's is the public's, and a thread of its own.
 """
 
@@ -121,7 +123,7 @@ def families(look: Look) -> Iterator[Metric]:
     yield from _of_progress(look.jobs)
     yield from _of_work(look.work)
     yield _labelled(
-        "millrace_job_quarantined_records", "Left out by the job.", "job", look.quarantined
+        "millrace_job_quarantined_records", "Left out by the job.", "name", look.quarantined
     )
     yield _labelled(
         "millrace_dead_letters_recent",
@@ -140,17 +142,17 @@ def _of_progress(jobs: Sequence[JobProgress]) -> Iterator[Metric]:
     for name, what in times.items():
         moments = {job.job: getattr(job, name) for job in jobs}
         known = {job: moment.timestamp() for job, moment in moments.items() if moment}
-        yield _labelled(f"millrace_job_{name}_timestamp_seconds", what, "job", known)
+        yield _labelled(f"millrace_job_{name}_timestamp_seconds", what, "name", known)
     figures = {
         "epoch": "Rises with each driver that leads.",
         "input_rows_per_second": "Of its last batch.",
     }
     for name, what in figures.items():
         yield _labelled(
-            f"millrace_job_{name}", what, "job", {job.job: getattr(job, name) for job in jobs}
+            f"millrace_job_{name}", what, "name", {job.job: getattr(job, name) for job in jobs}
         )
     versions = GaugeMetricFamily(
-        "millrace_job_info", "The version that writes.", labels=["job", "version"]
+        "millrace_job_info", "The version that writes.", labels=["name", "version"]
     )
     for job in jobs:
         versions.add_metric([job.job, job.version], 1)
@@ -164,7 +166,7 @@ def _of_work(work: Sequence[JobWork]) -> Iterator[Metric]:
         "batch_seconds": "How long they took.",
         "late_events": "Events that came after their window was closed.",
     }.items():
-        family = CounterMetricFamily(f"millrace_job_{name}", what, labels=["job"])
+        family = CounterMetricFamily(f"millrace_job_{name}", what, labels=["name"])
         for done in work:
             family.add_metric([done.job], getattr(done, name))
         yield family

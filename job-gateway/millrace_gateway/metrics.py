@@ -3,6 +3,7 @@
 Every gateway looks for itself, whether it acts or not: what it tells stands in ZooKeeper and Kafka,
 and the one that acts may be the one that is lost. A scrape gets the last look and asks nobody.
 
+Jobs are told apart by the label `name`: `job` is Prometheus' own word for a kind of target.
 The text is made here: `prometheus_client` would be one more package on every worker.
 """
 
@@ -102,10 +103,10 @@ def samples(look: Look) -> Iterator[Sample]:
         for name, more, value in _of_application(application):
             yield name, labels | more, value
     for job, epoch in look.epochs.items():
-        yield "millrace_job_epoch_given", {"job": job}, epoch
+        yield "millrace_job_epoch_given", {"name": job}, epoch
     for job, lag in look.lags.items():
-        yield "millrace_job_lag_records", {"job": job}, lag.records
-        yield "millrace_job_overdue_records", {"job": job}, lag.overdue
+        yield "millrace_job_lag_records", {"name": job}, lag.records
+        yield "millrace_job_overdue_records", {"name": job}, lag.overdue
 
 
 def _of_application(application: Application) -> Iterator[Sample]:
@@ -133,8 +134,8 @@ def _of_drivers(drivers: Sequence[Mapping[str, Any]]) -> Iterator[Sample]:
     if rehearsed := [d["rehearsed_at"] for d in standbys if d.get("rehearsed_at")]:
         yield "millrace_driver_rehearsed_timestamp_seconds", {}, max(rehearsed)
     for job, state in leads.get("jobs", {}).items():
-        yield "millrace_job_state", {"job": job, "state": state}, 1
-        yield "millrace_job_trouble", {"job": job}, job in leads.get("troubles", {})
+        yield "millrace_job_state", {"name": job, "state": state}, 1
+        yield "millrace_job_trouble", {"name": job}, job in leads.get("troubles", {})
 
 
 def exposition(found: Iterator[Sample]) -> str:

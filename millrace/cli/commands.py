@@ -55,6 +55,16 @@ def plan(
 
 
 @app.command()
+def alerts() -> None:
+    """Print the alerts' rules for Prometheus; docs/alerts.md says what they mean."""
+    import yaml
+
+    from millrace.alerts import load_alerts, rules
+
+    print(yaml.safe_dump(rules(load_plan(stack_name()), load_alerts()), sort_keys=False), end="")
+
+
+@app.command()
 def capacity(
     events_per_second: Annotated[float, typer.Option(min=1)],
     event_bytes: Annotated[float, typer.Option("--bytes", min=1, help="Bytes of one event.")],

@@ -9,6 +9,8 @@ import tomllib
 from html import escape
 from pathlib import Path
 
+from millrace.alerts import load_alerts
+from millrace.cli.alert_docs import alerts_page
 from millrace.cli.job_facts import PROGRAM, Facts, all_jobs, facts_of
 from millrace.cli.retention import retention_table
 from millrace.cli.role_docs import role_readmes
@@ -23,6 +25,7 @@ from millrace.setup.versions import load_versions
 README = REPO / "README.md"
 ARCHITECTURE = REPO / "docs" / "architecture.md"
 JOBS = REPO / "docs" / "jobs.md"
+ALERTS = REPO / "docs" / "alerts.md"
 RETENTION = REPO / "docs" / "retention.md"
 KILLED = "driver-killed"  # the drill that tells of every job
 PICTURE = REPO / "docs" / "topology.svg"
@@ -43,6 +46,7 @@ def write_docs(check: bool = False) -> None:
         JOBS: _filled(JOBS, plan),
         RETENTION: _filled(RETENTION, plan),
         PICTURE: topology_svg(plan),
+        ALERTS: alerts_page(plan, load_alerts(), runbooks, load_operations()),
         PAGE: drills_page(records, runbooks),
         RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
     } | role_readmes()

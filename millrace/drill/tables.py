@@ -104,7 +104,7 @@ def runbooks_index(
         ]
         rows.append(f"| {' | '.join(cells)} |")
     if operations:
-        rows += ["", "What is done on purpose, by hand:", "", "| operation | for |", "|---|---|"]
+        rows += ["", "What is done by hand:", "", "| operation | for |", "|---|---|"]
     rows += [f"| [{title}]({name}.md) | {what} |" for name, (title, what) in operations.items()]
     return INDEX_INTRODUCTION + "\n".join(rows) + "\n"
 

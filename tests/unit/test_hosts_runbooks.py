@@ -187,5 +187,10 @@ def test_an_operations_shell_is_valid_and_calls_what_exists(name):
 
 
 def test_operations_are_no_drills():
-    assert set(OPERATIONS) == {"replace-instance", "upgrade-image"}
+    assert set(OPERATIONS) == {
+        "promise-at-risk",
+        "replace-instance",
+        "target-down",
+        "upgrade-image",
+    }
     assert not set(OPERATIONS) & {book.name for book in BOOKS}
