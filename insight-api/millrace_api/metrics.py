@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millrace_api.hub import Hub
-from millrace_api.ranges import MINUTE, Span, floor
+from millrace_api.ranges import HOUR, MINUTE, Span, floor
 from millrace_api.store import JobProgress, JobWork, Store, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ class Look:
     work: Sequence[JobWork] = ()
     quarantined: Mapping[str, int] = field(default_factory=dict)
     dead_letters: Mapping[str, int] = field(default_factory=dict)
+    page_error: int = 0
     viewers: int = 0
 
 
@@ -89,7 +90,7 @@ class Metrics:
 
 
 async def look(store: Store, hub: Hub, now: datetime) -> Look:
-    """Four small reads. Raises StoreUnavailable."""
+    """Five small reads. Raises StoreUnavailable."""
     end = floor(now, MINUTE) + MINUTE
     return Look(
         answered=True,
@@ -97,6 +98,7 @@ async def look(store: Store, hub: Hub, now: datetime) -> Look:
         work=await store.work(),
         quarantined=await store.quarantined(),
         dead_letters=await store.dead_letter_counts(Span(end - RECENT, end)),
+        page_error=await store.page_error(floor(now, HOUR)),
         viewers=hub.viewers(),
     )
 
@@ -119,6 +121,11 @@ def families(look: Look) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "millrace_api_stream_clients", "Who follow the live stream.", look.viewers
+    )
+    yield GaugeMetricFamily(
+        "millrace_pages_error",
+        "By how much the views of a page of this hour may be off.",
+        look.page_error,
     )
     yield from _of_progress(look.jobs)
     yield from _of_work(look.work)

@@ -198,6 +198,9 @@ class Store(Protocol):
     async def pages_of(self, hour: datetime) -> Pages:
         """The pages of an hour, none if nothing was viewed."""
 
+    async def page_error(self, hour: datetime) -> int:
+        """By how much a page's views may be off; 0 while all are counted exactly."""
+
     async def dead_letters(self, span: Span) -> DeadLetters:
         """Dead letters received in the span, of whole minutes; samples are the latest first."""
 
@@ -333,6 +336,12 @@ class CassandraStore:
         # The same pages are viewed hour after hour: each URL is held once.
         views = {sys.intern(row.url): row.page_views for row in rows if row.version >= since}
         return Pages(Counter(views), error, other)
+
+    async def page_error(self, hour: datetime) -> int:
+        found = await self._fetch(
+            "SELECT error FROM {keyspace}.page_lists WHERE bucket = ?", (hour,)
+        )
+        return found[0].error if found else 0
 
     async def dead_letters(self, span: Span) -> DeadLetters:
         counts = await self.dead_letter_counts(span)

@@ -86,6 +86,10 @@ class FakeStore:
         inside = [letter for letter in self.letters if span.start <= letter.received < span.end]
         return DeadLetters(self.letter_counts, inside)
 
+    async def page_error(self, hour: datetime) -> int:
+        self._check()
+        return self.lists.get(hour, (0, 0))[0]
+
     async def dead_letter_counts(self, span: Span) -> dict[str, int]:
         self._check()
         return self.letter_counts

@@ -44,6 +44,7 @@ def test_a_look_tells_what_the_store_has(
     store.jobs = [progress("2026-05-17T09:00:00Z", NOW), progress(None, NOW, job="archive")]
     store.done = [JobWork("traffic", 40, 12.5, 3)]
     store.left_out = {"sessions": 2}
+    store.lists = {NOW: (12, 300)}
     store.letter_counts = {'not "JSON"': 7}
     metrics = Metrics()
     metrics.look = seen(store, feed)
@@ -58,6 +59,7 @@ def test_a_look_tells_what_the_store_has(
     assert found["millrace_job_batch_seconds_total", "traffic"] == 12.5
     assert found["millrace_job_late_events_total", "traffic"] == 3
     assert found["millrace_job_quarantined_records", "sessions"] == 2
+    assert found["millrace_pages_error",] == 12
     assert found["millrace_dead_letters_recent", 'not "JSON"'] == 7
 
 
