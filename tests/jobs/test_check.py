@@ -126,7 +126,7 @@ def test_the_command_analyses_with_the_hosts_spark() -> None:
 @pytest.mark.slow
 def test_the_command_tells_what_the_analysis_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings that the job doesn't get are one of the things that can be wrong."""
-    sessions = Job(checkpoint="sessions", lag_seconds=60)
+    sessions = Job(checkpoint="sessions", lag_seconds=60, trigger_seconds=1)
     settings = PLAN.spark.settings.model_copy(update={"sessions": sessions})
     spark = PLAN.spark.model_copy(update={"settings": settings})
     with pytest.raises(OperatorError, match=r"sessions.py.*KeyError") as refused:
