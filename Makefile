@@ -45,7 +45,7 @@ down: $(VENV)/toolkit ## Remove the cluster; data volumes only with PURGE=1
 test: $(VENV)/tests ## The whole test suite on a cluster of its own (KEEP=1 leaves it running)
 	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py
 
-test-all: $(VENV)/tests ## The same, and the negative controls that spoil the cluster's data
+test-all: $(VENV)/tests ## The same, slower proofs, and the negative controls that spoil the cluster's data
 	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py --all
 
 test-fast: $(VENV)/tests ## Tests that need no cluster, in about 2 minutes

@@ -1,6 +1,7 @@
 """`make test`: every stage in order, on a cluster of its own; the fast and cheap ones first.
 
-`--fast` leaves out what needs a cluster; `--all` adds the controls that spoil its data.
+`--fast` leaves out what needs a cluster; `--all` adds slower proofs on it, and the controls that
+spoil its data.
 
 The stages are plain commands, so that each can be run by hand as it is printed. The cluster is the
 stack `test`: its own prefix and subnet, made from a clean slate, removed at the end (KEEP=1: kept).
@@ -51,12 +52,15 @@ CLUSTER_STAGES = {
     "clean slate": millrace("down", "--purge"),
     "up": millrace("up"),
     "deploy": millrace("deploy"),
-    "hosts": pytest("tests/hosts"),
+    "hosts": pytest("tests/hosts", "-m", "not slow"),
     "api on Cassandra": pytest("tests/api", "-m", "cluster"),
-    "end to end": pytest("tests/e2e"),
-    "drills": pytest("tests/drills", "-m", "not spoils"),
+    "end to end": pytest("tests/e2e", "-m", "not slow"),
+    "drills": pytest("tests/drills", "-m", "not spoils and not slow"),
 }
-CONTROL_STAGES = {"controls": pytest("tests/drills", "-m", "spoils")}
+MORE_STAGES = {
+    "slower proofs": pytest("tests/hosts", "tests/e2e", "tests/drills", "-m", "slow"),
+    "controls": pytest("tests/drills", "-m", "spoils"),
+}
 
 
 def main(fast: bool, everything: bool) -> int:
@@ -68,7 +72,7 @@ def main(fast: bool, everything: bool) -> int:
     took: dict[str, float] = {}
     failed = _run(FAST_STAGES, environment, took)
     if not fast and not failed:
-        more = CONTROL_STAGES if everything else {}
+        more = MORE_STAGES if everything else {}
         failed = _run(CLUSTER_STAGES | more, environment, took)
         if os.environ.get("KEEP") == "1":
             console.print(f"the cluster stays: MILLRACE_STACK={STACK} millrace status")

@@ -26,7 +26,13 @@ def wait_until_steady(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(
-    "drill", ["kafka-leader-killed", "driver-killed", "namenode-host-lost", "upgrade"]
+    "drill",
+    [
+        "kafka-leader-killed",
+        "driver-killed",
+        "upgrade",
+        pytest.param("namenode-host-lost", marks=pytest.mark.slow),
+    ],
 )
 def test_nothing_is_lost_or_counted_twice(drill: str) -> None:
     plan = load_plan(stack_name())
