@@ -28,6 +28,7 @@ from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.common.signals import stop_on_signals
 from millrace.ledger.book import FATE, State, Writer
+from millrace.ledger.command import LATE, OUT_OF_ORDER
 from millrace.ledger.schedule import PROFILES
 from millrace.ledger.session import Wish, ledgers, settle
 from millrace.ledger.spec import PAGES, Spec
@@ -38,7 +39,6 @@ STATE_SECONDS = 1.0
 MOST_WAITING = 2000  # batches: half a minute of brokers that are away, at 10,000 events/s
 POOL = 200_000
 START_SECONDS = 1.0
-OUT_OF_ORDER, LATE = 0.05, 0.00002  # shares, as `millrace load` has them
 RAW = argparse.RawDescriptionHelpFormatter
 
 

@@ -11,7 +11,6 @@ Each runs alone. Nobody else may send meanwhile. Afterwards `millrace audit LEDG
 
 import argparse
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -22,11 +21,11 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from bench import fresh, search
 from bench.cpu import Meter, Roles, memory_mib, require_stack, service
 from bench.fresh import Sampler, Seen
+from bench.program import console, run_program
 from bench.record import keep, new_record
 from bench.report import tables
 from millrace.audit.positions import Positions
@@ -48,7 +47,6 @@ SETTLE_SECONDS = 300.0  # the jobs are given to come to rest
 REST_SECONDS = 10.0  # and to finish what follows on that
 TOPIC_PERIOD, API_PERIOD, LAG_PERIOD = 0.1, 0.2, 2.0
 RUN_SECONDS_MORE = 3.0
-console = Console(soft_wrap=True, highlight=False)
 
 
 @dataclass
@@ -296,9 +294,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended, too
-    try:
-        main(sys.argv[1:])
-    except OperatorError as error:
-        console.print(f"[red]{error.message}[/red]" + (f"\n{error.hint}" if error.hint else ""))
-        sys.exit(1)
+    run_program(main)

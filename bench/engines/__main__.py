@@ -9,7 +9,6 @@ The broker is one of its own; no cluster is needed. Everything runs on the first
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,6 @@ from zipfile import ZipFile
 
 import numpy as np
 import yaml
-from rich.console import Console
 
 from bench.cpu import Meter, Roles, Usage, processes
 from bench.engines import ysb
@@ -32,6 +30,7 @@ from bench.engines.broker import Broker, broker, end
 from bench.engines.jars import FLINK_CONNECTOR, jars
 from bench.engines.progress import Progress, steady, wrong
 from bench.load import addresses
+from bench.program import console, run_program
 from bench.record import keep, new_record
 from bench.report import tables
 from bench.sender import Sender
@@ -50,7 +49,6 @@ STALLED_SECONDS = 180.0  # without a new result: it ends, right or not
 LOOK_SECONDS = 0.5
 GATE_SECONDS, QUIET_CORES = 10.0, 0.1
 QUEUED = 50  # batches
-console = Console(soft_wrap=True, highlight=False)
 
 
 @dataclass(frozen=True)
@@ -395,9 +393,4 @@ def settings_text(config: dict[str, Any], engine: str) -> str:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended, too
-    try:
-        main(sys.argv[1:])
-    except OperatorError as error:
-        console.print(f"[red]{error.message}[/red]" + (f"\n{error.hint}" if error.hint else ""))
-        sys.exit(1)
+    run_program(main)

@@ -10,6 +10,7 @@ from millrace.common.paths import stack_name
 from millrace.plan import load_plan
 
 ACKS = ("all", "1")
+OUT_OF_ORDER, LATE = 0.05, 0.00002  # shares
 
 
 def load_command(
@@ -17,8 +18,8 @@ def load_command(
     length: Annotated[str, typer.Option("--for", help="Such as 60s, 10m.")] = "60s",
     profile: Annotated[str, typer.Option(help="steady, ramp, burst or wave.")] = "steady",
     acks: Annotated[str, typer.Option(help="all, or 1, which can lose what it got.")] = "all",
-    out_of_order: Annotated[float, typer.Option(help="Share some seconds behind.")] = 0.05,
-    late: Annotated[float, typer.Option(help="Share older than the jobs' watermark.")] = 0.00002,
+    out_of_order: Annotated[float, typer.Option(help="Share some seconds behind.")] = OUT_OF_ORDER,
+    late: Annotated[float, typer.Option(help="Share older than the jobs' watermark.")] = LATE,
     pages: Annotated[int, typer.Option(help="How many URLs there are.")] = 200,
     run: Annotated[str, typer.Option(help="A name; by default the time.")] = "",
     topic: Annotated[str, typer.Option(hidden=True)] = "",

@@ -12,24 +12,9 @@ from bench import pool, wire
 from bench.pool import Pool
 from millrace.ledger.events import encode, events
 from millrace.ledger.spec import Spec
+from tests.unit.runs import SPEC as RUN
 
-SPEC = Spec(
-    run="test",
-    cluster="millrace-test",
-    topic="events",
-    partitions=3,
-    acks="all",
-    rate=1000,
-    seconds=20,
-    profile="steady",
-    out_of_order=0.05,
-    late=0.01,
-    lateness=93_600,
-    seed=7,
-    started_ms=0,
-    results_offsets=[],
-    pool=1000,
-)
+SPEC = replace(RUN, started_ms=0, results_offsets=[], pool=1000)
 STARTED_MS = 1_795_252_545_936
 
 

@@ -23,24 +23,8 @@ from millrace.ledger.events import (
 )
 from millrace.ledger.load import Load, Seen
 from millrace.ledger.schedule import PROFILES, Schedule
-from millrace.ledger.spec import PAGES, Spec
-
-SPEC = Spec(
-    run="test",
-    cluster="millrace-test",
-    topic="events",
-    partitions=3,
-    acks="all",
-    rate=1000,
-    seconds=20,
-    profile="steady",
-    out_of_order=0.05,
-    late=0.01,
-    lateness=93_600,
-    seed=7,
-    started_ms=1_795_252_545_936,
-    results_offsets=[0, 0, 0],
-)
+from millrace.ledger.spec import PAGES
+from tests.unit.runs import SPEC
 
 
 def ledger(tmp_path: Path, fates: list[tuple[int, int, int, int]], sent: int) -> Ledger:

@@ -1,0 +1,21 @@
+"""What the programs of the bench have in common: where they print, and how they end."""
+
+import signal
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+
+from millrace.common.errors import OperatorError
+
+console = Console(soft_wrap=True, highlight=False)
+
+
+def run_program(main: Callable[[list[str]], None]) -> None:
+    """The program on its arguments; exits with 1 and what to do when it can't go on."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended, too
+    try:
+        main(sys.argv[1:])
+    except OperatorError as error:
+        console.print(f"[red]{error.message}[/red]" + (f"\n{error.hint}" if error.hint else ""))
+        sys.exit(1)
