@@ -30,6 +30,8 @@ ZnodePath = Annotated[str, Field(pattern=r"^(/[a-z0-9_-]+)+$")]
 
 # The client of a port that everybody may use, through the environment's load balancer.
 PUBLIC = "public"
+# Who gets metrics.
+MONITOR = "prometheus_server"
 # What firmware and kernel leave of an instance's nominal memory. /proc/meminfo of EC2 instances
 # shows 3 to 6 % less than the type's name promises; measure yours with `millrace preflight`.
 USABLE_MEMORY = 0.93
@@ -79,6 +81,13 @@ class Memory(Model):
     total: PositiveInt
 
 
+class Metrics(Model):
+    """Where Prometheus gets a service's figures: which of its ports, and the path."""
+
+    port: Name
+    path: str = Field(default="/metrics", pattern=r"^/")
+
+
 class PortRange(Model):
     first: Port
     last: Port
@@ -99,6 +108,7 @@ class Component(Model):
     ports: dict[Name, Port] = {}
     port_ranges: dict[Name, PortRange] = {}
     clients: dict[Name, list[Name]] = {}
+    metrics: Metrics | None = None
     memory: dict[Profile, Memory] = {}
     jvm: list[JvmFlag] = []
     settings: dict[str, dict[str, Setting]] = {}
@@ -109,6 +119,12 @@ class Component(Model):
         if self.clients.keys() != ports:
             differ = ", ".join(sorted(self.clients.keys() ^ ports))
             raise ValueError(f"clients: each port needs its list, and nothing else: {differ}")
+        return self
+
+    @model_validator(mode="after")
+    def _prometheus_may_ask(self) -> Self:
+        if self.metrics and not {MONITOR, PUBLIC} & {*self.clients.get(self.metrics.port, [])}:
+            raise ValueError(f"clients.{self.metrics.port}: {MONITOR} is to get metrics there")
         return self
 
     def memory_at(self, profile: Profile) -> Memory | None:

@@ -168,6 +168,7 @@ def _service(name: str, component: Component, hosts: list[Host], profile: Profil
         distribution=component.distribution,
         package=component.package,
         ports=component.ports,
+        metrics=component.metrics,
         memory=component.memory[profile],
         jvm=_jvm(component, profile),
         settings=_settings(component, profile),

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from millrace.config import Memory
+from millrace.config import Memory, Metrics
 
 DATA_ROOT = "/var/lib/millrace"
 # Node ids of KRaft controllers start here, so that they can't meet those of brokers.
@@ -70,6 +70,7 @@ class Service(Model):
     distribution: str | None
     package: str | None
     ports: dict[str, int]
+    metrics: Metrics | None
     memory: Memory
     jvm: list[str]
     settings: dict[str, dict[str, Any]]

@@ -1,0 +1,103 @@
+"""What the roles render for Prometheus and Alertmanager, read by their own tools and by YAML."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from millrace.common.paths import ANSIBLE
+from millrace.inventory import build_inventory
+from millrace.plan import Plan, load_plan
+from millrace.setup.promtool import ensure_promtool
+from tests.playbooks import written
+
+HOST = "edge-2"
+FILES = {"prometheus_server": "prometheus.yml", "alertmanager": "alertmanager.yml"}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return load_plan("local")
+
+
+@pytest.fixture(scope="module")
+def rendered(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rendered")
+    play = {
+        "hosts": HOST,
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [f"{ANSIBLE}/roles/{role}/vars/main.yml" for role in FILES]
+        + [f"{ANSIBLE}/roles/alertmanager/defaults/main.yml"],
+        "vars": {"ansible_python_interpreter": sys.executable},
+        "tasks": [
+            {
+                "ansible.builtin.template": {
+                    "src": f"{ANSIBLE}/roles/{role}/templates/{name}.j2",
+                    "dest": f"{folder}/{name}",
+                }
+            }
+            for role, name in FILES.items()
+        ],
+    }
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    inventory = written(build_inventory(plan, {}, artifacts="http://nowhere"), folder)
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, folder / "play.yml"],
+        env=os.environ | {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_BECOME": "false"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def test_prometheus_takes_its_configuration(rendered: Path) -> None:
+    (rendered / "rules.yml").write_text("groups: []\n")
+    done = subprocess.run(
+        [ensure_promtool(), "check", "config", rendered / "prometheus.yml"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_host_of_every_service_with_metrics_is_scraped(plan: Plan, rendered: Path) -> None:
+    scraped = {
+        (job["job_name"], target)
+        for job in read(rendered / "prometheus.yml")["scrape_configs"]
+        for config in job["static_configs"]
+        for target in config["targets"]
+    }
+    expected = {
+        (service.unit, f"{plan.host(host).address}:{service.ports[service.metrics.port]}")
+        for service in plan.services.values()
+        if service.metrics
+        for host in service.hosts
+    }
+    assert scraped == expected
+    assert len(expected) > 20
+
+
+def test_both_prometheis_tell_both_alertmanagers_and_are_told_apart(rendered: Path) -> None:
+    content = read(rendered / "prometheus.yml")
+    (alertmanagers,) = content["alerting"]["alertmanagers"]
+    assert len(alertmanagers["static_configs"][0]["targets"]) == 2
+    assert content["global"]["external_labels"] == {
+        "replica": HOST,
+        "pages": "http://198.18.0.72:8080",
+    }
+
+
+def test_nobody_is_woken_by_what_explains(rendered: Path) -> None:
+    content = read(rendered / "alertmanager.yml")
+    assert content["route"]["routes"] == [{"matchers": ['severity="info"'], "receiver": "nobody"}]
+    assert {receiver["name"] for receiver in content["receivers"]} == {"nobody", "operators"}
