@@ -22,6 +22,7 @@ class Settings(BaseModel):
     stream: str
     kafka: list[Endpoint]
     metrics_port: PositiveInt
+    runbooks: Path
     request_timeout_seconds: float
     speculate_after_seconds: float
     light_windows: PositiveInt

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from datasketches import hll_sketch, tgt_hll_type
@@ -28,6 +29,7 @@ def api_settings() -> Settings:
         stream="millrace:traffic",
         kafka=[("127.0.0.1", 1)],
         metrics_port=9410,
+        runbooks=Path(__file__).parents[2] / "runbooks",
         request_timeout_seconds=2,
         speculate_after_seconds=0.25,
         light_windows=240,

@@ -1,0 +1,58 @@
+"""The runbooks as pages, so that an alert's link opens where there is no Internet."""
+
+import re
+from html import escape
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi import Path as InPath
+from fastapi.responses import HTMLResponse
+from markdown_it import MarkdownIt
+
+from millrace_api.problems import NotFound
+
+FRONT_MATTER = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
+TITLE = re.compile(r"^title: (.+)$", re.MULTILINE)
+PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="stylesheet" href="/page/page.css">
+<main class="runbook">
+<h1>{title}</h1>
+{body}
+</main>
+</html>
+"""
+
+router = APIRouter(include_in_schema=False)
+# No HTML of their own: what they show is text.
+markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+
+
+@router.get("/runbooks/{name}")
+async def runbook(
+    request: Request, name: Annotated[str, InPath(pattern=r"^[A-Za-z0-9-]+(\.md)?$")]
+) -> HTMLResponse:
+    """With or without `.md`, as the pages link to each other."""
+    folder: Path = request.app.state.settings.runbooks
+    path = folder / f"{name.removesuffix('.md')}.md"
+    if not path.exists():
+        raise NotFound(f"no runbook {name!r}; /runbooks/README lists them")
+    return HTMLResponse(page(path.read_text()))
+
+
+def page(text: str) -> str:
+    """A runbook as HTML; what it says of itself becomes its title, where it does."""
+    about = FRONT_MATTER.match(text)
+    found = TITLE.search(about[1]) if about else None
+    title = found[1] if found else "Runbooks"
+    body = markdown.render(text[about.end() :] if about else text)
+    return PAGE.format(title=escape(title), body=body)
+
+
+def install(app: FastAPI) -> None:
+    app.include_router(router)
