@@ -1,6 +1,7 @@
-"""Distributions: pinned jars and Python packages, plus our launchers, packed for the hosts.
+"""Distributions: pinned jars and Python packages with our launchers, or Debian's programs, packed for
+the hosts.
 
-A tarball holds, with no folder around it: ``bin/`` (launchers), ``lib/`` (jars), ``share/``
+A tarball holds, with no folder around it: ``bin/`` (launchers, programs), ``lib/`` (jars), ``share/``
 (defaults on the class path behind the host's own configuration), ``site-packages/`` (Python).
 """
 
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ARTIFACTS
-from millrace.setup import artifacts, python_env
+from millrace.setup import artifacts, debian, python_env
 from millrace.setup.archive import write_tar
 from millrace.setup.locks import Jar, lock_path, read_lock, sha256_of, verify
 from millrace.setup.maven import fetch
@@ -67,8 +68,9 @@ def build_version(name: str, distribution: Distribution) -> str:
 
 def launcher_folders(name: str, distribution: Distribution) -> list[Path]:
     """Python environments have their own launchers only; a Java one can also run any class."""
-    folders = [LAUNCHERS / name]
-    return folders if distribution.python else [LAUNCHERS / "common", *folders]
+    shared = distribution.jars and not distribution.python
+    folders = [LAUNCHERS / "common"] * bool(shared) + [LAUNCHERS / name]
+    return [folder for folder in folders if folder.exists()]
 
 
 def _assemble(
@@ -84,9 +86,13 @@ def _assemble(
         report(f"downloading {len(jars)} jars")
         _install_jars(jars, library, root / "share", distribution.unpack)
     _install_launchers(name, distribution, root)
+    if distribution.debian:
+        report("unpacking Debian's packages")
+        debian.install_programs(distribution.debian, root / "bin")
 
 
 def _install_launchers(name: str, distribution: Distribution, root: Path) -> None:
+    (root / "bin").mkdir()
     for folder in launcher_folders(name, distribution):
         shutil.copytree(folder, root, dirs_exist_ok=True, ignore=lambda *_: {COMMANDS})
         if (folder / COMMANDS).exists():

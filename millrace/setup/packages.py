@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from millrace.common.errors import OperatorError
 from millrace.setup.processes import as_root, run
@@ -22,10 +23,19 @@ def ensure_command(command: str, packages: Sequence[str]) -> str:
     raise OperatorError(f"`{command}` is still missing after installing {' '.join(packages)}")
 
 
-def _install(command: str, packages: Sequence[str]) -> None:
+def ensure_file(path: Path, packages: Sequence[str]) -> None:
+    """The same for what is no command."""
+    with _apt:
+        if not path.exists():
+            _install(str(path), packages)
+    if not path.exists():
+        raise OperatorError(f"{path} is still missing after installing {' '.join(packages)}")
+
+
+def _install(missing: str, packages: Sequence[str]) -> None:
     if not shutil.which("apt-get"):
         raise OperatorError(
-            f"`{command}` is missing and this machine has no apt-get to install it with",
+            f"`{missing}` is missing and this machine has no apt-get to install it with",
             f"install {' '.join(packages)} with this system's package manager",
         )
     hint = "check the network and sudo rights, or install it by hand"

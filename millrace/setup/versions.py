@@ -19,7 +19,7 @@ class Unpack(Model):
 
 
 class Distribution(Model):
-    """What is built into one tarball: jars, a Python environment, or both."""
+    """What is built into one tarball: jars, a Python environment, or both; or Debian's programs."""
 
     version: str
     jars: list[Coordinates] = Field(default_factory=list)
@@ -27,6 +27,7 @@ class Distribution(Model):
     exclude: list[str] = Field(default_factory=list)
     unpack: list[Unpack] = Field(default_factory=list)
     python: str | None = None
+    debian: list[str] = Field(default_factory=list)
 
 
 class Versions(Model):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from millrace.common.errors import OperatorError
-from millrace.setup import artifacts, distributions, locks
+from millrace.setup import artifacts, debian, distributions, locks
 from millrace.setup.archive import write_tar
 from millrace.setup.locks import Jar, parse_jar, read_lock, write_lock
 from millrace.setup.maven import LISTED
@@ -19,6 +20,13 @@ from millrace.setup.versions import Distribution, Unpack, load_versions
 
 BYTES = b"a jar, as far as anyone here can tell"
 SHA256 = hashlib.sha256(BYTES).hexdigest()
+CONTROL = """\
+Package: exporter
+Version: 1.0
+Architecture: all
+Maintainer: nobody <nobody@example.org>
+Description: a program and its unit
+"""
 
 
 @pytest.fixture
@@ -189,3 +197,37 @@ def test_excluded_patterns_match_coordinates():
     )
     assert excluded(parse_jar("com.microsoft.sqlserver:mssql-jdbc:6"), distribution)
     assert not excluded(parse_jar("org.example:mssql:6"), distribution)
+
+
+def test_programs_out_of_debian_packages_can_be_run(cache, monkeypatch):
+    def install_programs(packages, folder):
+        for package in packages:
+            (folder / package).write_bytes(b"\x7fELF")
+            (folder / package).chmod(0o755)
+
+    monkeypatch.setattr(distributions.debian, "install_programs", install_programs)
+    ensure(Distribution(version="1.0", debian=["exporter"]))
+    with tarfile.open(cache / artifacts.read_manifest()["tool"]["file"]) as tar:
+        modes = {member.name: member.mode for member in tar if member.isfile()}
+    assert modes == {"bin/tool-run": 0o755, "bin/exporter": 0o755}
+
+
+def test_only_what_a_debian_package_has_to_run_is_taken(tmp_path, monkeypatch):
+    def fetch(packages, scratch):
+        made = scratch / "made"
+        (made / "DEBIAN").mkdir(parents=True, mode=0o755)
+        (made / "DEBIAN" / "control").write_text(CONTROL)
+        for file in ("usr/bin/exporter", "lib/systemd/system/exporter.service"):
+            (made / file).parent.mkdir(parents=True)
+            (made / file).write_text("#!/bin/sh\n")
+            (made / file).chmod(0o755)
+        package = scratch / "exporter.deb"
+        subprocess.run(["dpkg-deb", "--build", made, package], check=True, capture_output=True)
+        return [package]
+
+    monkeypatch.setattr(debian, "ensure_file", lambda path, packages: None)
+    monkeypatch.setattr(debian, "_fetch", fetch)
+    debian.install_programs(["exporter"], tmp_path)
+    assert [(path.name, path.stat().st_mode & 0o777) for path in tmp_path.iterdir()] == [
+        ("exporter", 0o755)
+    ]
