@@ -337,7 +337,10 @@ class TargetLoad(Model):
 
 
 class Environment(Model):
-    """``configs/environments/<name>.yaml``: what runs where."""
+    """``configs/environments/<name>.yaml``: what runs where.
+
+    ``every_host`` are services that each host of each group runs, besides those of its group.
+    """
 
     summary: str
     provider: Literal["docker", "aws", "static"]
@@ -348,6 +351,7 @@ class Environment(Model):
     network: Network
     zones: list[Name] = Field(min_length=1)
     groups: dict[Name, Group] = Field(min_length=1)
+    every_host: list[Name] = []
     replication: Replication
     applications: dict[Name, list[Name]] = {}
     job_folders: list[str] = []
@@ -380,6 +384,10 @@ class Environment(Model):
                     f"groups.{name}: needs an instance type of configs/aws.yaml: {known}"
                 )
         return self
+
+    def services(self, group: str) -> list[str]:
+        """What each host of a group runs."""
+        return [*self.groups[group].services, *self.every_host]
 
     def memory(self, group: str) -> int:
         """MiB that one host of a group has for its processes."""

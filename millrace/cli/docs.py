@@ -19,7 +19,7 @@ from millrace.common.paths import REPO
 from millrace.drill.report import Audit
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
 from millrace.drill.tables import PAGE, drills_page, drills_table, load_records, runbooks_index
-from millrace.plan import Plan, load_plan
+from millrace.plan import Host, Plan, Service, load_plan
 from millrace.setup.versions import load_versions
 
 README = REPO / "README.md"
@@ -135,9 +135,19 @@ def _topology_table(plan: Plan) -> str:
     rows = ["| group | hosts | services |", "|---|---|---|"]
     for group in dict.fromkeys(host.group for host in plan.hosts):
         hosts = [host for host in plan.hosts if host.group == group]
-        services = ", ".join(plan.services[name].unit for name in hosts[0].services)
-        rows.append(f"| {group} | {len(hosts)} | {services} |")
-    return "\n".join(rows) + "\n"
+        rows.append(f"| {group} | {len(hosts)} | {', '.join(_own_units(plan, hosts[0]))} |")
+    everywhere = ", ".join(service.unit for service in _everywhere(plan))
+    return "\n".join([*rows, f"| all of them | {len(plan.hosts)} | {everywhere} |"]) + "\n"
+
+
+def _everywhere(plan: Plan) -> list[Service]:
+    return [s for s in plan.services.values() if len(s.hosts) == len(plan.hosts)]
+
+
+def _own_units(plan: Plan, host: Host) -> list[str]:
+    """What a host runs and not every other one does, too."""
+    own = [plan.services[name] for name in host.services]
+    return [service.unit for service in own if service not in _everywhere(plan)]
 
 
 def _versions_table(plan: Plan) -> str:
@@ -185,7 +195,7 @@ def topology_svg(plan: Plan) -> str:
 
 
 def _host_box(plan: Plan, name: str, x: float, y: float, colour: str) -> str:
-    units = [plan.services[service].unit for service in plan.host(name).services]
+    units = _own_units(plan, plan.host(name))
     middle = (len(units) + 1) // 2 if len(units) > 2 else len(units)
     lines = [" · ".join(units[:middle]), " · ".join(units[middle:])]
     return (

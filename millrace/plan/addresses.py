@@ -63,13 +63,13 @@ def place_hosts(
                 index=index,
                 address=str(address),
                 memory=environment.memory(group_name),
-                services=group.services,
+                services=environment.services(group_name),
                 volumes=[
                     Volume(
                         name=f"{cluster}-{host}-{unit(service)}",
                         path=f"{DATA_ROOT}/{unit(service)}",
                     )
-                    for service in group.services
+                    for service in environment.services(group_name)
                     if service in components and components[service].data
                 ],
             )

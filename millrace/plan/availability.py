@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from millrace.config import Component, Environment, Group, Profile
+from millrace.config import Component, Environment, Profile
 from millrace.plan.addresses import GROUP_STRIDE
 from millrace.plan.parts import HOST_OVERHEAD, Host
 
@@ -22,9 +22,8 @@ def problems(
     yield from _quorum_problems(environment, hosts)
     yield from _pair_problems(hosts)
     yield from _replication_problems(environment, hosts)
-    for group, settings in environment.groups.items():
-        memory = environment.memory(group)
-        yield from _group_problems(group, settings, memory, components, environment.profile)
+    for group in environment.groups:
+        yield from _group_problems(group, environment, components)
 
 
 def _network_problems(environment: Environment) -> Iterator[str]:
@@ -42,13 +41,16 @@ def _placement_problems(
     environment: Environment, components: Mapping[str, Component]
 ) -> Iterator[str]:
     seen: dict[str, str] = {}
-    for name, group in environment.groups.items():
-        for service in group.services:
+    places = {"every_host": environment.every_host} | {
+        f"groups.{name}.services": group.services for name, group in environment.groups.items()
+    }
+    for key, services in places.items():
+        for service in services:
             if service not in components:
-                yield f"groups.{name}.services: no component '{service}' in configs/components"
+                yield f"{key}: no component '{service}' in configs/components"
             if service in seen:
-                yield f"groups.{name}.services: {service} already runs on group {seen[service]}"
-            seen[service] = name
+                yield f"{key}: {service} already stands in {seen[service]}"
+            seen[service] = key
 
 
 def _placed(hosts: list[Host], service: str) -> Counter[str]:
@@ -135,13 +137,11 @@ def _spread_problems(key: str, factor: int, hosts: list[Host], service: str) -> 
 
 
 def _group_problems(
-    name: str,
-    group: Group,
-    available: int,
-    components: Mapping[str, Component],
-    profile: Profile,
+    name: str, environment: Environment, components: Mapping[str, Component]
 ) -> Iterator[str]:
-    known = [service for service in group.services if service in components]
+    group, profile = environment.groups[name], environment.profile
+    available = environment.memory(name)
+    known = [service for service in environment.services(name) if service in components]
     used: dict[int, str] = {}
     needed = HOST_OVERHEAD
     for service in known:

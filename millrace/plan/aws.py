@@ -6,6 +6,7 @@ The components in `infra/aws` declare what stands here, one resource for each en
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
+from itertools import product
 
 from millrace.config import PUBLIC, Aws, Component, Disk, Environment, Image
 from millrace.plan.capacity import Load, load_assumptions, size
@@ -131,14 +132,16 @@ def subnets(environment: Environment) -> Iterator[Subnet]:
 
 def edges(environment: Environment, components: Mapping[str, Component]) -> list[Edge]:
     """Who talks to whom, from the components' ``clients``: nothing else is let through."""
-    group_of = {s: name for name, group in environment.groups.items() for s in group.services}
-    group_of[PUBLIC] = PUBLIC
+    groups_of: dict[str, list[str]] = defaultdict(list, {PUBLIC: [PUBLIC]})
+    for group in environment.groups:
+        for service in environment.services(group):
+            groups_of[service].append(group)
     purposes: dict[tuple[str, str, int, int], list[str]] = defaultdict(list)
-    for service in sorted(group_of.keys() - {PUBLIC}):
+    for service in sorted(groups_of.keys() - {PUBLIC}):
         for port, (first, last) in _ports(components[service]).items():
-            clients = {group_of[c] for c in components[service].clients[port] if c in group_of}
-            for client in sorted(clients):
-                purposes[client, group_of[service], first, last].append(f"{service}.{port}")
+            clients = {g for c in components[service].clients[port] for g in groups_of.get(c, [])}
+            for client, server in product(sorted(clients), groups_of[service]):
+                purposes[client, server, first, last].append(f"{service}.{port}")
     return [
         Edge(client=client, server=server, first=first, last=last, purpose=", ".join(names))
         for (client, server, first, last), names in sorted(purposes.items())

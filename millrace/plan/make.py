@@ -53,7 +53,7 @@ def load_plan(name: str) -> Plan:
     Raises OperatorError when a file is wrong or the topology can't be highly available.
     """
     environment = on_trial(load_environment(name), trial_jobs())
-    services = {s for group in environment.groups.values() for s in group.services}
+    services = {s for group in environment.groups for s in environment.services(group)}
     known = component_names()
     components = {c: load_component(c) for c in sorted(services & known) + list(SHARED_COMPONENTS)}
     folders = folders_of(environment)

@@ -64,9 +64,8 @@ def placements(draw) -> Environment:
 
 def allowed(environment: Environment, client: str, server: str, port: int) -> bool:
     """An oracle of its own, port by port: is there a service that has that client?"""
-    groups = environment.groups
-    at_client = {PUBLIC} if client == PUBLIC else set(groups[client].services)
-    for service in groups[server].services:
+    at_client = {PUBLIC} if client == PUBLIC else set(environment.services(client))
+    for service in environment.services(server):
         component = COMPONENTS[service]
         for name, clients in component.clients.items():
             single = component.ports.get(name)

@@ -26,7 +26,9 @@ from millrace.plan.spark import rate_problems, settings_of
 from millrace.streams import load_streams
 
 LOCAL = load_environment("local").model_dump(mode="json")
-SERVICES = sorted({s for group in LOCAL["groups"].values() for s in group["services"]})
+SERVICES = sorted(
+    {s for group in LOCAL["groups"].values() for s in group["services"]} | {*LOCAL["every_host"]}
+)
 COMPONENTS = {name: load_component(name) for name in [*SERVICES, "hadoop", "spark"]}
 EVENTS = load_events()
 NAMES = load_names()
@@ -66,8 +68,10 @@ def plan_of(content: dict) -> Plan:
         ("replication.sentinel_quorum", 3, "3 is out of reach when a zone is lost"),
         ("replication.sentinel_quorum", 1, "1 of 3 is no majority"),
         ("groups.cassandra.memory", 256, "groups.cassandra.memory: 256 MiB; its services need"),
-        ("groups.kafka.services", ["kafka_broker", "redis"], "redis already runs on group"),
+        ("groups.kafka.services", ["kafka_broker", "redis"], "redis already stands in groups."),
         ("groups.kafka.services", ["kafka_brokr"], "no component 'kafka_brokr'"),
+        ("groups.kafka.services", ["node_exporter"], "already stands in every_host"),
+        ("every_host", ["node_exportr"], "every_host: no component 'node_exportr'"),
         ("network.subnet", "198.18.0.0/28", "198.18.0.0/28 is too small"),
         ("groups.kafka.hosts", 12, "12 is over 9, the addresses of a group"),
     ],
@@ -205,6 +209,16 @@ def test_a_host_added_to_a_group_moves_no_other_host(more):
     after = {host.name: host.address for host in plan_of(content).hosts}
     assert before.items() <= after.items()
     assert len(set(after.values())) == len(after)
+
+
+def test_what_every_host_runs_counts_on_every_host():
+    plan = load_plan("local")
+    assert plan.services["node_exporter"].hosts == [host.name for host in plan.hosts]
+    small = changed("groups.redis.memory", plan.planned_memory(plan.host("redis-1")))
+    assert plan_of(small)
+    small["groups"]["redis"]["memory"] -= 1
+    with pytest.raises(OperatorError, match=r"groups\.redis\.memory: \d+ MiB; its services need"):
+        plan_of(small)
 
 
 def test_equal_configuration_equal_digest():
