@@ -1,6 +1,7 @@
 """What the roles render for Prometheus and Alertmanager, read by their own tools and by YAML."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +102,24 @@ def test_nobody_is_woken_by_what_explains(rendered: Path) -> None:
     content = read(rendered / "alertmanager.yml")
     assert content["route"]["routes"] == [{"matchers": ['severity="info"'], "receiver": "nobody"}]
     assert {receiver["name"] for receiver in content["receivers"]} == {"nobody", "operators"}
+
+
+def test_every_service_gives_figures_or_is_seen_by_another_that_does(plan: Plan) -> None:
+    """Redis has its exporter; of Sentinel and ZKFC the host's exporter tells whether they run."""
+    silent = {name for name, service in plan.services.items() if not service.metrics}
+    assert silent == {"redis", "redis_sentinel", "zkfc"}
+
+
+def test_a_jvm_loads_the_agent_with_the_rules_that_are_there(plan: Plan) -> None:
+    """In the unit alone: a tool that loaded it, too, would find its port taken."""
+    files = {path.stem for path in (ANSIBLE / "roles" / "jmx_agent" / "files").iterdir()}
+    asked = {
+        role: found[1]
+        for role in plan.services
+        for path in (ANSIBLE / "roles" / role / "tasks").glob("service.yml")
+        if (found := re.search(r"systemd_service_jmx_rules: (\w+)", path.read_text()))
+    }
+    assert {*asked.values()} == files
+    for service in asked:
+        assert plan.services[service].metrics
+        assert plan.services[service].memory.heap
