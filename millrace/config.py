@@ -23,6 +23,7 @@ Profile = Literal["small", "standard", "large"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 Scalar = bool | int | float | str
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
+ReceiverKind = Literal["webhook_configs", "email_configs", "pagerduty_configs", "slack_configs"]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Port = Annotated[int, Field(ge=1, le=65535)]
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=249)]
@@ -340,6 +341,7 @@ class Environment(Model):
     """``configs/environments/<name>.yaml``: what runs where.
 
     ``every_host`` are services that each host of each group runs, besides those of its group.
+    ``receiver`` is who is told of alerts, in Alertmanager's words; nobody, if it is empty.
     """
 
     summary: str
@@ -354,6 +356,7 @@ class Environment(Model):
     every_host: list[Name] = []
     replication: Replication
     applications: dict[Name, list[Name]] = {}
+    receiver: dict[ReceiverKind, list[dict[str, Any]]] = {}
     job_folders: list[str] = []
     aws: Aws | None = None
     machines: Machines | None = None

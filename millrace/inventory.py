@@ -5,6 +5,7 @@ from typing import Any
 
 from millrace.cluster.access import key_file, user
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan, Service
+from millrace.plan.receivers import secrets_of, with_folder
 
 # Where hosts keep what is ours: distributions, configuration, data, logs.
 PATHS = {
@@ -91,6 +92,7 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
                 "hdfs": plan.replication.hdfs,
                 "sentinel_quorum": plan.replication.sentinel_quorum,
             },
+            "receiver": _receiver(plan),
             "applications": plan.applications,
             "deployments": {name: deployment(plan, name) for name in plan.applications},
             "job_folders": plan.job_folders,
@@ -109,6 +111,16 @@ def _provider(plan: Plan) -> dict[str, str]:
 def _service(service: Service) -> dict[str, Any]:
     paths = {kind: f"{PATHS[kind]}/{service.unit}" for kind in ("config", "data", "logs")}
     return service.model_dump(mode="json") | {"paths": paths}
+
+
+def _receiver(plan: Plan) -> dict[str, Any]:
+    """Of who is told of alerts: the settings, and the files of theirs that a host needs."""
+    folder = f"{PATHS['config']}/{plan.services['alertmanager'].unit}/secrets"
+    return {
+        "settings": with_folder(plan.receiver, folder),
+        "folder": folder,
+        "secrets": secrets_of(plan.receiver),
+    }
 
 
 def _places(name: str, entry: Mapping[str, str], url: str) -> dict[str, str]:

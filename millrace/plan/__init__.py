@@ -7,6 +7,7 @@ spark.py         the jobs' settings
 model.py         the plan, and what can be asked of it
 addresses.py     where hosts are
 availability.py  what can't be highly available, and why
+receivers.py     who is told of alerts
 make.py          from configs/ to a plan
 """
 

@@ -24,7 +24,7 @@ from millrace.config import (
 )
 from millrace.jobs import archives, folders_of, load_job_settings, on_trial, with_jobs
 from millrace.jobs import problems as job_refusals
-from millrace.plan import addresses, availability, aws
+from millrace.plan import addresses, availability, aws, receivers
 from millrace.plan.capacity import load_assumptions
 from millrace.plan.model import Plan
 from millrace.plan.parts import (
@@ -84,6 +84,8 @@ def make_plan(
     hosts = list(addresses.place_hosts(cluster, environment, components))
     if problems := list(availability.problems(environment, components, hosts)):
         raise _refusal(name, problems)
+    if problems := list(receivers.problems(environment.receiver)):
+        raise _refusal(name, problems)
     if problems := list(events.problems(names.kafka, environment.profile)):
         where = "configs/components/events.yaml: "
         raise OperatorError(
@@ -139,6 +141,7 @@ def make_plan(
         limits={key: limit.at(environment.profile) for key, limit in events.limits.items()},
         replication=environment.replication,
         applications=environment.applications,
+        receiver=environment.receiver,
         job_folders=environment.job_folders,
         endpoints=_endpoints(hosts, components),
         aws=aws.plan_aws(environment, components, hosts),

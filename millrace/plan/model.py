@@ -47,6 +47,7 @@ class Plan(Model):
     tables: dict[str, TablePlan]
     replication: Replication
     applications: dict[str, list[str]]
+    receiver: dict[str, list[dict[str, Any]]]
     job_folders: list[str]
     endpoints: Endpoints
     # What only one provider has; not in another one's plan, nor in its digest.

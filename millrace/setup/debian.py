@@ -17,15 +17,28 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 HINT = "it needs a Debian mirror: check the network, or set http_proxy to a proxy with one"
 
 
-def install_programs(packages: Sequence[str], folder: Path) -> None:
-    """Put what the packages have in ``/usr/bin`` into a folder; what they depend on is left out."""
+# Of /usr/share: for people, not for programs.
+READING = shutil.ignore_patterns("doc", "man", "lintian", "bash-completion")
+
+
+def install(packages: Sequence[str], root: Path) -> None:
+    """Put what the packages have in ``/usr`` into ``bin/`` and ``share/`` of a folder.
+
+    What they depend on isn't fetched, so links that may lead there are left out.
+    """
     ensure_file(KEYRING, ["debian-archive-keyring"])
     with tempfile.TemporaryDirectory() as scratch:
-        root = Path(scratch)
-        for package in _fetch(packages, root):
-            run(["dpkg-deb", "--extract", package, root], what=f"unpacking {package.name}")
-        for program in sorted((root / "usr" / "bin").iterdir()):
-            shutil.copy(program, folder)
+        for package in _fetch(packages, Path(scratch)):
+            run(["dpkg-deb", "--extract", package, scratch], what=f"unpacking {package.name}")
+        for folder in ("bin", "share"):
+            source = Path(scratch) / "usr" / folder
+            if source.exists():
+                shutil.copytree(source, root / folder, ignore=_left_out, dirs_exist_ok=True)
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    links = {name for name in names if (Path(folder) / name).is_symlink()}
+    return links | READING(folder, names)
 
 
 def _fetch(packages: Sequence[str], scratch: Path) -> list[Path]:

@@ -2,7 +2,7 @@
 the hosts.
 
 A tarball holds, with no folder around it: ``bin/`` (launchers, programs), ``lib/`` (jars), ``share/``
-(defaults on the class path behind the host's own configuration), ``site-packages/`` (Python).
+(defaults on the class path behind the host's own configuration; what Debian's programs read), ``site-packages/`` (Python).
 """
 
 import hashlib
@@ -88,7 +88,7 @@ def _assemble(
     _install_launchers(name, distribution, root)
     if distribution.debian:
         report("unpacking Debian's packages")
-        debian.install_programs(distribution.debian, root / "bin")
+        debian.install(distribution.debian, root)
 
 
 def _install_launchers(name: str, distribution: Distribution, root: Path) -> None:

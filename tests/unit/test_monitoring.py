@@ -12,12 +12,24 @@ import yaml
 
 from millrace.common.paths import ANSIBLE
 from millrace.inventory import build_inventory
-from millrace.plan import Plan, load_plan
+from millrace.plan import Plan, load_plan, receivers
 from millrace.setup.promtool import ensure_promtool
 from tests.playbooks import written
 
 HOST = "edge-2"
 FILES = {"prometheus_server": "prometheus.yml", "alertmanager": "alertmanager.yml"}
+
+
+RECEIVER = {
+    "webhook_configs": [
+        {
+            "url": "https://pager.example.org/alerts",
+            "http_config": {"authorization": {"credentials_file": "pager-token"}},
+        }
+    ],
+    "slack_configs": [{"channel": "#operations", "api_url_file": "slack-url"}],
+    "pagerduty_configs": [{"routing_key_file": "pagerduty-key"}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +44,7 @@ def rendered(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "hosts": HOST,
         "connection": "local",
         "gather_facts": False,
-        "vars_files": [f"{ANSIBLE}/roles/{role}/vars/main.yml" for role in FILES]
-        + [f"{ANSIBLE}/roles/alertmanager/defaults/main.yml"],
+        "vars_files": [f"{ANSIBLE}/roles/{role}/vars/main.yml" for role in FILES],
         "vars": {"ansible_python_interpreter": sys.executable},
         "tasks": [
             {
@@ -123,3 +134,39 @@ def test_a_jvm_loads_the_agent_with_the_rules_that_are_there(plan: Plan) -> None
     for service in asked:
         assert plan.services[service].metrics
         assert plan.services[service].memory.heap
+
+
+# --- who is told ----------------------------------------------------------------------------------
+
+
+def test_nobody_is_told_unless_somebody_is_named(rendered: Path) -> None:
+    assert read(rendered / "alertmanager.yml")["receivers"] == [
+        {"name": "nobody"},
+        {"name": "operators"},
+    ]
+
+
+def test_a_receiver_is_taken_and_its_secrets_are_files_of_the_host(plan: Plan) -> None:
+    assert list(receivers.problems(RECEIVER)) == []
+    inventory = build_inventory(plan.model_copy(update={"receiver": RECEIVER}), {})
+    made = inventory["all"]["vars"]["millrace"]["receiver"]
+    assert made["secrets"] == ["pager-token", "pagerduty-key", "slack-url"]
+    authorization = made["settings"]["webhook_configs"][0]["http_config"]["authorization"]
+    assert authorization["credentials_file"] == f"{made['folder']}/pager-token"
+    assert made["settings"]["slack_configs"][0]["channel"] == "#operations"
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"slack_configs": [{"api_url": "https://x"}]}, "api_url is a secret: say api_url_file"),
+        (
+            {"webhook_configs": [{"url": "x", "http_config": {"basic_auth": {"password": "x"}}}]},
+            "password is a secret: say password_file",
+        ),
+        ({"slack_configs": [{"api_url_file": "../key"}]}, "'../key' is not the bare name"),
+    ],
+)
+def test_a_secret_in_the_configuration_is_refused(settings: dict, complaint: str) -> None:
+    (problem,) = receivers.problems(settings)
+    assert complaint in problem

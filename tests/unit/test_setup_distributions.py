@@ -20,6 +20,12 @@ from millrace.setup.versions import Distribution, Unpack, load_versions
 
 BYTES = b"a jar, as far as anyone here can tell"
 SHA256 = hashlib.sha256(BYTES).hexdigest()
+FILES = {
+    "usr/bin/exporter": 0o755,
+    "usr/share/exporter/page.html": 0o644,
+    "usr/share/doc/exporter/README": 0o644,
+    "lib/systemd/system/exporter.service": 0o644,
+}
 CONTROL = """\
 Package: exporter
 Version: 1.0
@@ -200,34 +206,38 @@ def test_excluded_patterns_match_coordinates():
 
 
 def test_programs_out_of_debian_packages_can_be_run(cache, monkeypatch):
-    def install_programs(packages, folder):
+    def install(packages, root):
         for package in packages:
-            (folder / package).write_bytes(b"\x7fELF")
-            (folder / package).chmod(0o755)
+            (root / "bin" / package).write_bytes(b"\x7fELF")
+            (root / "bin" / package).chmod(0o755)
 
-    monkeypatch.setattr(distributions.debian, "install_programs", install_programs)
+    monkeypatch.setattr(distributions.debian, "install", install)
     ensure(Distribution(version="1.0", debian=["exporter"]))
     with tarfile.open(cache / artifacts.read_manifest()["tool"]["file"]) as tar:
         modes = {member.name: member.mode for member in tar if member.isfile()}
     assert modes == {"bin/tool-run": 0o755, "bin/exporter": 0o755}
 
 
-def test_only_what_a_debian_package_has_to_run_is_taken(tmp_path, monkeypatch):
+def test_of_a_debian_package_only_what_its_programs_need_is_taken(tmp_path, monkeypatch):
     def fetch(packages, scratch):
         made = scratch / "made"
         (made / "DEBIAN").mkdir(parents=True, mode=0o755)
         (made / "DEBIAN" / "control").write_text(CONTROL)
-        for file in ("usr/bin/exporter", "lib/systemd/system/exporter.service"):
-            (made / file).parent.mkdir(parents=True)
+        for file, mode in FILES.items():
+            (made / file).parent.mkdir(parents=True, exist_ok=True)
             (made / file).write_text("#!/bin/sh\n")
-            (made / file).chmod(0o755)
+            (made / file).chmod(mode)
+        (made / "usr/share/exporter/jquery").symlink_to("../javascript/jquery")
         package = scratch / "exporter.deb"
         subprocess.run(["dpkg-deb", "--build", made, package], check=True, capture_output=True)
         return [package]
 
     monkeypatch.setattr(debian, "ensure_file", lambda path, packages: None)
     monkeypatch.setattr(debian, "_fetch", fetch)
-    debian.install_programs(["exporter"], tmp_path)
-    assert [(path.name, path.stat().st_mode & 0o777) for path in tmp_path.iterdir()] == [
-        ("exporter", 0o755)
-    ]
+    (tmp_path / "bin").mkdir()
+    debian.install(["exporter"], tmp_path)
+    found = [path for path in tmp_path.rglob("*") if not path.is_dir()]
+    assert {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in found} == {
+        "bin/exporter": 0o755,
+        "share/exporter/page.html": 0o644,
+    }
