@@ -23,7 +23,7 @@ Profile = Literal["small", "standard", "large"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 Scalar = bool | int | float | str
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
-ReceiverKind = Literal["webhook_configs", "email_configs", "pagerduty_configs", "slack_configs"]
+ReceiverKind = Annotated[str, Field(pattern=r"^(webhook|email|pagerduty|slack)_configs$")]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Port = Annotated[int, Field(ge=1, le=65535)]
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=249)]

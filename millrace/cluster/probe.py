@@ -105,6 +105,32 @@ def insight_api(service):
     }
 
 
+def prometheus_server(service):
+    address, port = service["address"], service["ports"]["http"]
+    targets = http(address, port, "/api/v1/targets?state=active")["data"]["activeTargets"]
+    alerts = http(address, port, "/api/v1/alerts")["data"]["alerts"]
+    return {
+        "targets": len(targets),
+        "silent": sum(target["health"] == "down" for target in targets),
+        "alerts": [
+            {
+                "alert": alert["labels"]["alertname"],
+                "severity": alert["labels"]["severity"],
+                "since": alert["activeAt"],
+                "summary": alert["annotations"]["summary"],
+                "runbook": alert["annotations"]["runbook_url"].rpartition("/")[2],
+            }
+            for alert in alerts
+            if alert["state"] == "firing"
+        ],
+    }
+
+
+def alertmanager(service):
+    state = http(service["address"], service["ports"]["http"], "/api/v2/status")
+    return {"peers": len(state["cluster"]["peers"])}
+
+
 QUESTIONS = {
     "zookeeper": zookeeper,
     "kafka_controller": kafka_controller,
@@ -113,6 +139,8 @@ QUESTIONS = {
     "namenode": namenode,
     "resourcemanager": resourcemanager,
     "insight_api": insight_api,
+    "prometheus_server": prometheus_server,
+    "alertmanager": alertmanager,
 }
 
 

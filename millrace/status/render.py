@@ -10,12 +10,13 @@ from rich.text import Text
 from millrace.status.verdict import DEGRADED, DOWN, HEALTHY, Status
 
 MARKS = {HEALTHY: ("●", "green"), DEGRADED: ("▲", "yellow"), DOWN: ("✖", "red")}
+SEVERITY_COLOURS = {"critical": "red", "warning": "yellow", "info": "dim"}
 GIB = 2**30
 
 
 def render(status: Status, cluster: str) -> Group:
-    """Components, hosts, applications and where to look next."""
-    return Group(_components(status, cluster), _hosts(status), _footer(status))
+    """Components, hosts, alerts, applications and where to look next."""
+    return Group(_components(status, cluster), _hosts(status), _alerts(status), _footer(status))
 
 
 def _mark(state: str) -> Text:
@@ -54,6 +55,24 @@ def _hosts(status: Status) -> Table:
             services if host["reachable"] else Text("unreachable", style="red"),
             str(host["restarts"]),
             f"{host['resident'] / 2**20:,.0f} MiB",
+        )
+    return table
+
+
+def _alerts(status: Status) -> Table | Text:
+    if status.alerts is None:
+        return Text("whether alerts fire nobody knows: no Prometheus answers", style="yellow")
+    if not status.alerts:
+        return Text("no alert fires", style="green")
+    table = Table(title="firing alerts", title_justify="left")
+    for column in ("alert", "since (UTC)", "what", "runbook"):
+        table.add_column(column)
+    for alert in status.alerts:
+        table.add_row(
+            Text(alert["alert"], style=SEVERITY_COLOURS[alert["severity"]]),
+            alert["since"][:19].replace("T", " "),
+            Text(alert["summary"]),
+            f"runbooks/{alert['runbook']}.md",
         )
     return table
 

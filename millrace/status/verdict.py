@@ -8,6 +8,7 @@ from typing import Any
 from millrace.plan import Plan
 
 HEALTHY, DEGRADED, DOWN = "healthy", "degraded", "down"
+SEVERITIES = ("critical", "warning", "info")
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,18 @@ class Component:
 
 @dataclass(frozen=True)
 class Status:
-    """The cluster's state. ``resident`` is bytes over all hosts."""
+    """The cluster's state. ``resident`` is bytes over all hosts.
+
+    ``alerts`` are those that fire; None while nobody knows. They don't make the state: many go on
+    for minutes after what they tell of has ended.
+    """
 
     state: str
     components: list[Component]
     hosts: dict[str, dict[str, Any]]
     applications: list[dict[str, Any]]
     progress: list[dict[str, Any]]
+    alerts: list[dict[str, str]] | None
     resident: int
     endpoints: dict[str, Any]
 
@@ -59,6 +65,7 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
         _plain(seen, "job_gateway", "Job gateways"),
         _upkeep(plan, observed["upkeep"], observed["at"]),
         _api(seen),
+        _monitoring(seen),
     ]
     states = {component.state for component in components}
     return Status(
@@ -67,6 +74,7 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
         hosts={name: _host(plan, name, answer) for name, answer in observed["hosts"].items()},
         applications=seen.applications(),
         progress=seen.progress(),
+        alerts=seen.alerts(),
         resident=sum(answer.get("resident", 0) for answer in observed["hosts"].values()),
         endpoints=_reachable_endpoints(plan),
     )
@@ -109,6 +117,13 @@ class _Seen:
         """Why a job doesn't run, by the driver that leads."""
         told = (d.get("troubles", {}) for d in self.drivers if d["state"] == "leading")
         return next((troubles[job] for troubles in told if job in troubles), None)
+
+    def alerts(self) -> list[dict[str, str]] | None:
+        """What either Prometheus found, the worst first; both see all, so most is told by both."""
+        answers = [a for a in self.answers("prometheus_server").values() if "alerts" in a]
+        found = {(a["alert"], a["summary"]): a for answer in answers for a in answer["alerts"]}
+        ranked = sorted(found.values(), key=lambda a: (SEVERITIES.index(a["severity"]), a["since"]))
+        return ranked if answers else None
 
     def progress(self) -> list[dict[str, Any]]:
         for answer in self.answers("insight_api").values():
@@ -274,6 +289,26 @@ def _api(seen: _Seen) -> Component:
     ready = sum(answer.get("ready", False) for answer in answers.values())
     problems = list(seen.problems("insight_api"))
     return _component("Insight API", f"{ready} of {len(answers)} ready", problems, not ready)
+
+
+def _monitoring(seen: _Seen) -> Component:
+    """Without it the service goes on, and nobody is told when it doesn't."""
+    services = ("prometheus_server", "alertmanager", "node_exporter", "redis_exporter")
+    problems = dict.fromkeys(p for service in services for p in seen.problems(service))
+    prometheis = list(seen.answers("prometheus_server").values())
+    asked = [answer for answer in prometheis if "targets" in answer]
+    pair = seen.answers("alertmanager")
+    for host, answer in pair.items():
+        if answer.get("peers", len(pair)) < len(pair):
+            problems[
+                f"{host}: this Alertmanager knows of no other: what it tells, both may tell"
+            ] = None
+    text = f"{len(asked)} of {len(prometheis)} Prometheus servers"
+    text += f", {sum('peers' in answer for answer in pair.values())} of {len(pair)} Alertmanagers"
+    if asked:
+        silent = min(answer["silent"] for answer in asked)
+        text += f"; {silent} of {asked[0]['targets']} targets silent"
+    return _component("Monitoring", text, [*problems], down=False)
 
 
 def _host(plan: Plan, name: str, answer: dict[str, Any]) -> dict[str, Any]:

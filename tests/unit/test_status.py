@@ -35,6 +35,8 @@ def healthy() -> dict:
             {"role": "active", "applications": apps} if first else {"role": "standby"}
         ),
         "insight_api": lambda first: {"ready": True, "progress": {"jobs": []}},
+        "prometheus_server": lambda first: {"targets": 80, "silent": 0, "alerts": []},
+        "alertmanager": lambda first: {"peers": 2},
     }
     hosts = {
         host.name: {
@@ -90,6 +92,9 @@ def test_a_healthy_cluster_is_healthy():
         ("coord-1", "redis_sentinel", {"quorum": False}, "Redis", "degraded"),
         ("worker-1", "datanode", {"active": False}, "DataNodes", "degraded"),
         ("edge-1", "insight_api", {"error": "URLError", "ready": False}, "Insight API", "degraded"),
+        ("edge-2", "prometheus_server", {"error": "URLError"}, "Monitoring", "degraded"),
+        ("edge-2", "alertmanager", {"peers": 1}, "Monitoring", "degraded"),
+        ("kafka-3", "node_exporter", {"active": False}, "Monitoring", "degraded"),
     ],
 )
 def test_a_sick_service_shows(host, service, says, component, state):
@@ -267,3 +272,40 @@ def test_a_new_cluster_waits_for_its_first_night():
     for last in (None, {"since": observed["at"], "host": "", "error": ""}):
         observed["upkeep"] = last
         assert verdict(observed, "Upkeep").state == "healthy"
+
+
+def alert(name: str, severity: str, since: str = "2026-01-01T00:00:00.123Z") -> dict[str, str]:
+    what = {"summary": f"{name} of worker-1 [eth0]", "runbook": "driver-killed"}
+    return {"alert": name, "severity": severity, "since": since} | what
+
+
+def test_firing_alerts_are_told_once_the_worst_first_and_do_not_make_the_state():
+    observed = healthy()
+    told = {"edge-1": ["info", "critical"], "edge-2": ["critical", "warning"]}
+    for host, severities in told.items():
+        services = observed["hosts"][host]["services"]
+        services["prometheus_server"]["alerts"] = [alert(s.title(), s) for s in severities]
+    status = judge(PLAN, observed)
+    assert status.alerts
+    assert [a["severity"] for a in status.alerts] == ["critical", "warning", "info"]
+    assert status.state == "healthy"
+    assert "Critical of worker-1 [eth0]" in shown(status)
+    assert "runbooks/driver-killed.md" in shown(status)
+
+
+def test_no_alert_is_not_the_same_as_nobody_to_know():
+    observed = healthy()
+    assert "no alert fires" in shown(judge(PLAN, observed))
+    for host in PLAN.hosts_of("prometheus_server"):
+        for key in ("targets", "silent", "alerts"):
+            del observed["hosts"][host.name]["services"]["prometheus_server"][key]
+    status = judge(PLAN, observed)
+    assert status.alerts is None
+    assert "nobody knows" in shown(status)
+    assert "0 of 2 Prometheus servers" in verdict(observed, "Monitoring").seen
+
+
+def shown(status) -> str:
+    console = Console(record=True, width=250)
+    console.print(render(status, PLAN.cluster))
+    return console.export_text()
