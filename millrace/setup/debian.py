@@ -1,6 +1,6 @@
 """Programs out of Debian's packages, of the release that the hosts run. Nothing is installed here.
 
-apt fetches and verifies them by lists of its own, so this machine may run another release, or Ubuntu.
+apt fetches and verifies them by lists of its own: this machine may run another release, or Ubuntu.
 """
 
 import shutil
