@@ -49,6 +49,7 @@ def _all(plan: Plan) -> Iterator[Kept]:
     yield from _files(plan)
     yield from _tables(plan)
     yield from _logs(plan)
+    yield from _figures(plan)
 
 
 def _topics(plan: Plan) -> Iterator[Kept]:
@@ -185,6 +186,16 @@ def _logs(plan: Plan) -> Iterator[Kept]:
 def _in(file: str, *settings: str) -> str:
     """Settings in a file of a component."""
     return f"{', '.join(f'`{name}`' for name in settings)}, configs/components/{file}"
+
+
+def _figures(plan: Plan) -> Iterator[Kept]:
+    flags = plan.services["prometheus_server"].settings["flags"]
+    age, size = flags["storage.tsdb.retention.time"], flags["storage.tsdb.retention.size"]
+    settings = ("storage.tsdb.retention.time", "storage.tsdb.retention.size")
+    yield Kept(
+        "figures", "each edge host", f"{age}; {size}", _in("prometheus_server.yaml", *settings)
+    )
+    yield Kept("silences, and what was told", "each edge host", "5 days", DEFAULT)
 
 
 def _said(pattern: str, text: str) -> str:

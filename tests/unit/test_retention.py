@@ -78,6 +78,7 @@ def test_every_table_and_topic_has_its_row():
         assert f"| `{table}` |" in text
     for topic in PLAN.topics:
         assert f"| topic of {topic} |" in text
+    assert "| figures | each edge host | 7d; 512MB |" in text
 
 
 def test_every_topic_but_positions_forgets():
