@@ -5,6 +5,7 @@ from typing import Any
 
 from millrace.cluster.access import key_file, user
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan, Service
+from millrace.plan.parts import unit
 from millrace.plan.receivers import secrets_of, with_folder
 
 # Where hosts keep what is ours: distributions, configuration, data, logs.
@@ -115,7 +116,7 @@ def _service(service: Service) -> dict[str, Any]:
 
 def _receiver(plan: Plan) -> dict[str, Any]:
     """Of who is told of alerts: the settings, and the files of theirs that a host needs."""
-    folder = f"{PATHS['config']}/{plan.services['alertmanager'].unit}/secrets"
+    folder = f"{PATHS['config']}/{unit('alertmanager')}/secrets"
     return {
         "settings": with_folder(plan.receiver, folder),
         "folder": folder,
