@@ -67,7 +67,8 @@ class Setting(Model):
 
 
 class JvmFlag(Model):
-    """A JVM flag; without ``profiles`` it goes to every one."""
+    """A JVM flag; without ``profiles`` it goes to every one. In one that all services have,
+    ``{data}`` and ``{logs}`` stand for the folders of each."""
 
     value: str = Field(pattern=r"^-")
     why: str = Field(min_length=10)

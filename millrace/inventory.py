@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millrace.cluster.access import key_file, user
-from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan, Service
+from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, LOGS_ROOT, Host, Plan, Service
 from millrace.plan.parts import unit
 from millrace.plan.receivers import secrets_of, with_folder
 
@@ -13,7 +13,7 @@ PATHS = {
     "software": "/opt/millrace",
     "config": "/etc/millrace",
     "data": DATA_ROOT,
-    "logs": "/var/log/millrace",
+    "logs": LOGS_ROOT,
 }
 
 
@@ -80,7 +80,11 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
             "hosts": {host.name: _host(host) for host in plan.hosts},
             "paths": PATHS,
             "services": {name: _service(service) for name, service in plan.services.items()},
-            "shared": {"hadoop": plan.hadoop.model_dump(), "spark": plan.spark.rendered()},
+            "shared": {
+                "base": plan.base.model_dump(),
+                "hadoop": plan.hadoop.model_dump(),
+                "spark": plan.spark.rendered(),
+            },
             "distributions": {
                 name: entry | _places(name, entry, url) for name, entry in manifest.items()
             },

@@ -11,9 +11,7 @@ from millrace.common.paths import ANSIBLE, REPO
 from millrace.plan import Plan
 
 SCHEMA = REPO / "spark-jobs" / "schema.cql"
-IMAGE = REPO / "millrace" / "setup" / "image.sh"
 DAEMON_LOGS = ANSIBLE / "roles" / "hadoop_config" / "templates" / "log4j-daemon.properties.j2"
-CASSANDRA_JVM = ANSIBLE / "roles" / "cassandra" / "templates" / "jvm.options.j2"
 CASSANDRA_LOGS = ANSIBLE / "roles" / "cassandra" / "templates" / "logback.xml.j2"
 TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS :keyspace\.(\w+) \(.*?\n\)([^;]*);", re.DOTALL)
 TIME_TO_LIVE = re.compile(r"default_time_to_live = :(\w+)")
@@ -174,13 +172,19 @@ def _logs(plan: Plan) -> Iterator[Kept]:
     )
     cap = _said(r"<totalSizeCap>(\w+)<", CASSANDRA_LOGS.read_text())
     yield Kept("logs of Cassandra", "hosts", cap, _path(CASSANDRA_LOGS))
-    collector = CASSANDRA_JVM.read_text()
-    files, each = _said(r"filecount=(\w+)", collector), _said(r"filesize=(\w+)", collector)
+    flags = " ".join(plan.base.jvm)
+    files, each = _said(r"filecount=(\w+)", flags), _said(r"filesize=(\w+)", flags)
+    kept = f"{files} + 1 files of {each} a service"
+    yield Kept("logs of garbage collectors", "hosts", kept, _in("base.yaml", "-Xlog"))
+    kept = "the first one of a service, until you remove it"
+    yield Kept("heap dumps", "hosts", kept, _in("base.yaml", "-XX:HeapDumpPath"))
+    journal = plan.base.settings["journald.conf"]
     yield Kept(
-        "its garbage collector's", "hosts", f"{files} + 1 files of {each}", _path(CASSANDRA_JVM)
+        "journal, with all other services' logs",
+        "hosts",
+        f"{journal['MaxRetentionSec']}; {journal['SystemMaxUse']}",
+        _in("base.yaml", "MaxRetentionSec", "SystemMaxUse"),
     )
-    journal = _said(r"SystemMaxUse=(\w+)", IMAGE.read_text())
-    yield Kept("journal, with all other services' logs", "hosts of `local`", journal, _path(IMAGE))
 
 
 def _in(file: str, *settings: str) -> str:

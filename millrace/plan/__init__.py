@@ -16,6 +16,7 @@ from millrace.plan.model import Plan
 from millrace.plan.parts import (
     CONTROLLER_ID_BASE,
     DATA_ROOT,
+    LOGS_ROOT,
     Endpoint,
     Endpoints,
     Host,
@@ -29,6 +30,7 @@ from millrace.plan.parts import (
 __all__ = [
     "CONTROLLER_ID_BASE",
     "DATA_ROOT",
+    "LOGS_ROOT",
     "SHARED_COMPONENTS",
     "Endpoint",
     "Endpoints",

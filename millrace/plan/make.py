@@ -44,7 +44,7 @@ from millrace.tables import Table, load_tables, plan_table
 from millrace.tables import problems as table_refusals
 
 # Components that aren't a service on a host but configure one or more of them.
-SHARED_COMPONENTS = ("hadoop", "spark")
+SHARED_COMPONENTS = ("base", "hadoop", "spark")
 
 
 def load_plan(name: str) -> Plan:
@@ -122,11 +122,8 @@ def make_plan(
             service: _service(service, components[service], hosts, environment.profile)
             for service in sorted({s for host in hosts for s in host.services})
         },
-        hadoop=SharedSettings(
-            distribution=components["hadoop"].distribution,
-            jvm=_jvm(components["hadoop"], environment.profile),
-            settings=_settings(components["hadoop"], environment.profile),
-        ),
+        base=_shared(components["base"], environment.profile),
+        hadoop=_shared(components["hadoop"], environment.profile),
         spark=SparkPlan(
             distribution=components["spark"].distribution,
             jvm=_jvm(components["spark"], environment.profile),
@@ -173,6 +170,14 @@ def _service(name: str, component: Component, hosts: list[Host], profile: Profil
         ports=component.ports,
         metrics=component.metrics,
         memory=component.memory[profile],
+        jvm=_jvm(component, profile),
+        settings=_settings(component, profile),
+    )
+
+
+def _shared(component: Component, profile: Profile) -> SharedSettings:
+    return SharedSettings(
+        distribution=component.distribution,
         jvm=_jvm(component, profile),
         settings=_settings(component, profile),
     )

@@ -39,6 +39,7 @@ class Plan(Model):
     network: NetworkPlan
     hosts: list[Host]
     services: dict[str, Service]
+    base: SharedSettings
     hadoop: SharedSettings
     spark: SparkPlan
     topics: dict[str, TopicPlan]

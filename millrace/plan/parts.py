@@ -6,7 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 from millrace.config import Memory, Metrics
 
+# Below these each service has a folder, by the name of its unit.
 DATA_ROOT = "/var/lib/millrace"
+LOGS_ROOT = "/var/log/millrace"
 # Node ids of KRaft controllers start here, so that they can't meet those of brokers.
 CONTROLLER_ID_BASE = 100
 # MiB of a host that systemd, journald, sshd and an operator's shell need.

@@ -41,6 +41,7 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
         ),
         hosts=[make_host(index, memory) for index in range(1, hosts + 1)],
         services={},
+        base=LOCAL.base,
         hadoop=LOCAL.hadoop,
         spark=LOCAL.spark,
         topics={},

@@ -20,7 +20,7 @@ from millrace.config import (
 )
 from millrace.inventory import build_inventory
 from millrace.jobs import with_jobs
-from millrace.plan import Plan, load_plan, make_plan
+from millrace.plan import SHARED_COMPONENTS, Plan, load_plan, make_plan
 from millrace.plan.capacity import load_assumptions
 from millrace.plan.spark import rate_problems, settings_of
 from millrace.streams import load_streams
@@ -29,7 +29,7 @@ LOCAL = load_environment("local").model_dump(mode="json")
 SERVICES = sorted(
     {s for group in LOCAL["groups"].values() for s in group["services"]} | {*LOCAL["every_host"]}
 )
-COMPONENTS = {name: load_component(name) for name in [*SERVICES, "hadoop", "spark"]}
+COMPONENTS = {name: load_component(name) for name in [*SERVICES, *SHARED_COMPONENTS]}
 EVENTS = load_events()
 NAMES = load_names()
 STREAMS = load_streams()

@@ -1,0 +1,1 @@
+"""What an operator reads, and hands on, when something is wrong: all hosts' logs as one."""

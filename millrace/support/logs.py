@@ -1,0 +1,142 @@
+"""`millrace logs`: what all hosts say, in the order of time."""
+
+import heapq
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from millrace.cluster.logs import CONTAINERS, SYSTEM, Entry, Wanted, reading
+from millrace.common.durations import parse_duration
+from millrace.common.errors import OperatorError
+from millrace.common.paths import stack_name
+from millrace.plan import Host, Plan, load_plan
+
+COLOURS = (
+    *("cyan", "green", "magenta", "yellow", "blue", "bright_red"),
+    *("bright_cyan", "bright_green", "bright_magenta", "bright_yellow", "bright_blue", "red"),
+)
+# What a terminal would obey: colours, cursors, titles.
+CONTROL = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\N{REPLACEMENT CHARACTER}")
+
+
+def logs_command(
+    since: Annotated[str, typer.Option(help="How far back: 90s, 10m, 2h.")] = "10m",
+    grep: Annotated[str, typer.Option(help="Only what this regular expression is found in.")] = "",
+    host: Annotated[list[str] | None, typer.Option(help="Only this host; may be repeated.")] = None,
+    group: Annotated[list[str] | None, typer.Option(help="Only hosts of this group.")] = None,
+    service: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this service; or driver, executor, system."),
+    ] = None,
+    gc: Annotated[bool, typer.Option("--gc", help="Garbage collectors' logs, too.")] = False,
+) -> None:
+    """Show what all hosts logged, in the order of time: millrace logs --since 10m --grep ERROR."""
+    plan = load_plan(stack_name())
+    now = time.time()
+    parts = parts_of(plan, service)
+    hosts = hosts_of(plan, host, group, parts)
+    wanted = Wanted(now - parse_duration(since), now, parts, pattern(grep), gc)
+    with reading(plan, hosts, wanted) as logs:
+        show(plan, merged(logs), Console(highlight=False, soft_wrap=True))
+        silent = [f"{log.host}: {log.problem}" for log in logs if log.problem]
+    if silent:
+        raise OperatorError(
+            "\n".join(["not all hosts have answered:", *silent]),
+            "the others' logs are complete; `millrace status` shows what is down",
+        )
+
+
+def merged(streams: Iterable[Iterable[Entry]]) -> Iterator[Entry]:
+    """The entries of all streams in the order of time; those of one stream keep theirs."""
+    return heapq.merge(*streams, key=attrgetter("time"))
+
+
+def parts_of(plan: Plan, named: Sequence[str] | None) -> set[str]:
+    """What is logged by those names, the names of units among them; everything without any."""
+    others = {*CONTAINERS, SYSTEM}
+    if not named:
+        return {*plan.services} | others
+    units = {service.unit: name for name, service in plan.services.items()}
+    parts = {units.get(name, name) for name in named}
+    if unknown := parts - plan.services.keys() - others:
+        raise OperatorError(
+            f"{plan.environment} has no service {', '.join(sorted(unknown))}",
+            f"they are {', '.join(sorted(plan.services.keys() | others))}",
+        )
+    return parts
+
+
+def hosts_of(
+    plan: Plan, named: Sequence[str] | None, groups: Sequence[str] | None, parts: set[str]
+) -> list[Host]:
+    """Those that are named, or in a group that is, and have such logs; in the plan's order."""
+    for kind, asked, known in (
+        ("host", named, {host.name for host in plan.hosts}),
+        ("group of hosts", groups, {host.group for host in plan.hosts}),
+    ):
+        if unknown := {*(asked or ())} - known:
+            raise OperatorError(
+                f"{plan.environment} has no {kind} {', '.join(sorted(unknown))}",
+                f"they are {', '.join(sorted(known))}",
+            )
+    chosen = [
+        host
+        for host in plan.hosts
+        if not (named or groups) or host.name in (named or ()) or host.group in (groups or ())
+    ]
+    found = [host for host in chosen if logged_on(host) & parts]
+    if not found:
+        raise OperatorError(
+            f"no {', '.join(sorted(parts))} on {', '.join(host.name for host in chosen)}",
+            "`millrace plan` shows what runs where",
+        )
+    return found
+
+
+def logged_on(host: Host) -> set[str]:
+    """What logs on a host, in the words of `Wanted`."""
+    containers = CONTAINERS if "nodemanager" in host.services else ()
+    return {*host.services, *containers, SYSTEM}
+
+
+def pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OperatorError(
+            f"--grep {text}: not a regular expression: {error}",
+            r"a character such as ( or [ is meant by \( or \[",
+        ) from None
+    return text
+
+
+def show(plan: Plan, entries: Iterable[Entry], console: Console) -> None:
+    """Prints each when it comes, in its host's colour."""
+    colours = {host.name: COLOURS[n % len(COLOURS)] for n, host in enumerate(plan.hosts)}
+    width = max(map(len, colours))
+    for entry in entries:
+        console.print(
+            Text.assemble(
+                (moment(entry.time), "dim"),
+                (f" {entry.host:{width}} ", colours[entry.host]),
+                (f"{entry.source:16} ", "bold"),
+                printable(entry.text),
+            )
+        )
+
+
+def moment(seconds: float) -> str:
+    """In UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "milliseconds")[:23]
+
+
+def printable(text: str) -> str:
+    """Without what a terminal would obey; further lines indented."""
+    return text.translate(CONTROL).replace("\n", "\n    ")

@@ -1,0 +1,74 @@
+"""The units of JVMs, as role systemd_service renders them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from millrace.common.paths import ANSIBLE
+from millrace.inventory import build_inventory
+from millrace.plan import load_plan
+from tests.playbooks import written
+
+HOST = "coord-1"
+ROLE = ANSIBLE / "roles" / "systemd_service"
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """With which a JVM of ZooKeeper is started."""
+    folder = tmp_path_factory.mktemp("rendered")
+    play = {
+        "hosts": HOST,
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [f"{ROLE}/defaults/main.yml"],
+        "vars": {
+            "ansible_python_interpreter": sys.executable,
+            "systemd_service_name": "zookeeper",
+            "systemd_service_exec": "/bin/true",
+        },
+        "tasks": [
+            {
+                "ansible.builtin.template": {
+                    "src": f"{ROLE}/templates/unit.service.j2",
+                    "dest": f"{folder}/unit",
+                }
+            }
+        ],
+    }
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    manifest = {"zookeeper": {"version": "1", "file": "zookeeper.tar", "sha256": "0" * 64}}
+    inventory = written(
+        build_inventory(load_plan("local"), manifest, artifacts="http://nowhere"), folder
+    )
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, folder / "play.yml"],
+        env=os.environ | {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_BECOME": "false"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    begin = 'Environment="JAVA_OPTS='
+    (line,) = [s for s in (folder / "unit").read_text().splitlines() if s.startswith(begin)]
+    return line.removeprefix(begin).removesuffix('"').split()
+
+
+def test_a_jvm_out_of_memory_leaves_its_heap_where_there_is_room_and_ends(options) -> None:
+    assert "-XX:+ExitOnOutOfMemoryError" in options
+    assert "-XX:+HeapDumpOnOutOfMemoryError" in options
+    assert "-XX:HeapDumpPath=/var/lib/millrace/zookeeper/heap.hprof" in options
+
+
+def test_collections_are_logged_in_files_that_are_bounded(options) -> None:
+    (log,) = [option for option in options if option.startswith("-Xlog:gc")]
+    assert "file=/var/log/millrace/zookeeper/gc.log" in log
+    assert "filecount=" in log
+    assert "filesize=" in log
+
+
+def test_no_folder_is_left_open(options) -> None:
+    assert [option for option in options if "{" in option] == []
