@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,7 +86,8 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     foreign = foreign_records(ledgers, rows)
     records = pa.concat_tables([own, foreign])
     cut = Cut(before, after)
-    truth = truth_of(records, cut, _lateness(plan), PageViewRule.of(plan))
+    lateness, rule = _lateness(plan), PageViewRule.of(plan)
+    truth = truth_of(records, cut, lateness, rule)
     low = requests_by_day(records, cut.before, early, hours)
     high = requests_by_day(records, cut.after, archive.rows_by_hour(), hours)
     days_truth = {day: (low[day], high[day]) for day in high}
@@ -97,7 +98,10 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
         _archive_plane(ledgers, rows),
         *_stored_planes(truth, days_truth, stored, windows, pages),
         api,
-        _results_plane(truth, results, windows, pages),
+        # Of pages that only others viewed, the topic told before the runs began.
+        _results_plane(
+            truth, results, windows, truth_of(own, cut, lateness, rule).low_pages.keys()
+        ),
     ]
     doubtful = len(own) - sum(int(ledger.acked.sum()) for ledger in ledgers)
     names = [ledger.spec.run for ledger in ledgers]
@@ -205,8 +209,9 @@ def _api_plane(truth: Truth, answers: Answers, windows: set[Window]) -> tuple[Pl
 
 
 def _results_plane(
-    truth: Truth, stream: list[dict[str, Any]], windows: set[Window], pages: set[Page]
+    truth: Truth, stream: list[dict[str, Any]], windows: set[Window], pages: Collection[Page]
 ) -> Plane:
+    """``windows`` and ``pages`` are those that the runs changed: only of them there are records."""
     plane = Plane("results topic")
     # Of every job: each change of a row comes once, in the order of its versions.
     compare.follow(plane, ((record["key"], record["version"]) for record in stream))
