@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import CONFIGS
 from millrace.config import Model, read_yaml, validate
@@ -82,8 +83,10 @@ def plan_values(plan: Plan) -> dict[str, Any]:
     """What expressions may take from the plan."""
     defaults = plan.spark.settings.defaults
     drivers = plan.services["job_gateway"].settings["gateway.json"]["drivers"]
+    prometheus = plan.services["prometheus_server"].settings["prometheus.yml"]
     return {
         "data": DATA_ROOT,
+        "evaluation_seconds": parse_duration(prometheus["evaluation_interval"]),
         "cassandra_quorum": plan.replication.cassandra // 2 + 1,
         # All that YARN runs: of each application every driver with its executors.
         "containers": len(plan.applications) * drivers * (1 + defaults.executors),

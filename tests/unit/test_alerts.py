@@ -24,6 +24,7 @@ ALERTS = [alert for file in load_alerts().values() for alert in file.alerts]
 BY_RULE = {(alert.alert, alert.severity, *alert.labels.values()): alert for alert in ALERTS}
 
 SCRAPE = 15  # s, between two samples
+EVALUATION = 5  # s, between two looks at all rules
 BEFORE = 3  # minutes
 FIRING = 'ALERTS{alertstate="firing"%s}'
 
@@ -218,8 +219,16 @@ def test_what_is_as_it_should_be_is_silent(rules_file: Path) -> None:
     )
 
 
+def test_a_prometheus_that_is_new_on_its_host_is_silent(rules_file: Path) -> None:
+    one = group("new", {}, (10, 3), (check(firing(""), 60 * at, 0) for at in (1, 2, 3, 8)))
+    for series in one["input_series"]:
+        series["values"] = f"_ {series['values']}"  # It evaluates before its first scrapes.
+    run_tests(rules_file, [one])
+
+
 def run_tests(rules_file: Path, tests: list[dict[str, Any]]) -> None:
     path = rules_file.with_name("tests.yml")
-    content = {"rule_files": [rules_file.name], "evaluation_interval": f"{SCRAPE}s", "tests": tests}
+    content = {"rule_files": [rules_file.name], "evaluation_interval": f"{EVALUATION}s"}
+    content["tests"] = tests
     path.write_text(yaml.safe_dump(content, width=1_000_000))
     promtool("test", "rules", path)
