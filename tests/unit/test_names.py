@@ -21,6 +21,7 @@ FOLDERS = (
     "job-gateway",
     "spark-jobs",
     "insight-api",
+    "collector",
     "ansible",
 )
 ROLE_FILES = {".yml", ".j2", ".cql", ".sh"}
@@ -33,6 +34,7 @@ OTHERWISE = {
     ("millrace/inventory.py", "millrace"): "the variable that holds the plan in the inventory",
     ("millrace/audit/report.py", "events"): "how many, in a report",
     ("millrace/replay/pipeline.py", "events"): "the stream of configs/streams that logs go to",
+    ("collector/bench/", "events"): "the stream that is sent",
     ("infra/", "millrace"): "Pulumi's project and modules, the hosts' account, that variable",
     ("spark-jobs/", "events"): "a column, how many; and what a query calls what it reads",
     ("spark-jobs/millrace_jobs/sinks/results.py", "results"): "a thread",

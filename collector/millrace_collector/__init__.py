@@ -1,0 +1,1 @@
+"""The producers' door: events in over HTTP, acknowledged once Kafka has them."""

@@ -1,0 +1,102 @@
+import hashlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from millrace_collector.app import create_app
+from millrace_collector.delivery import Delivery
+from millrace_collector.settings import Settings
+
+from millrace.streams import load_streams, plan_stream
+from tests.collector.fakes import FakeProducer
+
+SECRET = "a-key-of-the-tests"
+SLOW_SECRET = "a-key-of-one-event-a-second"
+
+
+def collector_settings(**changes: Any) -> Settings:
+    content: dict[str, Any] = {
+        "streams": {
+            name: plan_stream(stream, f"topic-of-{name}", "small").model_dump(mode="json")
+            for name, stream in load_streams().items()
+        },
+        "keys": [
+            {"name": name, "sha256": hashlib.sha256(secret.encode()).hexdigest()}
+            | {"events_per_second": rate}
+            for name, secret, rate in (("tests", SECRET, 100_000), ("slow", SLOW_SECRET, 1))
+        ],
+        "kafka": {"bootstrap.servers": "127.0.0.1:1"},
+        "metrics_port": free_port(),
+        "request_bytes": 100_000,
+        "buffer_bytes": 1_000_000,
+        "receive_seconds": 0.5,
+        "burst_seconds": 1,
+    }
+    return Settings.model_validate(content | changes)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[httpx.Client]:
+    """The app behind its real server; a client of it that has a key."""
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=5)
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {SECRET}"}
+        ) as client:
+            client.stop = lambda: setattr(server, "should_exit", True)  # type: ignore[attr-defined]
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def producers() -> list[FakeProducer]:
+    """Those that were made, the newest last."""
+    return []
+
+
+@pytest.fixture
+def collector(producers: list[FakeProducer]) -> Callable[..., Any]:
+    """The app over producers of the tests, with other settings."""
+
+    def make(**changes: Any) -> FastAPI:
+        def connect() -> Any:
+            producers.append(FakeProducer())
+            return producers[-1]
+
+        return create_app(collector_settings(**changes), Delivery(connect))
+
+    return make
+
+
+@pytest.fixture
+def client(collector: Callable[..., FastAPI]) -> Iterator[httpx.Client]:
+    with serving(collector()) as client:
+        yield client
+
+
+@pytest.fixture
+def producer(client: httpx.Client, producers: list[FakeProducer]) -> FakeProducer:
+    return producers[0]

@@ -1,0 +1,52 @@
+"""A producer whose acknowledgements a test gives or withholds."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+TIMEOUT_SECONDS = 5.0
+
+Report = Callable[[KafkaError | None, Any], None]
+
+
+class FakeProducer:
+    """As confluent_kafka's, as far as the collector uses it. ``answers`` is whether Kafka does; if
+    not, records fail after five seconds."""
+
+    def __init__(self) -> None:
+        self.answers = True
+        self.error: KafkaError | None = None
+        self.fatal = False
+        self.written: list[tuple[str, bytes, bytes]] = []
+        self._waiting: deque[tuple[float, tuple[str, bytes, bytes], Report]] = deque()
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Report) -> None:
+        if self.fatal:
+            raise KafkaException(KafkaError(KafkaError._FATAL, "out of sequence", fatal=True))
+        self._waiting.append((time.monotonic(), (topic, key, value), on_delivery))
+
+    def poll(self, seconds: float) -> None:
+        while self._waiting and (self.answers or self._is_late()):
+            error = self.error if self.answers else KafkaError(KafkaError._MSG_TIMED_OUT)
+            _, record, report = self._waiting.popleft()
+            if not error:
+                self.written.append(record)
+            report(error, None)
+        time.sleep(0.002)
+
+    def _is_late(self) -> bool:
+        return time.monotonic() - self._waiting[0][0] > TIMEOUT_SECONDS
+
+    def purge(self) -> None:
+        self.error = KafkaError(KafkaError._PURGE_QUEUE)
+        self.answers = True
+
+    def list_topics(self, timeout: float) -> None:
+        if not self.answers:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def __len__(self) -> int:
+        return len(self._waiting)

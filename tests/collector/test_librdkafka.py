@@ -1,0 +1,29 @@
+"""Kafka's client as it is: against its own brokers of the tests, and against none."""
+
+import time
+from functools import partial
+
+import httpx
+from millrace_collector.app import create_app
+from millrace_collector.delivery import Delivery, connect
+
+from tests.collector.conftest import collector_settings, serving
+from tests.jobs.samples import EVENT
+
+
+def answers(kafka: dict[str, str | int | bool], requests: int) -> list[httpx.Response]:
+    app = create_app(collector_settings(), Delivery(partial(connect, kafka)))
+    with serving(app) as client:
+        return [client.post("/v1/events", json=[EVENT] * 20) for _ in range(requests)]
+
+
+def test_brokers_acknowledge() -> None:
+    for answer in answers({"test.mock.num.brokers": 3}, requests=3):
+        assert answer.json() == {"acknowledged": 20}
+
+
+def test_without_brokers_it_says_so_within_the_time_out() -> None:
+    began = time.monotonic()
+    [answer] = answers({"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 1000}, requests=1)
+    assert answer.status_code == 503
+    assert 1 <= time.monotonic() - began < 4
