@@ -12,7 +12,7 @@ from pydantic import Field
 
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
-from millrace.common.paths import CONFIGS
+from millrace.common.paths import CONFIGS, REPO
 from millrace.config import Model, read_yaml, validate
 from millrace.plan import DATA_ROOT, Plan
 
@@ -87,6 +87,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
     return {
         "data": DATA_ROOT,
         "evaluation_seconds": parse_duration(prometheus["evaluation_interval"]),
+        "events_topic": plan.names.kafka.topics.events,
         "cassandra_quorum": plan.replication.cassandra // 2 + 1,
         # All that YARN runs: of each application every driver with its executors.
         "containers": len(plan.applications) * drivers * (1 + defaults.executors),
@@ -94,28 +95,30 @@ def plan_values(plan: Plan) -> dict[str, Any]:
 
 
 def _rules(component: str, file: AlertFile, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    path = FOLDER / f"{component}.yaml"
     for record in file.records:
-        yield {"record": record.record, "expr": _filled(component, record.expr, values)}
+        yield {"record": record.record, "expr": filled(path, record.expr, values)}
     for alert in file.alerts:
         labels = {"severity": alert.severity, "component": component} | alert.labels
-        rule = {"alert": alert.alert, "expr": _filled(component, alert.expr, values)}
+        rule = {"alert": alert.alert, "expr": filled(path, alert.expr, values)}
         yield (
             rule
             | ({"for": alert.wait} if alert.wait else {})
             | {
                 "labels": labels,
                 "annotations": {
-                    "summary": _filled(component, alert.summary, values),
+                    "summary": filled(path, alert.summary, values),
                     "runbook_url": PAGE % alert.runbook,
                 },
             }
         )
 
 
-def _filled(component: str, text: str, values: dict[str, Any]) -> str:
+def filled(path: Path, text: str, values: dict[str, Any]) -> str:
+    """The text of a file with the plan's values. OperatorError for an unknown ``${NAME}``."""
     if unknown := set(VALUE.findall(text)) - values.keys():
         raise OperatorError(
-            f"configs/alerts/{component}.yaml: no value {', '.join(sorted(unknown))} in: {text}",
+            f"{path.relative_to(REPO)}: no value {', '.join(sorted(unknown))} in: {text}",
             f"there are values for: {', '.join(sorted(values))}",
         )
     return VALUE.sub(lambda found: str(values[found[1]]), text)

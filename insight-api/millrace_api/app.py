@@ -14,7 +14,15 @@ from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
-from millrace_api import declared, models, problems, runbooks, session_routes, stream
+from millrace_api import (
+    declared,
+    models,
+    operations,
+    problems,
+    runbooks,
+    session_routes,
+    stream,
+)
 from millrace_api.admission import Admission, Busy, RateLimit, TooMany
 from millrace_api.asking import AskerDep, address_of
 from millrace_api.history import History
@@ -306,6 +314,7 @@ def create_app(
     declared.install(app)
     session_routes.install(app)
     runbooks.install(app)
+    operations.install(app, settings)
     app.mount("/page", StaticFiles(directory=PAGE))
     return app
 

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 
 from millrace_api.admission import AGAIN_SECONDS, Refused, TooMany
 from millrace_api.models import Problem
+from millrace_api.prometheus import PrometheusUnavailable
 from millrace_api.ranges import BadRange
 from millrace_api.store import StoreUnavailable, TooManyRows
 
@@ -24,6 +25,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(BadRange, _bad_range)
     app.add_exception_handler(RequestValidationError, _bad_parameters)
     app.add_exception_handler(StoreUnavailable, _store_unavailable)
+    app.add_exception_handler(PrometheusUnavailable, _prometheus_unavailable)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(NotFound, _not_found)
     app.add_exception_handler(TooManyRows, _too_many_rows)
@@ -43,6 +45,12 @@ def _store_unavailable(request: Request, error: StoreUnavailable) -> JSONRespons
     log.warning("%s: store unavailable: %s", request.url.path, error)
     detail = "No quorum of the store answers; try again shortly."
     return _problem(503, "Store unavailable", detail, retry_after_seconds=AGAIN_SECONDS)
+
+
+def _prometheus_unavailable(request: Request, error: PrometheusUnavailable) -> JSONResponse:
+    log.warning("%s: %s", request.url.path, error)
+    detail = f"No Prometheus answers ({error}). The runbook target-down says what to do."
+    return _problem(503, "No figures", detail, retry_after_seconds=AGAIN_SECONDS)
 
 
 def _not_found(_: Request, error: NotFound) -> JSONResponse:

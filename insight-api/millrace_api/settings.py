@@ -23,6 +23,10 @@ class Settings(BaseModel):
     kafka: list[Endpoint]
     metrics_port: PositiveInt
     runbooks: Path
+    panels: Path
+    prometheus: list[Endpoint]
+    prometheus_timeout_seconds: PositiveFloat
+    prometheus_places: PositiveInt
     request_timeout_seconds: float
     speculate_after_seconds: float
     light_windows: PositiveInt

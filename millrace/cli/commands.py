@@ -66,6 +66,21 @@ def alerts() -> None:
 
 
 @app.command()
+def dashboards(
+    for_page: Annotated[
+        bool, typer.Option("--page", help="As the operations page takes them.")
+    ] = False,
+) -> None:
+    """Print the dashboard of configs/panels.yaml, to be imported into a Grafana of yours."""
+    from millrace.alerts import load_alerts
+    from millrace.panels import dashboard, load_panels, page
+
+    planned, panels = load_plan(stack_name()), load_panels()
+    made = page(planned, panels, load_alerts()) if for_page else dashboard(planned, panels)
+    print(json.dumps(made, indent=2))
+
+
+@app.command()
 def capacity(
     events_per_second: Annotated[float, typer.Option(min=1)],
     event_bytes: Annotated[float, typer.Option("--bytes", min=1, help="Bytes of one event.")],

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,15 +11,25 @@ from millrace_api.ranges import Window
 from millrace_api.settings import Settings
 from millrace_api.store import JobProgress, TrafficRow
 
+from millrace.alerts import load_alerts
+from millrace.panels import load_panels, page
+from millrace.plan import load_plan
 from tests.api.fakes import FakeFeed, FakeStore
 
 
+@pytest.fixture(scope="session")
+def panels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("panels") / "panels.json"
+    path.write_text(json.dumps(page(load_plan("local"), load_panels(), load_alerts())))
+    return path
+
+
 @pytest.fixture
-def settings() -> Settings:
-    return api_settings()
+def settings(panels: Path) -> Settings:
+    return api_settings(panels)
 
 
-def api_settings() -> Settings:
+def api_settings(panels: Path = Path("none")) -> Settings:
     return Settings(
         cluster="millrace-test",
         cassandra=[("127.0.0.1", 9042)],
@@ -30,6 +41,10 @@ def api_settings() -> Settings:
         kafka=[("127.0.0.1", 1)],
         metrics_port=9410,
         runbooks=Path(__file__).parents[2] / "runbooks",
+        panels=panels,
+        prometheus=[("127.0.0.1", 1)],
+        prometheus_timeout_seconds=1,
+        prometheus_places=2,
         request_timeout_seconds=2,
         speculate_after_seconds=0.25,
         light_windows=240,

@@ -20,7 +20,7 @@ from millrace.inventory import deployment as inventory_deployment
 from millrace.plan import Plan, load_plan
 from tests.playbooks import written
 
-HOST = "edge-1"
+HOST = "edge-2"
 MANIFEST = {"spark": {"version": "1", "file": "spark.tar.gz", "sha256": "0"}}
 ROLES = ("hadoop_config", "spark", "insight_api", "job_gateway")
 APPLICATION = {
@@ -115,3 +115,4 @@ def test_the_api_reads_what_is_rendered(plan: Plan, rendered: Path) -> None:
     assert read.stream == plan.names.redis.live_stream
     assert read.keyspace == plan.names.cassandra.keyspace
     assert read.metrics_port == plan.services["insight_api"].ports["metrics"]
+    assert [host for host, _ in read.prometheus] == [HOST, "edge-1"]  # its own is asked first

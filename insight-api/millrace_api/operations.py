@@ -1,0 +1,341 @@
+"""What operators look at: pictures over time, what explains their gaps, and alerts that fire.
+
+Panels have names, and their queries come with the configuration: nobody asks Prometheus anything
+else through here, for no other range, and no more often than there is something new.
+"""
+
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from pydantic import BaseModel
+
+from millrace_api.problems import NotFound
+from millrace_api.prometheus import Prometheus
+from millrace_api.settings import Settings
+from millrace_api.shared import Shared, each
+
+LABEL = re.compile(r"\{\{(\w+)\}\}")
+# What one answer has at most: a cluster of a hundred hosts has its disks, and a browser its limits.
+MOST_SERIES = 200
+MOST_EVENTS = 200
+ALERTS_SECONDS = 5.0
+SEVERITIES = ("critical", "warning", "info")
+
+
+class Range(Enum):
+    """How far back, and the time from one point to the next. Both in seconds."""
+
+    M15 = "15m", 900, 15
+    H1 = "1h", 3600, 30
+    H6 = "6h", 21600, 120
+    H24 = "24h", 86400, 300
+    D7 = "7d", 604800, 1800
+
+    def __new__(cls, text: str, length: int, step: int) -> "Range":
+        made = object.__new__(cls)
+        made._value_ = text
+        made.length, made.step = length, step
+        return made
+
+    length: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Period:
+    """From start to end, both included and whole steps, in seconds since 1970."""
+
+    start: int
+    end: int
+    step: int
+
+    @classmethod
+    def until(cls, now: float, over: Range) -> "Period":
+        end = int(now) // over.step * over.step
+        return cls(end - over.length, end, over.step)
+
+    @property
+    def points(self) -> int:
+        return (self.end - self.start) // self.step + 1
+
+
+class PanelQuery(BaseModel):
+    legend: str
+    expr: str
+
+
+class Panel(BaseModel):
+    name: str
+    title: str
+    why: str
+    unit: str
+    kind: Literal["lines", "strips"]
+    queries: list[PanelQuery]
+
+
+class Group(BaseModel):
+    title: str
+    panels: list[Panel]
+
+
+class MarkQuery(BaseModel):
+    """A sample's value is the moment of an event."""
+
+    kind: str
+    why: str
+    text: str
+    expr: str
+
+
+class Content(BaseModel):
+    """configs/panels.yaml for this environment; ``runbooks`` by alert."""
+
+    scrape_seconds: int
+    runbooks: dict[str, str]
+    groups: list[Group]
+    marks: list[MarkQuery]
+
+
+class PanelSummary(BaseModel):
+    name: str
+    title: str
+    why: str
+    unit: str
+    kind: str
+
+
+class GroupSummary(BaseModel):
+    title: str
+    panels: list[PanelSummary]
+
+
+class MarkSummary(BaseModel):
+    kind: str
+    why: str
+
+
+class Overview(BaseModel):
+    """What there is to look at, and how far back."""
+
+    ranges: list[str]
+    groups: list[GroupSummary]
+    marks: list[MarkSummary]
+
+
+class Series(BaseModel):
+    """A value for each step from start to end; null where nothing was told."""
+
+    legend: str
+    values: list[float | None]
+
+
+class Picture(BaseModel):
+    """Times are seconds since 1970."""
+
+    panel: str
+    unit: str
+    start: int
+    end: int
+    step: int
+    series: list[Series]
+
+
+class OperationsEvent(BaseModel):
+    """``at`` in seconds since 1970; ``runbook`` is the page of an alert."""
+
+    at: float
+    kind: str
+    text: str
+    runbook: str | None = None
+
+
+class OperationsEvents(BaseModel):
+    start: int
+    end: int
+    events: list[OperationsEvent]
+
+
+class Alert(BaseModel):
+    name: str
+    state: str
+    severity: str
+    since: str
+    summary: str
+    runbook: str | None
+
+
+class Alerts(BaseModel):
+    alerts: list[Alert]
+
+
+class Operations:
+    """Answers that are shared by all who ask for the same within a step."""
+
+    def __init__(self, content: Content, prometheus: Prometheus) -> None:
+        self.content = content
+        self._prometheus = prometheus
+        self._panels = {panel.name: panel for group in content.groups for panel in group.panels}
+        self._asked = {over: Shared(keep_seconds=over.step) for over in Range}
+        self._alerts = Shared(keep_seconds=ALERTS_SECONDS)
+
+    def panel(self, name: str) -> Panel:
+        if name not in self._panels:
+            raise NotFound(f"no panel {name!r}; /v1/operations lists them")
+        return self._panels[name]
+
+    async def picture(self, panel: Panel, over: Range, now: float) -> Picture:
+        period = Period.until(now, over)
+        key = (panel.name, period)
+        return await self._asked[over].ask(key, partial(self._picture, panel, period))
+
+    async def events(self, over: Range, now: float) -> OperationsEvents:
+        period = Period.until(now, over)
+        return await self._asked[over].ask(period, partial(self._events, period))
+
+    async def alerts(self) -> Alerts:
+        return await self._alerts.ask("alerts", self._firing)
+
+    async def _picture(self, panel: Panel, period: Period) -> Picture:
+        found = await each(lambda query: self._range(query.expr, period), panel.queries)
+        series = [
+            Series(legend=told(query.legend, one["metric"]), values=values(one["values"], period))
+            for query, answer in zip(panel.queries, found, strict=True)
+            for one in sorted(answer, key=lambda one: told(query.legend, one["metric"]))
+        ]
+        return Picture(
+            panel=panel.name,
+            unit=panel.unit,
+            start=period.start,
+            end=period.end,
+            step=period.step,
+            series=series[:MOST_SERIES],
+        )
+
+    async def _events(self, period: Period) -> OperationsEvents:
+        queries = self.content.marks
+        found = await each(lambda query: self._range(query.expr, period), queries)
+        events = {
+            (at, query.kind, told(query.text, one["metric"])): self._page_of(one["metric"])
+            for query, answer in zip(queries, found, strict=True)
+            for one in answer
+            for at in moments(one["values"], period)
+        }
+        newest = sorted(events, reverse=True)[:MOST_EVENTS]
+        return OperationsEvents(
+            start=period.start,
+            end=period.end,
+            events=[
+                OperationsEvent(at=event[0], kind=event[1], text=event[2], runbook=events[event])
+                for event in newest
+            ],
+        )
+
+    async def _firing(self) -> Alerts:
+        alerts = [
+            Alert(
+                name=one["labels"]["alertname"],
+                state=one["state"],
+                severity=one["labels"].get("severity", ""),
+                since=one["activeAt"],
+                summary=one["annotations"].get("summary", ""),
+                runbook=self._page_of(one["labels"]),
+            )
+            for one in await self._prometheus.alerts()
+        ]
+        return Alerts(alerts=sorted(alerts, key=_urgency))
+
+    async def _range(self, expr: str, period: Period) -> list[dict[str, Any]]:
+        query = timed(expr, period.step, self.content.scrape_seconds)
+        return await self._prometheus.range(query, period.start, period.end, period.step)
+
+    def _page_of(self, labels: Mapping[str, str]) -> str | None:
+        runbook = self.content.runbooks.get(labels.get("alertname", ""))
+        return runbook and f"/runbooks/{runbook}"
+
+
+def _urgency(alert: Alert) -> tuple[bool, int, str]:
+    rank = SEVERITIES.index(alert.severity) if alert.severity in SEVERITIES else len(SEVERITIES)
+    return alert.state != "firing", rank, alert.since
+
+
+def timed(expr: str, step: int, scrape: int) -> str:
+    """Grafana's words as it replaces them: a rate needs two scrapes, even if one is missing."""
+    rate = max(step + scrape, 4 * scrape)
+    return expr.replace("$__rate_interval", f"{rate}s").replace("$__interval", f"{step}s")
+
+
+def told(text: str, labels: Mapping[str, str]) -> str:
+    """A legend with its labels' values; nothing for a label that isn't there."""
+    return " ".join(LABEL.sub(lambda found: labels.get(found[1], ""), text).split())
+
+
+def values(samples: list[tuple[float, str]], period: Period) -> list[float | None]:
+    """One for each step; what is no number, such as 0/0, is no value."""
+    found: list[float | None] = [None] * period.points
+    for at, text in samples:
+        value = float(text)
+        if math.isfinite(value):
+            found[round((at - period.start) / period.step)] = value
+    return found
+
+
+def moments(samples: list[tuple[float, str]], period: Period) -> Iterator[float]:
+    """Those of the period that the samples tell of, to the second, each once."""
+    for text in dict.fromkeys(text for _, text in samples):
+        moment = float(text)
+        if period.start <= moment <= period.end:
+            yield float(round(moment))
+
+
+async def operations_of(request: Request) -> Operations:
+    return request.app.state.operations
+
+
+OperationsDep = Annotated[Operations, Depends(operations_of)]
+Over = Annotated[Range, Query(alias="range", description="How far back.")]
+router = APIRouter()
+
+
+@router.get("/v1/operations", tags=["operations"])
+async def overview(operations: OperationsDep) -> Overview:
+    """The panels and the kinds of events, and what each is for."""
+    content = operations.content.model_dump()
+    return Overview(
+        ranges=[over.value for over in Range],
+        groups=content["groups"],
+        marks=content["marks"],
+    )
+
+
+@router.get("/v1/operations/panels/{name}", tags=["operations"])
+async def picture(operations: OperationsDep, name: str, over: Over = Range.H1) -> Picture:
+    """A panel's series up to now, as an edge host's Prometheus has them."""
+    return await operations.picture(operations.panel(name), over, time.time())
+
+
+@router.get("/v1/operations/events", tags=["operations"])
+async def events(operations: OperationsDep, over: Over = Range.H1) -> OperationsEvents:
+    """What explains gaps: take-overs, restarts, deployments, alerts. The newest first."""
+    return await operations.events(over, time.time())
+
+
+@router.get("/v1/operations/alerts", tags=["operations"])
+async def alerts(operations: OperationsDep) -> Alerts:
+    """Those that fire, and those that are about to. The most urgent first."""
+    return await operations.alerts()
+
+
+def install(app: FastAPI, settings: Settings) -> None:
+    prometheus = Prometheus(
+        settings.prometheus, settings.prometheus_timeout_seconds, settings.prometheus_places
+    )
+    content = Content.model_validate_json(settings.panels.read_bytes())
+    app.state.operations = Operations(content, prometheus)
+    app.include_router(router)

@@ -1,0 +1,295 @@
+"""The operations page's figures, asked of a small HTTP server in Prometheus' place."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from millrace_api.app import create_app
+from millrace_api.operations import Period, Range, moments, timed, told, values
+from millrace_api.settings import Settings
+
+from millrace.panels import load_panels
+from tests.api.fakes import FakeFeed, FakeStore
+
+NOBODY = ("127.0.0.1", 1)
+
+
+class StandIn:
+    """Answers as Prometheus does with what a test puts here, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.series: dict[str, list[tuple[dict[str, str], Any]]] = {}  # by a part of the query
+        self.alerts: list[dict[str, Any]] = []
+        self.asked: list[dict[str, str]] = []
+        self.refusal = ""
+        self.hangs = threading.Event()
+
+    def answer(self, path: str, asked: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        self.asked.append(asked)
+        if self.refusal:
+            return 422, {"status": "error", "error": self.refusal}
+        if path.endswith("/alerts"):
+            return 200, {"status": "success", "data": {"alerts": self.alerts}}
+        start, end, step = (int(asked[name]) for name in ("start", "end", "step"))
+        found = [
+            {
+                "metric": labels,
+                "values": [
+                    [at, f"{value(at) if callable(value) else value}"]
+                    for at in range(start, end + 1, step)
+                ],
+            }
+            for part, series in self.series.items()
+            if part in asked["query"]
+            for labels, value in series
+        ]
+        return 200, {"status": "success", "data": {"resultType": "matrix", "result": found}}
+
+
+@contextmanager
+def served(stand_in: StandIn) -> Iterator[tuple[str, int]]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if stand_in.hangs.is_set():
+                time.sleep(2)
+            url = urlsplit(self.path)
+            asked = {name: found[0] for name, found in parse_qs(url.query).items()}
+            status, content = stand_in.answer(url.path, asked)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(content).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield ("127.0.0.1", server.server_address[1])
+        server.shutdown()
+
+
+@pytest.fixture
+def stand_in() -> StandIn:
+    return StandIn()
+
+
+@pytest.fixture
+def own(stand_in: StandIn) -> Iterator[tuple[str, int]]:
+    with served(stand_in) as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def asking(settings: Settings, *endpoints: tuple[str, int], timeout: float = 2) -> Any:
+    update = {"prometheus": [*endpoints], "prometheus_timeout_seconds": timeout}
+    app = create_app(settings.model_copy(update=update), FakeStore(), FakeFeed())
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def client(settings: Settings, own: tuple[str, int]) -> Iterator[TestClient]:
+    with asking(settings, own) as client:
+        yield client
+
+
+# --- what may be asked ---------------------------------------------------------------------------
+
+
+def test_the_overview_names_every_panel_and_no_query(client: TestClient) -> None:
+    answer = client.get("/v1/operations")
+    told_of = [panel["name"] for group in answer.json()["groups"] for panel in group["panels"]]
+    assert told_of == [panel.name for panel in load_panels().panels]
+    assert answer.json()["ranges"] == ["15m", "1h", "6h", "24h", "7d"]
+    assert "expr" not in answer.text
+
+
+def test_every_panel_is_asked_for_with_everything_filled_in(
+    client: TestClient, stand_in: StandIn
+) -> None:
+    panels = load_panels().panels
+    for panel in panels:
+        path = f"/v1/operations/panels/{panel.name}"
+        assert client.get(path, params={"range": "24h"}).status_code == 200
+    assert len(stand_in.asked) == sum(len(panel.queries) for panel in panels)
+    for asked in stand_in.asked:
+        assert "$" not in asked["query"].replace('"$1"', "")
+        assert (int(asked["end"]) - int(asked["start"])) / int(asked["step"]) == 288
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("panels/lag?range=2h", 422),
+        ("panels/lag?range=3650d", 422),
+        ("panels/up", 404),
+        ("panels/lag?query=up", 200),
+    ],
+)
+def test_nothing_else_can_be_asked(
+    client: TestClient, stand_in: StandIn, path: str, status: int
+) -> None:
+    assert client.get(f"/v1/operations/{path}").status_code == status
+    assert "up" not in [asked["query"] for asked in stand_in.asked]
+
+
+def test_the_same_is_asked_once_for_everybody(
+    client: TestClient, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_795_000_001.0]
+    monkeypatch.setattr("millrace_api.operations.time.time", lambda: now[0])
+    for _ in range(5):
+        assert client.get("/v1/operations/panels/lag").status_code == 200
+    assert len(stand_in.asked) == 1
+    now[0] += Range.H1.step
+    client.get("/v1/operations/panels/lag")
+    client.get("/v1/operations/panels/lag", params={"range": "6h"})
+    assert len(stand_in.asked) == 3
+
+
+# --- what comes of it ----------------------------------------------------------------------------
+
+
+def test_a_picture_has_a_value_for_each_step(client: TestClient, stand_in: StandIn) -> None:
+    stand_in.series["lag_records"] = [({"name": "traffic"}, 7), ({"name": "archive"}, "NaN")]
+    found = client.get("/v1/operations/panels/lag", params={"range": "15m"}).json()
+    assert (found["end"] - found["start"], found["step"]) == (900, 15)
+    assert found["series"] == [
+        {"legend": "archive", "values": [None] * 61},
+        {"legend": "traffic", "values": [7.0] * 61},
+    ]
+
+
+def test_an_event_comes_once_at_its_moment_and_only_within_the_range(
+    client: TestClient, stand_in: StandIn
+) -> None:
+    moment = time.time() // 1 - 600
+    edge = {"job": "insight-api", "host": "edge-1"}
+    stand_in.series["process_start"] = [
+        (edge, lambda at: moment if at >= moment else moment - 86400),
+        ({"job": "cassandra", "host": "cassandra-1"}, moment - 86400),
+    ]
+    stand_in.series["ALERTS"] = [({"alertname": "ZoneDown", "zone": "a"}, moment + 60)]
+    found = client.get("/v1/operations/events").json()["events"]
+    assert found == [
+        {
+            "at": moment + 60,
+            "kind": "alert",
+            "text": "ZoneDown a",
+            "runbook": "/runbooks/zone-lost",
+        },
+        {
+            "at": moment,
+            "kind": "restart",
+            "text": "insight-api on edge-1 was started",
+            "runbook": None,
+        },
+    ]
+
+
+def test_alerts_come_by_urgency_with_their_runbook(client: TestClient, stand_in: StandIn) -> None:
+    def alert(name: str, state: str, severity: str) -> dict[str, Any]:
+        labels = {"alertname": name, "severity": severity}
+        annotations = {"summary": f"about {name}"}
+        since = "2026-05-17T10:00:00Z"
+        return {"labels": labels, "annotations": annotations, "state": state, "activeAt": since}
+
+    stand_in.alerts = [
+        alert("DeadLetters", "firing", "warning"),
+        alert("HdfsMissingBlocks", "pending", "critical"),
+        alert("Nobodys", "firing", "other"),
+        alert("ZoneDown", "firing", "critical"),
+    ]
+    found = client.get("/v1/operations/alerts").json()["alerts"]
+    names = [one["name"] for one in found]
+    assert names == ["ZoneDown", "DeadLetters", "Nobodys", "HdfsMissingBlocks"]
+    assert [one["runbook"] for one in found[:3]] == [
+        "/runbooks/zone-lost",
+        "/runbooks/poison-message",
+        None,
+    ]
+    assert found[0]["summary"] == "about ZoneDown"
+
+
+@given(st.floats(1e9, 3e9), st.sampled_from(Range))
+def test_a_period_ends_with_a_whole_step_and_its_points_fit_a_picture(
+    now: float, over: Range
+) -> None:
+    period = Period.until(now, over)
+    assert now - over.step < period.end <= now
+    assert period.end - period.start == over.length
+    assert len(values([(period.end, "1")], period)) == period.points <= 400
+    assert [*moments([(0, str(period.start)), (0, str(period.start - 1))], period)] == [
+        period.start
+    ]
+
+
+def test_a_rate_spans_four_scrapes_and_a_legend_what_is_there() -> None:
+    assert timed("rate(x[$__rate_interval]) / y[$__interval]", 15, 15) == "rate(x[60s]) / y[15s]"
+    assert timed("rate(x[$__rate_interval])", 300, 15) == "rate(x[315s])"
+    assert told("{{a}} {{b}} on {{c}}", {"a": "1", "c": "2"}) == "1 on 2"
+
+
+# --- when Prometheus doesn't answer --------------------------------------------------------------
+
+
+def test_the_other_is_asked_and_then_first(settings: Settings) -> None:
+    first, second = StandIn(), StandIn()
+    first.refusal = "expanding series: context deadline exceeded"
+    with (
+        served(first) as own,
+        served(second) as other,
+        asking(settings, own, other) as client,
+    ):
+        for name in ("lag", "freshness", "lag?range=6h"):
+            assert client.get(f"/v1/operations/panels/{name}").status_code == 200
+    assert (len(first.asked), len(second.asked)) == (1, 3)
+
+
+def test_when_none_answers_it_says_why_and_what_to_do(settings: Settings) -> None:
+    stand_in = StandIn()
+    stand_in.refusal = "no space left on device"
+    with served(stand_in) as refusing, asking(settings, NOBODY, refusing) as client:
+        answer = client.get("/v1/operations/panels/lag")
+        again = client.get("/v1/operations/alerts")
+    assert answer.status_code == again.status_code == 503
+    assert int(answer.headers["retry-after"]) > 0
+    assert "Connection refused" in answer.json()["detail"]
+    assert "no space left on device" in answer.json()["detail"]
+    assert "target-down" in answer.json()["detail"]
+    assert len(stand_in.asked) == 1  # who comes right afterwards learns it at once
+
+
+def test_one_that_hangs_is_given_up_and_delays_nobody_else(
+    settings: Settings, stand_in: StandIn, own: tuple[str, int]
+) -> None:
+    stand_in.hangs.set()
+    with asking(settings, own, timeout=0.2) as client:
+        began = time.monotonic()
+        answers = [client.get("/v1/operations/panels/lag") for _ in range(10)]
+        assert time.monotonic() - began < 1.5
+        assert client.get("/healthz").status_code == 200
+    assert {answer.status_code for answer in answers} == {503}
+
+
+def test_what_answers_no_json_is_none(settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        endpoint = listening.getsockname()
+
+        def hang_up() -> None:
+            listening.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        with asking(settings, endpoint) as client:
+            assert client.get("/v1/operations/alerts").status_code == 503
