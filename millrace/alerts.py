@@ -24,6 +24,8 @@ PAGE = "{{ $externalLabels.pages }}/runbooks/%s"
 VALUE = re.compile(r"\$\{(\w+)\}")  # not $value, which is Prometheus' own
 
 Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*[smhd]$")]
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+SEVERITIES = ("critical", "warning", "info")  # the worst first
 
 
 class Record(Model):
@@ -38,12 +40,14 @@ class Alert(Model):
     """``severity``: critical wakes somebody, a warning waits for the morning, info explains.
 
     ``runbook`` is the page of `runbooks/` that it opens. Rules of one name are one alert.
+    ``lasts`` is how long it goes on after what it tells of has ended, since it looks back.
     ``undrilled`` is why no drill brings it about, where none does.
     """
 
     alert: str = Field(pattern=r"^[A-Z][A-Za-z0-9]+$")
     expr: str
     wait: Duration | None = Field(default=None, alias="for")
+    lasts: Duration | None = None
     severity: Literal["critical", "warning", "info"]
     summary: str
     runbook: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -66,6 +70,11 @@ def load_alerts(folder: Path = FOLDER) -> dict[str, AlertFile]:
         path.stem: validate(AlertFile, read_yaml(path), path)
         for path in sorted(folder.glob("*.yaml"))
     }
+
+
+def seconds(duration: str | None) -> int:
+    """Of one of Prometheus' durations of one unit; 0 without one."""
+    return int(duration[:-1]) * SECONDS[duration[-1]] if duration else 0
 
 
 def rules(plan: Plan, files: dict[str, AlertFile]) -> dict[str, Any]:

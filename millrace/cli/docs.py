@@ -46,7 +46,7 @@ def write_docs(check: bool = False) -> None:
         JOBS: _filled(JOBS, plan),
         RETENTION: _filled(RETENTION, plan),
         PICTURE: topology_svg(plan),
-        ALERTS: alerts_page(plan, load_alerts(), runbooks, load_operations()),
+        ALERTS: alerts_page(plan, load_alerts(), runbooks, load_operations(), records),
         PAGE: drills_page(records, runbooks),
         RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
     } | role_readmes()

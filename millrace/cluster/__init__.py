@@ -9,6 +9,7 @@ cassandra.py        tables and ring
 tables.py           lookup tables and their versions
 redis.py            the Sentinels' master
 hdfs.py, yarn.py    over their REST APIs, at whichever master is active
+prometheus.py       the edge hosts' history of figures and alerts
 insight_api.py      the service's own REST API
 job_gateway.py      the gateway's command on an edge host
 """

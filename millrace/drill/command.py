@@ -33,6 +33,13 @@ StandbyIdle = Annotated[
     ),
 ]
 
+Alerts = Annotated[
+    bool,
+    typer.Option(
+        "--alerts", help="Hold each fault until its alert is due; wait until it has resolved."
+    ),
+]
+
 
 @app.command("list")
 def list_command() -> None:
@@ -59,10 +66,11 @@ def run_command(
     times: Times = 3,
     rate: Rate = 2000,
     standby_idle: StandbyIdle = 0,
+    alerts: Alerts = False,
     record: Record = False,
 ) -> None:
     """Run one drill; exit 1 unless it passed."""
-    _drill([load_runbook(name)], times, rate, standby_idle, record)
+    _drill([load_runbook(name)], times, rate, standby_idle, alerts, record)
 
 
 @app.command("all")
@@ -70,6 +78,7 @@ def all_command(
     times: Times = 3,
     rate: Rate = 2000,
     standby_idle: StandbyIdle = 0,
+    alerts: Alerts = False,
     only: Annotated[str, typer.Option(metavar="A,B", help="Only these drills.")] = "",
     record: Record = False,
 ) -> None:
@@ -79,7 +88,8 @@ def all_command(
     """
     plan = load_plan(stack_name())
     runbooks = [load_runbook(name) for name in only.split(",")] if only else load_runbooks()
-    _drill([r for r in runbooks if only or allowed(plan, r)], times, rate, standby_idle, record)
+    chosen = [r for r in runbooks if only or allowed(plan, r)]
+    _drill(chosen, times, rate, standby_idle, alerts, record)
 
 
 @app.command("random")
@@ -131,11 +141,11 @@ def drills_view(plan: Plan, runbooks: Sequence[Runbook], records: "Records") -> 
 def reports_view(reports: Sequence["Report"]) -> Table:
     """What was measured, worst of all runs."""
     from millrace.drill.report import minutes
-    from millrace.drill.tables import seconds
+    from millrace.drill.tables import alert_cell, seconds
 
     table = Table(title="drills", title_justify="left")
     columns = ("drill", "verdict", "goal", "worst", "lost", "duplicated", "wrong", "standby idle")
-    for column in columns:
+    for column in (*columns, "alert: fired, resolved"):
         table.add_column(column)
     for report in reports:
         audit = report.audit
@@ -147,19 +157,26 @@ def reports_view(reports: Sequence["Report"]) -> Table:
             seconds(report.worst),
             *map(str, counts),
             minutes(report.standby_idle_seconds),
+            alert_cell(report),
         )
     return table
 
 
 def _drill(
-    runbooks: Sequence[Runbook], times: int, rate: float, standby_idle: float, record: bool
+    runbooks: Sequence[Runbook],
+    times: int,
+    rate: float,
+    standby_idle: float,
+    alerts: bool,
+    record: bool,
 ) -> None:
     from millrace.drill.runner import run_all
 
     _sigterm_is_ctrl_c()
     reports = []
     plan = load_plan(stack_name())
-    for report in run_all(plan, runbooks, times, rate, console, standby_idle):
+    reported = run_all(plan, runbooks, times, rate, console, standby_idle, await_alerts=alerts)
+    for report in reported:
         reports.append(report)
         _keep(report, record)
     _finish(reports)

@@ -158,6 +158,7 @@ class RandomDrill:
     name: str = NAME
     faults: list[int] = field(default_factory=lambda: [FAULT])
     goal: Gaps = field(default_factory=dict)
+    alerts: None = None
     injected: int = 0
 
     @property

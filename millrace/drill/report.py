@@ -13,15 +13,40 @@ PASSED, MISSED, FAILED, LOST = "passed", "missed", "failed", "lost"
 Gaps = dict[Plane, float]  # the longest interruption, s
 
 
+class Fired(Model):
+    """An alert that began to fire: ``after_seconds`` from the injection's begin.
+
+    ``resolved_after_seconds`` counts from when all was healthy, 0 if it had ended by then; None if
+    it still fired when somebody last looked.
+    """
+
+    severity: str
+    after_seconds: float
+    resolved_after_seconds: float | None
+
+
+class Told(Model):
+    """What Prometheus told of a run, by alert.
+
+    ``note`` is why nothing can be said of the fault's own alert; ``problems`` are what shouldn't
+    have been told, or should have.
+    """
+
+    fired: dict[str, Fired] = Field(default_factory=dict)
+    note: str | None = None
+    problems: list[str] = Field(default_factory=list)
+
+
 class Run(Model):
     """From the fault's injection until the cluster is whole again.
 
     ``standby_idle_seconds`` is how long the standby driver had stood by when the fault was
-    injected; None where none did, or nobody looked.
+    injected; None where none did, or nobody looked. ``alerts`` is None if no Prometheus was asked.
     """
 
     gaps: Gaps
     standby_idle_seconds: float | None = None
+    alerts: Told | None = None
     failures: list[str] = Field(default_factory=list)
 
 
@@ -58,7 +83,7 @@ class Report(Model):
     """A whole drill. ``rate`` is events/s; goals and interruptions are seconds.
 
     ``baseline`` was measured before anything was broken. ``audit`` is None when it couldn't be
-    made; ``failures`` then says why.
+    made; ``failures`` then says why. ``alert`` is the fault's own.
     """
 
     name: str
@@ -69,6 +94,7 @@ class Report(Model):
     machine: Machine
     rate: float
     goal: Gaps
+    alert: str | None = None
     baseline: Gaps
     runs: list[Run]
     failures: list[str]
@@ -81,13 +107,26 @@ class Report(Model):
 
     @property
     def missed(self) -> list[str]:
-        """Goals that the worst run missed, in words."""
+        """Goals that the worst run missed, and alerts that any run did, in words."""
         worst = self.worst
-        return [
+        gaps = [
             f"{plane}: {too_long(worst[plane], limit)} s, the goal is {limit:g} s"
             for plane, limit in self.goal.items()
             if worst.get(plane, 0) > limit
         ]
+        return [*gaps, *dict.fromkeys(problem for told in self.told for problem in told.problems)]
+
+    @property
+    def told(self) -> list[Told]:
+        return [run.alerts for run in self.runs if run.alerts]
+
+    def times_of(self, alert: str) -> tuple[float, float | None] | None:
+        """The latest that it fired, and resolved, in any run; None if it did in none."""
+        fired = [told.fired[alert] for told in self.told if alert in told.fired]
+        if not fired:
+            return None
+        resolved = latest([one.resolved_after_seconds for one in fired])
+        return max(one.after_seconds for one in fired), resolved
 
     @property
     def standby_idle_seconds(self) -> float | None:
@@ -201,6 +240,7 @@ def details(report: Report) -> Iterator[str]:
         yield f"| {plane} | {cells} | {goal} |"
     ages = " | ".join(minutes(run.standby_idle_seconds) for run in report.runs)
     yield f"| *standby idle before* | | {ages} | |"
+    yield from _alerts(report)
     if report.audit:
         yield ""
         yield _audited(report.audit)
@@ -208,6 +248,49 @@ def details(report: Report) -> Iterator[str]:
         if problems:
             yield from ("", f"{heading}:", "")
             yield from (f"- {problem}".replace("\n", "\n  ") for problem in problems)
+
+
+def _alerts(report: Report) -> Iterator[str]:
+    """What fired in each run, the fault's own alert first."""
+    if len(report.told) < len(report.runs):
+        return
+    names = dict.fromkeys(name for told in report.told for name in told.fired)
+    yield ""
+    if not names:
+        yield "No alert fired."
+        return
+    numbers = range(1, len(report.runs) + 1)
+    yield (
+        "| alert fired after (s), resolved after all was healthy (s) | severity | "
+        + "".join(f"run {n} | " for n in numbers)
+    ).rstrip()
+    yield "|---|---|" + "---:|" * len(report.runs)
+    for name in sorted(names, key=lambda name: (name != report.alert, name)):
+        fired = [told.fired.get(name) for told in report.told]
+        severity = next(one.severity for one in fired if one)
+        cells = " | ".join(_times(one) for one in fired)
+        yield f"| {name} | {severity} | {cells} |"
+
+
+def _times(fired: Fired | None) -> str:
+    if fired is None:
+        return "–"
+    return after(fired.after_seconds, fired.resolved_after_seconds)
+
+
+def after(fired: float, resolved: float | None) -> str:
+    """Seconds until an alert fired and until it had resolved, if anybody saw that."""
+    return f"{whole(fired)}, {whole(resolved)}"
+
+
+def whole(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds:.0f}"
+
+
+def latest(ends: Sequence[float | None]) -> float | None:
+    """None if one of them isn't known."""
+    known = [end for end in ends if end is not None]
+    return max(known) if len(known) == len(ends) else None
 
 
 def too_long(seconds: float, goal: float) -> str:

@@ -55,10 +55,14 @@ class FrontMatter(Model):
     """What a runbook says of itself. ``hold`` and ``goal`` are seconds.
 
     ``faults`` are rows of the fault matrix; a control run has none, and no alert leads to it.
+    ``silent`` is why the alert doesn't fire in the drill, where it shouldn't; ``also`` are others
+    that the same fault wakes somebody by, rightly.
     """
 
     title: str
     alert: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]+$")] | None = None
+    silent: str | None = Field(default=None, min_length=10)
+    also: list[str] = Field(default_factory=list)
     component: str
     faults: list[Annotated[int, Field(ge=1)]]
     blast_radius: str

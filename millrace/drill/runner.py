@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import not_
 from pathlib import Path
@@ -11,10 +11,13 @@ from typing import Protocol
 
 from rich.console import Console
 
+from millrace.alerts import load_alerts
+from millrace.cluster import prometheus
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_state
 from millrace.common.waiting import wait_until
 from millrace.drill import experiment, standby
+from millrace.drill.alerts import Expected, Firing, awaited, expected, firings, told
 from millrace.drill.display import Display
 from millrace.drill.picture import gaps_svg
 from millrace.drill.report import (
@@ -23,6 +26,7 @@ from millrace.drill.report import (
     Gaps,
     Machine,
     Report,
+    Told,
     combined,
     markdown,
     measured,
@@ -38,6 +42,7 @@ LONGEST_HEAL_SECONDS = 300.0  # from the end of an experiment until all is healt
 ASK_EVERY_SECONDS = 10.0  # a look at every host is work for the machine that is measured
 # After idling the whole service is cold for a moment, the leader, too; the standby stays so.
 SETTLE_SECONDS = 60.0
+BEFORE_SECONDS = 60.0  # what fires before the injection isn't the fault's
 GIB = 2**30
 
 
@@ -75,6 +80,9 @@ class Drill(Protocol):
     def faults(self) -> list[int]: ...
     @property
     def goal(self) -> Gaps: ...
+    @property
+    def alerts(self) -> Expected | None:
+        """By what it is to be told; None where nobody knows."""
 
     def episodes(self, stage: "Stage") -> Iterable[Episode]:
         """Breaks something, takes it back, waits until all is healthy; once or several times."""
@@ -96,6 +104,7 @@ class RunbookDrill:
 
     runbook: Runbook
     times: int
+    alerts: Expected
 
     @property
     def name(self) -> str:
@@ -142,30 +151,53 @@ def run(
     rate: float,
     console: Console,
     standby_idle_minutes: float = 0,
+    *,
+    await_alerts: bool = False,
 ) -> Report:
     """One runbook's drill with its report written; OperatorError when it can't begin.
 
-    For a standby of some age each run has a load and an audit of its own: no load flows while it
-    grows old, which would be millions of events to audit.
+    For a standby of some age, or alerts that are waited for, each run has a load and an audit of
+    its own: no load flows meanwhile, which would be millions of events to audit.
     """
     require_allowed(plan, runbook.about)
-    if not standby_idle_minutes:
-        return perform(plan, RunbookDrill(runbook, times), rate, console)
+    rules = [alert for file in load_alerts().values() for alert in file.alerts]
+    wanted = expected(plan, runbook.about, rules)
+    if not (standby_idle_minutes or await_alerts):
+        return perform(plan, RunbookDrill(runbook, times, wanted), rate, console)
+    if await_alerts and wanted.alert and not wanted.silent:
+        runbook = _held(runbook, wanted.due_seconds)
+    settle_seconds = SETTLE_SECONDS if standby_idle_minutes else 0
     reports: list[Report] = []
     while len(reports) < times and not any(report.all_failures for report in reports):
-        with Display(console, runbook.name) as show:
-            show.phase(f"until the standby has stood by for {standby_idle_minutes:g} min")
-            standby.wait_until_idle(plan, 60 * standby_idle_minutes)
-        reports.append(perform(plan, RunbookDrill(runbook, 1), rate, console, SETTLE_SECONDS))
+        if standby_idle_minutes:
+            with Display(console, runbook.name) as show:
+                show.phase(f"until the standby has stood by for {standby_idle_minutes:g} min")
+                standby.wait_until_idle(plan, 60 * standby_idle_minutes)
+        drill = RunbookDrill(runbook, 1, wanted)
+        reports.append(
+            perform(plan, drill, rate, console, settle_seconds, await_alerts=await_alerts)
+        )
     return combined(reports)
 
 
+def _held(runbook: Runbook, at_least_seconds: float) -> Runbook:
+    hold = max(runbook.about.hold, at_least_seconds)
+    return replace(runbook, about=runbook.about.model_copy(update={"hold": hold}))
+
+
 def perform(
-    plan: Plan, drill: Drill, rate: float, console: Console, settle_seconds: float = 0
+    plan: Plan,
+    drill: Drill,
+    rate: float,
+    console: Console,
+    settle_seconds: float = 0,
+    *,
+    await_alerts: bool = False,
 ) -> Report:
     """Load, baseline, the drill's episodes, audit; its report is written.
 
-    ``settle_seconds`` pass under load before the baseline. OperatorError when it can't begin.
+    ``settle_seconds`` pass under load before the baseline. With ``await_alerts`` it is over when
+    what fired has resolved. OperatorError when it can't begin.
     """
     require_steady(plan)
     started = datetime.now(UTC)
@@ -177,7 +209,18 @@ def perform(
         timeline = Timeline(watch.successes(), watch.baseline, episodes)
         show.phase("audit")
         audit, failures = _audit(plan, watch.ledger)
-    baseline, runs = measured(timeline)
+        baseline, runs = measured(timeline)
+        if drill.alerts:
+            show.phase("alerts")
+            try:
+                found = _told(plan, drill.alerts, episodes, wait=await_alerts)
+            except OperatorError as error:
+                failures += [f"alerts: {error.message}"] if await_alerts else []
+            else:
+                runs = [
+                    run.model_copy(update={"alerts": one})
+                    for run, one in zip(runs, found, strict=True)
+                ]
     report = Report(
         name=drill.name,
         title=drill.title,
@@ -187,6 +230,7 @@ def perform(
         machine=this_machine(),
         rate=rate,
         goal=drill.goal,
+        alert=drill.alerts.alert if drill.alerts else None,
         baseline=baseline,
         runs=runs,
         failures=failures,
@@ -226,10 +270,14 @@ def run_all(
     rate: float,
     console: Console,
     standby_idle_minutes: float = 0,
+    *,
+    await_alerts: bool = False,
 ) -> Iterator[Report]:
     """One drill after the other; a missed goal doesn't stop them, loss or a sick cluster does."""
     for runbook in runbooks:
-        report = run(plan, runbook, times, rate, console, standby_idle_minutes)
+        report = run(
+            plan, runbook, times, rate, console, standby_idle_minutes, await_alerts=await_alerts
+        )
         yield report
         if report.verdict == LOST or health.problems(plan):
             return
@@ -245,3 +293,22 @@ def _audit(plan: Plan, ledger: Path) -> tuple[Audit | None, list[str]]:
         return audited(plan, ledger), []
     except OperatorError as error:
         return None, [f"audit: {error.message}"]
+
+
+def _told(plan: Plan, wanted: Expected, episodes: Sequence[Episode], *, wait: bool) -> list[Told]:
+    """What Prometheis tell of each episode; OperatorError when none answers."""
+    first, last = episodes[0].span.since, episodes[-1].span.until
+
+    def look() -> list[Firing]:
+        now = time.time()
+        return firings(prometheus.firing(plan, now - first + BEFORE_SECONDS), wanted, now)
+
+    longest = last + wanted.gone_seconds + 2 * wanted.known_seconds - time.time()
+    found = wait_until(
+        look,
+        max(0.0, longest) if wait else 0.0,
+        ASK_EVERY_SECONDS,
+        done=lambda found: not awaited(wanted, found, first),
+    )
+    ends = [*(episode.span.since for episode in episodes[1:]), time.time()]
+    return [told(wanted, found, episode, end) for episode, end in zip(episodes, ends, strict=True)]

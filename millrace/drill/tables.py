@@ -5,7 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from millrace.common.paths import REPO
-from millrace.drill.report import MISSED, PASSED, Report, details, minutes, too_long
+from millrace.drill.report import MISSED, PASSED, Report, after, details, minutes, too_long
 from millrace.drill.runbook import Plane, Runbook
 
 RECORDS = REPO / "docs" / "drills"
@@ -52,14 +52,14 @@ def drills_table(records: Records, runbooks: Sequence[Runbook]) -> str:
     """
     rows = [
         "| drill | result | produce | process | read | its component "
-        "| lost, duplicated, wrong | standby idle |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
+        "| lost, duplicated, wrong | standby idle | alert: fired, resolved after (s) |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---|",
     ]
     components = {runbook.name: runbook.about.component for runbook in runbooks}
     for runbook in runbooks:
         if not runbook.about.faults and runbook.name not in records:
             link = f"[{runbook.about.title}](runbooks/{runbook.name}.md)"
-            rows.append(f"| {link} | not recorded yet | | | | | | |")
+            rows.append(f"| {link} | not recorded yet | | | | | | | |")
     for report in _ordered(records):
         cells = [
             f"[{report.title}](docs/drills/README.md#{report.name})",
@@ -68,6 +68,7 @@ def drills_table(records: Records, runbooks: Sequence[Runbook]) -> str:
             _of_component(report, components.get(report.name)),
             _audited(report),
             minutes(report.standby_idle_seconds),
+            alert_cell(report),
         ]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
@@ -130,6 +131,24 @@ def outcome(report: Report) -> str:
     shown = report.goal or dict.fromkeys(OF_EVERY_DRILL)
     worst = {plane: report.worst[plane] for plane in shown if plane in report.worst}
     return f"{report.verdict}: {seconds(worst)}"
+
+
+def alert_cell(report: Report) -> str:
+    """``DataNodeDown 24, 0``: the fault's own alert in seconds after the injection, and after all
+    was healthy; else why it didn't fire. An alert that was wrong is a goal that was missed."""
+    if not report.told:
+        return "–"
+    text = _own_alert(report)
+    return f"**{text}**" if any(told.problems for told in report.told) else text
+
+
+def _own_alert(report: Report) -> str:
+    if report.alert is None:
+        return "none"
+    if times := report.times_of(report.alert):
+        return f"{report.alert} {after(*times)}"
+    notes = (told.note for told in report.told if told.note)
+    return f"{report.alert}: {next(notes, 'did not fire')}"
 
 
 def _ordered(records: Records) -> list[Report]:

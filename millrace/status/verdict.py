@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from millrace.alerts import SEVERITIES
 from millrace.plan import Plan
 
 HEALTHY, DEGRADED, DOWN = "healthy", "degraded", "down"
-SEVERITIES = ("critical", "warning", "info")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from millrace.alerts import FOLDER, VALUE, load_alerts, rules
+from millrace.alerts import FOLDER, VALUE, load_alerts, rules, seconds
 from millrace.common.errors import OperatorError
 from millrace.drill.runbook import RUNBOOKS, load_operations, load_runbooks
 from millrace.plan import Plan, load_plan
@@ -179,7 +179,12 @@ def fault_checks(fault: dict[str, Any], minutes: int) -> Iterator[dict[str, Any]
     yield check(firing(""), begin - SCRAPE, 0)
     yield check(f"({firing(mine)}) > bool 0", end - SCRAPE, 1)
     yield check(firing(f',severity="critical",alertname!~"{others}"'), end - SCRAPE, 0)
-    yield check(firing(mine), end + fault.get("within", 60), 0)
+    yield check(firing(mine), end + resolved_within(rule), 0)
+
+
+def resolved_within(rule: Any) -> int:
+    """Seconds after a fault's end."""
+    return 60 + seconds(rule.lasts)
 
 
 def rule_of(fault: dict[str, Any]) -> Any:
@@ -203,7 +208,7 @@ def test_every_rule_has_its_fault() -> None:
 def test_faults_fire_their_alert_and_resolve_it(rules_file: Path) -> None:
     tests = []
     for fault in CASES["faults"]:
-        lasts, after = fault.get("minutes", 3), fault.get("within", 60) // 60 + 1
+        lasts, after = fault.get("minutes", 3), resolved_within(rule_of(fault)) // 60 + 1
         checks = fault_checks(fault, lasts)
         tests.append(group(fault["alert"], fault["shows"], (lasts, after), checks))
     run_tests(rules_file, tests)

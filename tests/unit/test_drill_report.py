@@ -20,10 +20,12 @@ from millrace.drill.nemesis import Nemesis, choose, healing
 from millrace.drill.picture import gaps_svg
 from millrace.drill.report import (
     Audit,
+    Fired,
     JobAudit,
     Machine,
     Report,
     Run,
+    Told,
     combined,
     markdown,
     measured,
@@ -33,6 +35,7 @@ from millrace.drill.runner import record, require_allowed
 from millrace.drill.standby import youngest
 from millrace.drill.tables import (
     RECORDS,
+    alert_cell,
     drills_page,
     drills_table,
     load_records,
@@ -253,10 +256,10 @@ def test_a_report_survives_being_recorded(tmp_path):
 def test_tables_tell_what_was_recorded(tmp_path, runbooks):
     records = recorded(tmp_path / "drills", report(GOOD))
     *_, floor, row = drills_table(records, runbooks).splitlines()
-    assert floor == "| [Nothing breaks](runbooks/none.md) | not recorded yet | | | | | | |"
+    assert floor == "| [Nothing breaks](runbooks/none.md) | not recorded yet | | | | | | | |"
     assert row == (
         "| [A leader dies](docs/drills/README.md#kafka) | passed "
-        "| 4.9 / 5 | – | 1 / 2 | – | 0, 0, 0 | – |"
+        "| 4.9 / 5 | – | 1 / 2 | – | 0, 0, 0 | – | – |"
     )
     assert runbooks_index(runbooks, records).splitlines()[-1] == (
         "| LeaderDied | [A leader dies](kafka.md) | produce 5 s "
@@ -283,7 +286,7 @@ def test_the_control_run_stands_first(tmp_path, runbooks):
     records = recorded(tmp_path / "drills", report(GOOD), control)
     *_, floor, row = drills_table(records, runbooks).splitlines()
     assert floor.startswith("| [Floor](docs/drills/README.md#none) | passed | – | 1.5 | 1 / 2 |")
-    assert floor.endswith("| 1 min |")
+    assert floor.endswith("| 1 min | – |")
     assert row.startswith("| [A leader dies]")
 
 
@@ -296,6 +299,64 @@ def test_a_component_is_shown_by_the_plane_that_is_nearest_to_its_goal(tmp_path,
     assert cell({"hdfs": 30, "yarn": 10}, hdfs=12, yarn=9, kafka_control=1) == "yarn 9 / 10"
     assert cell({"hdfs": 10, "yarn": 10}, hdfs=12, yarn=9) == "hdfs **12.0** / 10"
     assert cell({}, kafka_control=1.25, yarn=9) == "kafka_control 1.2"
+
+
+def fired(after: float, resolved: float | None, severity: str = "warning") -> Fired:
+    return Fired(severity=severity, after_seconds=after, resolved_after_seconds=resolved)
+
+
+def told_run(told: Told) -> Run:
+    return run(produce=1, read=1).model_copy(update={"alerts": told})
+
+
+IN_TIME = {"LeaderDied": fired(24, 0)}
+
+
+@pytest.mark.parametrize(
+    ("told", "cell", "verdict"),
+    [
+        ([Told(fired=IN_TIME)], "LeaderDied 24, 0", "passed"),
+        (
+            [Told(fired=IN_TIME), Told(fired={"LeaderDied": fired(31, 12), "Slow": fired(90, 0)})],
+            "LeaderDied 31, 12",
+            "passed",
+        ),
+        (
+            [Told(fired=IN_TIME), Told(fired={"LeaderDied": fired(3, None)})],
+            "LeaderDied 24, –",
+            "passed",
+        ),
+        ([Told(note="not held long enough")], "LeaderDied: not held long enough", "passed"),
+        ([Told(problems=["x"])], "**LeaderDied: did not fire**", "missed"),
+        ([Told(fired=IN_TIME, problems=["x"])], "**LeaderDied 24, 0**", "missed"),
+    ],
+)
+def test_the_alert_is_told_by_its_slowest_run(told, cell, verdict):
+    made = report(*map(told_run, told), alert="LeaderDied")
+    assert alert_cell(made) == cell
+    assert made.verdict == verdict
+
+
+def test_the_floor_has_no_alert():
+    assert alert_cell(report(told_run(Told()))) == "none"
+    loud = Told(problems=["Slow (warning) fired as well"])
+    assert alert_cell(report(told_run(loud))) == "**none**"
+
+
+def test_a_report_lists_what_fired_in_each_run_the_own_alert_first():
+    made = report(
+        told_run(Told(fired=IN_TIME)),
+        told_run(Told(fired={"Gone": fired(9, 1, "critical"), "LeaderDied": fired(31, None)})),
+        alert="LeaderDied",
+    )
+    assert (
+        "| alert fired after (s), resolved after all was healthy (s) | severity | run 1 | run 2 |\n"
+        "|---|---|---:|---:|\n"
+        "| LeaderDied | warning | 24, 0 | 31, – |\n"
+        "| Gone | critical | – | 9, 1 |\n"
+    ) in markdown(made)
+    assert "No alert fired." in markdown(report(told_run(Told())))
+    assert "alert" not in markdown(report(GOOD))
 
 
 def test_tables_hide_no_bad_result(tmp_path, runbooks):

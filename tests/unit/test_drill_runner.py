@@ -6,6 +6,7 @@ Cluster, load and samplers are stand-ins; runbook, Chaos Toolkit and report are 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 from rich.console import Console
 
 from millrace.common.errors import OperatorError
-from millrace.drill import experiment, nemesis, probes, runner, standby
+from millrace.drill import actions, experiment, nemesis, probes, runner, standby
+from millrace.drill.alerts import Expected
 from millrace.drill.report import Audit, Report
 from millrace.drill.runbook import Runbook, load_runbook
 from millrace.drill.timeline import Span
@@ -48,9 +50,10 @@ def steady_load(*_: object) -> Iterator[Watch]:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """``drivers`` are what ZooKeeper lists, ``problems`` what `status` finds."""
+    """``drivers`` are what ZooKeeper lists, ``problems`` what `status` finds, and ``alerts()``
+    what Prometheis have of those that fired."""
     standing_by = {"application": APPLICATION, "state": "standby", "since": time.time() - 600}
-    found = SimpleNamespace(drivers=[standing_by], problems=[])
+    found = SimpleNamespace(drivers=[standing_by], problems=[], alerts=lambda: [])
     monkeypatch.setattr(runner, "watching", steady_load)
     monkeypatch.setattr(runner, "audited", lambda plan, ledger: NOTHING_LOST)
     monkeypatch.setattr(runner, "stack_state", lambda stack: tmp_path / "state")
@@ -58,6 +61,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(runner.health, "unhealthy", lambda plan: set())
     monkeypatch.setattr(probes, "cluster_state", lambda: "healthy")
     monkeypatch.setattr(standby, "drivers", lambda plan: found.drivers)
+    monkeypatch.setattr(runner.prometheus, "firing", lambda plan, seconds: found.alerts())
+    monkeypatch.setattr(runner, "ASK_EVERY_SECONDS", 0.1)
     return found
 
 
@@ -139,3 +144,62 @@ def test_the_control_run_measures_and_breaks_nothing(cluster, tmp_path):
     control = load_runbook("no-fault")
     assert experiment.build_experiment(control, tmp_path)["tags"] == ["none"]
     assert [block.script for block in control.tagged("inject")] == [":\n"]
+
+
+def fired(since: float, until: float) -> list[dict[str, Any]]:
+    """What a Prometheus has of the runbook's alert, ten evaluations a second."""
+    times = [since, *np.arange(since + 0.1, until, 0.1)]
+    labels = {"alertname": "LeaderDied", "severity": "warning"}
+    return [{"metric": labels, "values": [[time, "1"] for time in times]}]
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long each fault was held, which takes no time here."""
+    wanted = Expected("LeaderDied", 7, 40, silent=False, also=(), evaluation_seconds=0.1)
+    monkeypatch.setattr(runner, "expected", lambda *_: wanted)
+    times: list[float] = []
+    monkeypatch.setattr(actions, "hold", lambda seconds: times.append(seconds))
+    return times
+
+
+def test_each_run_is_told_of_when_all_are_over(cluster, runbook, held):
+    cluster.alerts = lambda: fired(time.time() - 60, time.time())  # since before the first one
+    report = runner.run(PLAN, runbook, 2, 500, QUIET)
+    assert held == [0, 0]
+    assert [run.alerts.note for run in report.runs] == ["it fired already"] * 2
+    assert report.verdict == "passed", report.missed
+
+
+def test_a_fault_is_held_until_its_alert_is_due_which_is_waited_for(cluster, runbook, held):
+    looks: list[float] = []
+
+    def alerts() -> list[dict[str, Any]]:
+        looks.append(time.time())
+        return fired(looks[0], min(looks[-1], looks[0] + 1))
+
+    cluster.alerts = alerts
+    report = runner.run(PLAN, runbook, 1, 500, QUIET, await_alerts=True)
+    assert held == [7]
+    assert report.verdict == "passed", report.missed
+    assert report.runs[0].alerts.fired["LeaderDied"].resolved_after_seconds >= 1
+
+
+def test_a_fault_whose_alert_should_not_fire_is_held_no_longer(cluster, runbook, held, monkeypatch):
+    silent = replace(runner.expected(), silent=True)
+    monkeypatch.setattr(runner, "expected", lambda *_: silent)
+    report = runner.run(PLAN, runbook, 1, 500, QUIET, await_alerts=True)
+    assert held == [0]
+    assert report.runs[0].alerts.note == "silent"
+
+
+def test_without_a_prometheus_only_a_drill_of_alerts_fails(cluster, runbook, held):
+    def nobody() -> None:
+        raise OperatorError("no Prometheus answers")
+
+    cluster.alerts = nobody
+    report = runner.run(PLAN, runbook, 1, 500, QUIET)
+    assert (report.verdict, report.runs[0].alerts) == ("passed", None)
+    time.sleep(1)  # a drill's folder is named by the second
+    report = runner.run(PLAN, runbook, 1, 500, QUIET, await_alerts=True)
+    assert report.all_failures == ["alerts: no Prometheus answers"]
