@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from millrace.alerts import load_alerts, rules
+from millrace.cluster import prometheus
 
 SCRAPE = (
     "import sys, urllib.request as u;"
@@ -225,3 +226,9 @@ def test_all_of_it_is_within_a_laptops_budget(plan, memory):
     own = sum(found["RssAnon"] for found in memory.values())
     lent = sum(mib * len(plan.services[service].hosts) for service, mib in IN_JVMS_MIB.items())
     assert own + lent < BUDGET_MIB, (own, lent)
+
+
+def test_operators_ask_every_prometheus_where_it_runs(plan):
+    replicas = prometheus.query(plan, "count(up)")
+    assert len(replicas) == len(plan.hosts_of("prometheus_server"))
+    prometheus.firing(plan, 60)  # refused by none of them
