@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from millrace.alerts import load_alerts, rules
-from millrace.cluster import prometheus
+from millrace.cluster.prometheus import firing, query
 
 SCRAPE = (
     "import sys, urllib.request as u;"
@@ -229,6 +229,6 @@ def test_all_of_it_is_within_a_laptops_budget(plan, memory):
 
 
 def test_operators_ask_every_prometheus_where_it_runs(plan):
-    replicas = prometheus.query(plan, "count(up)")
+    replicas = query(plan, "count(up)")
     assert len(replicas) == len(plan.hosts_of("prometheus_server"))
-    prometheus.firing(plan, 60)  # refused by none of them
+    firing(plan, 60)  # refused by none of them
