@@ -53,7 +53,7 @@ def deployment(plan: Plan, application: str) -> dict[str, Any]:
         "jobs": plan.applications[application],
         "names": plan.names.model_dump(),
         "endpoints": plan.endpoints.model_dump(mode="json"),
-        "streams": {name: stream.model_dump(mode="json") for name, stream in plan.streams.items()},
+        "streams": _streams(plan),
         "tables": {name: table.model_dump(mode="json") for name, table in plan.tables.items()},
         "settings": plan.spark.rendered()["settings"],
     }
@@ -98,6 +98,8 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
                 "sentinel_quorum": plan.replication.sentinel_quorum,
             },
             "receiver": _receiver(plan),
+            "streams": _streams(plan),
+            "collector_keys": {name: key.model_dump() for name, key in plan.collector_keys.items()},
             "applications": plan.applications,
             "deployments": {name: deployment(plan, name) for name in plan.applications},
             "job_folders": plan.job_folders,
@@ -116,6 +118,10 @@ def _provider(plan: Plan) -> dict[str, str]:
 def _service(service: Service) -> dict[str, Any]:
     paths = {kind: f"{PATHS[kind]}/{service.unit}" for kind in ("config", "data", "logs")}
     return service.model_dump(mode="json") | {"paths": paths}
+
+
+def _streams(plan: Plan) -> dict[str, Any]:
+    return {name: stream.model_dump(mode="json") for name, stream in plan.streams.items()}
 
 
 def _receiver(plan: Plan) -> dict[str, Any]:

@@ -136,9 +136,11 @@ async def healthz() -> Response:
 
 
 @router.get("/readyz", include_in_schema=False)
-async def readyz(collector: CollectorDep) -> Response:
+async def readyz(collector: CollectorDep) -> JSONResponse:
     """Kafka answers, too."""
-    return Response(status_code=200 if await collector.delivery.is_reachable() else 503)
+    if await collector.delivery.is_reachable():
+        return JSONResponse({"status": "ok"})
+    return JSONResponse({"status": "Kafka can't be reached"}, status_code=503)
 
 
 async def refused(_: Request, error: Refusal) -> JSONResponse:

@@ -105,6 +105,10 @@ def insight_api(service):
     }
 
 
+def collector(service):
+    return {"ready": bool(http(service["address"], service["ports"]["http"], "/readyz"))}
+
+
 def prometheus_server(service):
     address, port = service["address"], service["ports"]["http"]
     targets = http(address, port, "/api/v1/targets?state=active")["data"]["activeTargets"]
@@ -139,6 +143,7 @@ QUESTIONS = {
     "namenode": namenode,
     "resourcemanager": resourcemanager,
     "insight_api": insight_api,
+    "collector": collector,
     "prometheus_server": prometheus_server,
     "alertmanager": alertmanager,
 }

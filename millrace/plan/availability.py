@@ -10,7 +10,14 @@ from millrace.plan.parts import HOST_OVERHEAD, Host
 # Services that decide by majority: an even count tolerates no more than the odd one below it.
 QUORUM_SERVICES = ("zookeeper", "kafka_controller", "journalnode", "redis_sentinel")
 # Services with an active and a standby.
-PAIRED_SERVICES = ("namenode", "zkfc", "resourcemanager", "insight_api", "job_gateway")
+PAIRED_SERVICES = (
+    "namenode",
+    "zkfc",
+    "resourcemanager",
+    "insight_api",
+    "collector",
+    "job_gateway",
+)
 
 
 def problems(

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from millrace.config import Names, Profile, Replication, absent
+from millrace.config import CollectorKey, Names, Profile, Replication, absent
 from millrace.plan.aws import AwsPlan
 from millrace.plan.parts import (
     HOST_OVERHEAD,
@@ -49,6 +49,7 @@ class Plan(Model):
     replication: Replication
     applications: dict[str, list[str]]
     receiver: dict[str, list[dict[str, Any]]]
+    collector_keys: dict[str, CollectorKey]
     job_folders: list[str]
     endpoints: Endpoints
     # What only one provider has; not in another one's plan, nor in its digest.

@@ -64,7 +64,8 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
         ),
         _plain(seen, "job_gateway", "Job gateways"),
         _upkeep(plan, observed["upkeep"], observed["at"]),
-        _api(seen),
+        _ready(seen, "insight_api", "Insight API"),
+        _ready(seen, "collector", "Collector"),
         _monitoring(seen),
     ]
     states = {component.state for component in components}
@@ -284,11 +285,12 @@ def _on(hosts: list[str]) -> str:
     return ", ".join(hosts) or "nobody"
 
 
-def _api(seen: _Seen) -> Component:
-    answers = seen.answers("insight_api")
+def _ready(seen: _Seen, service: str, name: str) -> Component:
+    """Of a service each of whose hosts does all of the work."""
+    answers = seen.answers(service)
     ready = sum(answer.get("ready", False) for answer in answers.values())
-    problems = list(seen.problems("insight_api"))
-    return _component("Insight API", f"{ready} of {len(answers)} ready", problems, not ready)
+    problems = list(seen.problems(service))
+    return _component(name, f"{ready} of {len(answers)} ready", problems, not ready)
 
 
 def _monitoring(seen: _Seen) -> Component:
@@ -330,6 +332,7 @@ def _reachable_endpoints(plan: Plan) -> dict[str, Any]:
     """Endpoints by address: whoever asks for the status doesn't know the hosts' names."""
     return {
         "insight_api": [f"http://{a}" for a in plan.addresses("insight_api", "http")],
+        "collector": [f"http://{a}" for a in plan.addresses("collector", "http")],
         "kafka": plan.addresses("kafka_broker", "client"),
         "zookeeper": plan.addresses("zookeeper", "client"),
         "cassandra": plan.addresses("cassandra", "native"),

@@ -54,6 +54,7 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
         applications={},
         job_folders=[],
         receiver={},
+        collector_keys={},
         endpoints=Endpoints(kafka=[Endpoint("store-1", 1), Endpoint("store-2", 1)]),
     )
 

@@ -35,6 +35,7 @@ def healthy() -> dict:
             {"role": "active", "applications": apps} if first else {"role": "standby"}
         ),
         "insight_api": lambda first: {"ready": True, "progress": {"jobs": []}},
+        "collector": lambda first: {"ready": True},
         "prometheus_server": lambda first: {"targets": 80, "silent": 0, "alerts": []},
         "alertmanager": lambda first: {"peers": 2},
     }
@@ -92,6 +93,7 @@ def test_a_healthy_cluster_is_healthy():
         ("coord-1", "redis_sentinel", {"quorum": False}, "Redis", "degraded"),
         ("worker-1", "datanode", {"active": False}, "DataNodes", "degraded"),
         ("edge-1", "insight_api", {"error": "URLError", "ready": False}, "Insight API", "degraded"),
+        ("edge-2", "collector", {"error": "HTTPError", "ready": False}, "Collector", "degraded"),
         ("edge-2", "prometheus_server", {"error": "URLError"}, "Monitoring", "degraded"),
         ("edge-2", "alertmanager", {"peers": 1}, "Monitoring", "degraded"),
         ("kafka-3", "node_exporter", {"active": False}, "Monitoring", "degraded"),

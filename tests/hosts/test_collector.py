@@ -1,0 +1,62 @@
+"""The collector on the edge hosts."""
+
+import uuid
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from millrace.cluster import kafka
+from millrace.common.paths import stack_name, stack_state
+
+
+@pytest.fixture(scope="module")
+def urls(plan):
+    return [f"http://{address}" for address in plan.addresses("collector", "http")]
+
+
+@pytest.fixture(scope="module")
+def key(plan):
+    name = next(iter(plan.collector_keys))
+    return (stack_state(stack_name()) / "secrets" / f"collector-{name}").read_text().strip()
+
+
+def impression():
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return {"impression_id": str(uuid.uuid4()), "campaign": "none", "event_time": now}
+
+
+def test_every_edge_host_reaches_kafka(urls):
+    for url in urls:
+        assert httpx.get(f"{url}/readyz").json() == {"status": "ok"}
+
+
+def test_what_is_acknowledged_is_in_the_topic(plan, urls, key):
+    stream = plan.streams["impressions"]
+    partitions = plan.topics[stream.topic].partitions
+    admin = kafka.connect(plan)
+    before = sum(kafka.topic_ends(admin, stream.topic, partitions))
+    for url in urls:
+        records = [impression() for _ in range(10)]
+        answer = httpx.post(
+            f"{url}/v1/impressions", json=records, headers={"Authorization": f"Bearer {key}"}
+        )
+        assert answer.json() == {"acknowledged": 10}
+    assert sum(kafka.topic_ends(admin, stream.topic, partitions)) - before == 10 * len(urls)
+
+
+def test_without_a_key_nothing_is_taken(urls):
+    for url in urls:
+        assert httpx.post(f"{url}/v1/impressions", json=impression()).status_code == 401
+
+
+def test_the_key_is_on_no_host(hosts_of, key):
+    for edge in hosts_of("collector").values():
+        assert edge.run("grep -rF %s /etc/millrace/collector", key).rc == 1
+
+
+def test_resident_memory_is_within_the_plan(plan, hosts_of):
+    planned = plan.services["collector"].memory.total
+    user = plan.services["collector"].user
+    for edge in hosts_of("collector").values():
+        assert sum(p.rss for p in edge.process.filter(user=user)) / 1024 <= planned
