@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from millrace.cluster.access import key_file, user
-from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, LOGS_ROOT, Host, Plan, Service
-from millrace.plan.parts import unit
-from millrace.plan.receivers import secrets_of, with_folder
+from millrace.plan import CONFIG_ROOT, CONTROLLER_ID_BASE, DATA_ROOT, LOGS_ROOT, Host, Plan, Service
+from millrace.plan.receivers import secrets_folder, secrets_of, with_folder
 
 # Where hosts keep what is ours: distributions, configuration, data, logs.
 PATHS = {
     "software": "/opt/millrace",
-    "config": "/etc/millrace",
+    "config": CONFIG_ROOT,
     "data": DATA_ROOT,
     "logs": LOGS_ROOT,
 }
@@ -126,7 +125,7 @@ def _streams(plan: Plan) -> dict[str, Any]:
 
 def _receiver(plan: Plan) -> dict[str, Any]:
     """Of who is told of alerts: the settings, and the files of theirs that a host needs."""
-    folder = f"{PATHS['config']}/{unit('alertmanager')}/secrets"
+    folder = secrets_folder()
     return {
         "settings": with_folder(plan.receiver, folder),
         "folder": folder,

@@ -27,6 +27,7 @@ from millrace.ledger.advertise import advertise_command
 from millrace.ledger.command import load_command
 from millrace.plan import load_plan
 from millrace.replay.command import replay_command
+from millrace.support.bundle import bundle_command
 from millrace.support.logs import logs_command
 
 app = typer.Typer(
@@ -225,6 +226,7 @@ app.command("on")(on_command)
 app.command("host")(host_command)
 app.command("await")(await_command)
 app.command("logs")(logs_command)
+app.command("support-bundle")(bundle_command)
 
 
 @app.command()

@@ -14,6 +14,7 @@ make.py          from configs/ to a plan
 from millrace.plan.make import SHARED_COMPONENTS, load_plan, make_plan
 from millrace.plan.model import Plan
 from millrace.plan.parts import (
+    CONFIG_ROOT,
     CONTROLLER_ID_BASE,
     DATA_ROOT,
     LOGS_ROOT,
@@ -28,6 +29,7 @@ from millrace.plan.parts import (
 )
 
 __all__ = [
+    "CONFIG_ROOT",
     "CONTROLLER_ID_BASE",
     "DATA_ROOT",
     "LOGS_ROOT",

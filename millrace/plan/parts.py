@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from millrace.config import Memory, Metrics
 
 # Below these each service has a folder, by the name of its unit.
+CONFIG_ROOT = "/etc/millrace"
 DATA_ROOT = "/var/lib/millrace"
 LOGS_ROOT = "/var/log/millrace"
 # Node ids of KRaft controllers start here, so that they can't meet those of brokers.

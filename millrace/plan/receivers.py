@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from millrace.plan.parts import CONFIG_ROOT, unit
+
 # Settings of Alertmanager that are secrets; each of them can be given as a file instead.
 SECRETS = {
     "api_url",
@@ -30,6 +32,11 @@ def problems(receiver: Mapping[str, Any]) -> Iterator[str]:
             yield f"receiver: {key} is a secret: say {key}{FILE}, and the name of a file for it"
         if key.endswith(FILE) and not (isinstance(value, str) and NAME.fullmatch(value)):
             yield f"receiver: {key}: {value!r} is not the bare name of a file"
+
+
+def secrets_folder() -> str:
+    """Where hosts that tell have the files."""
+    return f"{CONFIG_ROOT}/{unit('alertmanager')}/secrets"
 
 
 def secrets_of(receiver: Mapping[str, Any]) -> list[str]:

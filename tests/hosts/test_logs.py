@@ -1,20 +1,23 @@
 """What hosts keep of what they say, and how an operator reads it."""
 
+import gzip
 import subprocess
 import sys
+import tarfile
 
 import pytest
 
-from millrace.common.paths import stack_name
+from millrace.cluster.access import key_file
+from millrace.common.paths import REPO, stack_name
 from millrace.plan import LOGS_ROOT, load_plan
 
 PLAN = load_plan(stack_name())
 JVMS = sorted(name for name, service in PLAN.services.items() if service.memory.heap)
 
 
-def logs(*arguments: str) -> list[str]:
+def millrace(*arguments: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "millrace.cli", "logs", *arguments], capture_output=True, text=True
+        [sys.executable, "-m", "millrace.cli", *arguments], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -42,12 +45,35 @@ def test_a_jvm_logs_its_collections_and_would_leave_its_heap(hosts_of, service):
 def test_every_host_is_read_in_the_order_of_time(host_named):
     for host in PLAN.hosts:
         host_named(host.name).check_output("logger --tag millrace-test 'a line of a test'")
-    found = logs("--since", "5m", "--service", "system", "--grep", "a line of a test")
+    found = millrace("logs", "--since", "5m", "--service", "system", "--grep", "a line of a test")
     assert {line.split()[2] for line in found} == {host.name for host in PLAN.hosts}
     times = [line[:23] for line in found]
     assert times == sorted(times)
 
 
 def test_collections_are_found_where_they_are_asked_for():
-    found = logs("--since", "24h", "--service", "kafka_broker", "--gc", "--grep", "GC|Using")
+    found = millrace(
+        "logs", "--since", "24h", "--service", "kafka_broker", "--gc", "--grep", "GC|Using"
+    )
     assert {line.split()[2] for line in found} == {h.name for h in PLAN.hosts_of("kafka_broker")}
+
+
+def test_a_bundle_has_every_host_and_no_key(tmp_path):
+    path = tmp_path / "bundle.tar.gz"
+    millrace("support-bundle", str(path), "--since", "15m")
+    assert path.stat().st_size < 50_000_000
+    found = {}
+    with tarfile.open(path) as tar:
+        for member in tar:
+            data = tar.extractfile(member).read()
+            found[member.name.partition("/")[2]] = data
+    for host in PLAN.hosts:
+        assert gzip.decompress(found[f"hosts/{host.name}/log.gz"]), host.name
+        assert found[f"hosts/{host.name}/facts.txt"], host.name
+    assert b'"status":"success"' in found["metrics/up.json"]
+    assert b'"state"' in found["status.json"]
+    assert b"everybody has answered" in found["README.txt"]
+    _, *lines, _ = (REPO / key_file(PLAN)).read_bytes().splitlines()
+    for name, data in found.items():
+        text = gzip.decompress(data) if name.endswith(".gz") else data
+        assert not [line for line in lines if len(line) > 8 and line in text], name
