@@ -24,7 +24,6 @@ PAGE = "{{ $externalLabels.pages }}/runbooks/%s"
 VALUE = re.compile(r"\$\{(\w+)\}")  # not $value, which is Prometheus' own
 
 Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*[smhd]$")]
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SEVERITIES = ("critical", "warning", "info")  # the worst first
 
 
@@ -56,6 +55,14 @@ class Alert(Model):
     source: str = Field(min_length=3)
     undrilled: str | None = Field(default=None, min_length=10)
 
+    @property
+    def wait_seconds(self) -> int:
+        return parse_duration(self.wait) if self.wait else 0
+
+    @property
+    def lasts_seconds(self) -> int:
+        return parse_duration(self.lasts) if self.lasts else 0
+
 
 class AlertFile(Model):
     """``configs/alerts/<component>.yaml``."""
@@ -70,11 +77,6 @@ def load_alerts(folder: Path = FOLDER) -> dict[str, AlertFile]:
         path.stem: validate(AlertFile, read_yaml(path), path)
         for path in sorted(folder.glob("*.yaml"))
     }
-
-
-def seconds(duration: str | None) -> int:
-    """Of one of Prometheus' durations of one unit; 0 without one."""
-    return int(duration[:-1]) * SECONDS[duration[-1]] if duration else 0
 
 
 def rules(plan: Plan, files: dict[str, AlertFile]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from millrace.alerts import SEVERITIES, Alert, seconds
+from millrace.alerts import SEVERITIES, Alert
+from millrace.common.durations import parse_duration
 from millrace.drill.report import Fired, Told
 from millrace.drill.runbook import FrontMatter
 from millrace.drill.timeline import Episode, Span
@@ -58,13 +59,16 @@ def expected(plan: Plan, about: FrontMatter, rules: Collection[Alert]) -> Expect
     Of several rules the first that fires tells of the fault.
     """
     settings = plan.services["prometheus_server"].settings["prometheus.yml"]
-    every = seconds(settings["evaluation_interval"])
-    noticed = 2 * seconds(settings["scrape_interval"]) + seconds(settings["scrape_timeout"]) + every
+    scrape, timeout, every = (
+        parse_duration(settings[name])
+        for name in ("scrape_interval", "scrape_timeout", "evaluation_interval")
+    )
+    noticed = 2 * scrape + timeout + every
     mine = [rule for rule in rules if rule.alert == about.alert]
     return Expected(
         about.alert,
-        noticed + min((seconds(rule.wait) for rule in mine), default=0),
-        noticed + max((seconds(rule.lasts) for rule in mine), default=0),
+        noticed + min((rule.wait_seconds for rule in mine), default=0),
+        noticed + max((rule.lasts_seconds for rule in mine), default=0),
         bool(about.silent),
         about.also,
         every,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from millrace.alerts import FOLDER, VALUE, load_alerts, rules, seconds
+from millrace.alerts import FOLDER, VALUE, load_alerts, rules
 from millrace.common.errors import OperatorError
 from millrace.drill.runbook import RUNBOOKS, load_operations, load_runbooks
 from millrace.plan import Plan, load_plan
@@ -184,7 +184,7 @@ def fault_checks(fault: dict[str, Any], minutes: int) -> Iterator[dict[str, Any]
 
 def resolved_within(rule: Any) -> int:
     """Seconds after a fault's end."""
-    return 60 + seconds(rule.lasts)
+    return 60 + rule.lasts_seconds
 
 
 def rule_of(fault: dict[str, Any]) -> Any:
