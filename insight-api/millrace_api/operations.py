@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.responses import FileResponse
 from pydantic import BaseModel
 
 from millrace_api.problems import NotFound
@@ -21,6 +23,7 @@ from millrace_api.prometheus import Prometheus
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
 
+PAGE = Path(__file__).with_name("page") / "operations.html"
 LABEL = re.compile(r"\{\{(\w+)\}\}")
 # What one answer has at most: a cluster of a hundred hosts has its disks, and a browser its limits.
 MOST_SERIES = 200
@@ -330,6 +333,11 @@ async def events(operations: OperationsDep, over: Over = Range.H1) -> Operations
 async def alerts(operations: OperationsDep) -> Alerts:
     """Those that fire, and those that are about to. The most urgent first."""
     return await operations.alerts()
+
+
+@router.get("/operations", include_in_schema=False)
+async def page() -> FileResponse:
+    return FileResponse(PAGE)
 
 
 def install(app: FastAPI, settings: Settings) -> None:

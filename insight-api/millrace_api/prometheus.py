@@ -90,4 +90,5 @@ def _why(error: Exception) -> str:
             return json.load(error)["error"]
         except (OSError, HTTPException, ValueError, KeyError):
             return f"status {error.code}"
-    return str(getattr(error, "reason", error)) or type(error).__name__
+    reason = getattr(error, "reason", error)
+    return getattr(reason, "strerror", None) or str(reason) or type(error).__name__

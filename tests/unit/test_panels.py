@@ -81,7 +81,7 @@ def test_an_unknown_value_is_refused_by_its_file(plan: Plan) -> None:
 
 def test_two_panels_of_one_name_are_refused() -> None:
     group = FILE_OF_PANELS.groups[0]
-    with pytest.raises(ValueError, match="more than one panel is called promises, services"):
+    with pytest.raises(ValueError, match="more than one panel is called promises"):
         PanelFile(groups=[group, group], marks=[])
 
 
