@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from millrace.common.paths import ANSIBLE
+from millrace.common.paths import ANSIBLE, CONFIGS
 from millrace.inventory import PATHS
 
 ROLES = sorted(path for path in (ANSIBLE / "roles").iterdir() if path.is_dir())
@@ -93,3 +93,11 @@ def test_no_role_knows_where_things_are(role: Path) -> None:
     roots = re.compile("|".join(map(re.escape, PATHS.values())))
     found = [path for path in files(role) if roots.search(path.read_text())]
     assert found == []
+
+
+def test_every_user_of_a_service_has_a_number_of_its_own() -> None:
+    """Without one, a host that gets the service can't be prepared."""
+    numbers = read(ANSIBLE / "roles" / "base" / "defaults" / "main.yml")["base_user_ids"]
+    users = {read(path).get("user") for path in (CONFIGS / "components").glob("*.yaml")} - {None}
+    assert users <= numbers.keys()
+    assert len({*numbers.values()}) == len(numbers)
