@@ -97,6 +97,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
     prometheus = plan.services["prometheus_server"].settings["prometheus.yml"]
     return {
         "data": DATA_ROOT,
+        "least_free": plan.services["node_exporter"].settings["disks"]["least_free"],
         "evaluation_seconds": parse_duration(prometheus["evaluation_interval"]),
         "events_topic": plan.names.kafka.topics.events,
         "cassandra_quorum": plan.replication.cassandra // 2 + 1,

@@ -105,12 +105,13 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
 ) -> None:
     """Show the cluster's state; exit 1 unless it is healthy."""
+    from millrace.cluster.insight_api import last_events
     from millrace.status.collect import collect
     from millrace.status.render import render
     from millrace.status.verdict import HEALTHY, judge
 
     planned = load_plan(stack_name())
-    seen = judge(planned, collect(planned))
+    seen = judge(planned, collect(planned), last_events(planned))
     if as_json:
         print(json.dumps(seen.as_json(), indent=2))
     else:

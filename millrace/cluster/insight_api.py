@@ -4,13 +4,27 @@ import time
 from datetime import datetime
 from typing import Any
 
-from millrace.cluster.http import AnyHost, Unanswered
+from millrace.cluster.http import AnyHost, Unanswered, any_host
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
 TIMEOUT_SECONDS = 10
 # A busy API says when to ask again; so does one whose store has no quorum at the moment.
 PATIENCE_SECONDS = 20
+LOOK_SECONDS = 5  # at what is nice to know
+LOOK_BACK = "6h"
+
+
+def last_events(plan: Plan) -> list[dict[str, Any]] | None:
+    """Take-overs, restarts, deployments and alerts, the newest first: ``at`` in seconds since 1970,
+    ``kind``, ``text``. None while no edge host and its Prometheus answer at once."""
+    with any_host(plan.addresses("insight_api", "http"), LOOK_SECONDS) as hosts:
+        try:
+            answer = hosts.get("/v1/operations/events", range=LOOK_BACK)
+        except Unanswered:
+            return None
+    events: list[dict[str, Any]] = answer.json()["events"]
+    return events
 
 
 class InsightApi:

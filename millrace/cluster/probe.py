@@ -119,13 +119,14 @@ def prometheus_server(service):
         "alerts": [
             {
                 "alert": alert["labels"]["alertname"],
+                "state": alert["state"],
+                "component": alert["labels"]["component"],
                 "severity": alert["labels"]["severity"],
                 "since": alert["activeAt"],
                 "summary": alert["annotations"]["summary"],
                 "runbook": alert["annotations"]["runbook_url"].rpartition("/")[2],
             }
             for alert in alerts
-            if alert["state"] == "firing"
         ],
     }
 
@@ -164,6 +165,15 @@ def unit_state(unit):
     return {"active": state["ActiveState"] == "active", "restarts": int(state["NRestarts"])}
 
 
+def disk(service):
+    """Where a service's data are, and the share of that disk that is left."""
+    try:
+        disk = os.statvfs(service["data"])
+    except OSError:
+        return {}  # it has none
+    return {"disk": {"path": service["data"], "free": disk.f_bavail / disk.f_blocks}}
+
+
 def resident_bytes():
     """Resident memory of every process on the host; shared pages count once for each."""
     page = os.sysconf("SC_PAGE_SIZE")
@@ -183,7 +193,9 @@ if __name__ == "__main__":
         json.dumps(
             {
                 "resident": resident_bytes(),
-                "services": {n: unit_state(s["unit"]) | ask(n, s) for n, s in wanted.items()},
+                "services": {
+                    n: unit_state(s["unit"]) | disk(s) | ask(n, s) for n, s in wanted.items()
+                },
             }
         )
     )

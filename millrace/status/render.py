@@ -1,13 +1,13 @@
 """The status as a person reads it."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from millrace.status.verdict import DEGRADED, DOWN, HEALTHY, Status
+from millrace.status.verdict import DEGRADED, DOWN, HEALTHY, Status, age, moment
 
 MARKS = {HEALTHY: ("●", "green"), DEGRADED: ("▲", "yellow"), DOWN: ("✖", "red")}
 SEVERITY_COLOURS = {"critical": "red", "warning": "yellow", "info": "dim"}
@@ -15,8 +15,14 @@ GIB = 2**30
 
 
 def render(status: Status, cluster: str) -> Group:
-    """Components, hosts, alerts, applications and where to look next."""
-    return Group(_components(status, cluster), _hosts(status), _alerts(status), _footer(status))
+    """Components, hosts, alerts, events, applications and where to look next."""
+    return Group(
+        _components(status, cluster),
+        _hosts(status),
+        _alerts(status),
+        _events(status),
+        _footer(status),
+    )
 
 
 def _mark(state: str) -> Text:
@@ -33,6 +39,8 @@ def _components(status: Status, cluster: str) -> Table:
         seen = Text(component.seen)
         for problem in component.problems:
             seen.append(f"\n{problem}", style="dim")
+        for alert, since in component.since.items():
+            seen.append(f"\n{alert} for {age(status.at - moment(since))}", style="dim")
         table.add_row(component.name, _mark(component.state), seen)
     return table
 
@@ -61,7 +69,10 @@ def _hosts(status: Status) -> Table:
 
 def _alerts(status: Status) -> Table | Text:
     if status.alerts is None:
-        return Text("whether alerts fire nobody knows: no Prometheus answers", style="yellow")
+        return Text(
+            "whether alerts fire, and since when, nobody knows: no Prometheus answers",
+            style="yellow",
+        )
     if not status.alerts:
         return Text("no alert fires", style="green")
     table = Table(title="firing alerts", title_justify="left")
@@ -74,6 +85,21 @@ def _alerts(status: Status) -> Table | Text:
             Text(alert["summary"]),
             f"runbooks/{alert['runbook']}.md",
         )
+    return table
+
+
+def _events(status: Status) -> Table | Text:
+    if status.events is None:
+        return Text("what happened lately nobody knows: no Prometheus answers", style="yellow")
+    if not status.events:
+        return Text("nothing happened in the last hours", style="dim")
+    table = Table(title="last events", title_justify="left")
+    for column in ("when (UTC)", "ago", "what"):
+        table.add_column(column)
+    for event in status.events:
+        when = datetime.fromtimestamp(event["at"], UTC)
+        what = Text(f"{event['kind']}: {event['text']}")
+        table.add_row(f"{when:%Y-%m-%d %H:%M:%S}", age(status.at - event["at"]), what)
     return table
 
 

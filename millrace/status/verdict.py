@@ -2,31 +2,54 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from millrace.alerts import SEVERITIES
 from millrace.plan import Plan
 
 HEALTHY, DEGRADED, DOWN = "healthy", "degraded", "down"
+MOST_EVENTS = 8  # that are told
+# A line of the status -> the component of configs/alerts that tells since when it is as it is.
+ALERTS = {
+    "ZooKeeper": "zookeeper",
+    "Kafka controllers": "kafka",
+    "Kafka brokers": "kafka",
+    "Cassandra": "cassandra",
+    "Redis": "redis",
+    "HDFS": "hdfs",
+    "DataNodes": "hdfs",
+    "JournalNodes": "hdfs",
+    "Failover controllers": "hdfs",
+    "YARN": "yarn",
+    "NodeManagers": "yarn",
+    "Applications": "jobs",
+    "Insight API": "api",
+    "Disks": "cluster",
+    "Monitoring": "cluster",
+}
 
 
 @dataclass(frozen=True)
 class Component:
-    """One line of the status: what it is, how it is, and what was seen."""
+    """One line of the status: what it is, how it is, what was seen, and since when Prometheus sees
+    what is wrong, by alert (ISO 8601)."""
 
     name: str
     state: str
     seen: str
     problems: list[str] = field(default_factory=list)
+    since: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Status:
-    """The cluster's state. ``resident`` is bytes over all hosts.
+    """The cluster's state. ``resident`` is bytes over all hosts, ``at`` seconds since 1970.
 
     ``alerts`` are those that fire; None while nobody knows. They don't make the state: many go on
-    for minutes after what they tell of has ended.
+    for minutes after what they tell of has ended. ``events`` are the last, the newest first; None
+    while nobody knows, or was asked.
     """
 
     state: str
@@ -35,6 +58,8 @@ class Status:
     applications: list[dict[str, Any]]
     progress: list[dict[str, Any]]
     alerts: list[dict[str, str]] | None
+    events: list[dict[str, Any]] | None
+    at: float
     resident: int
     endpoints: dict[str, Any]
 
@@ -42,7 +67,9 @@ class Status:
         return asdict(self)
 
 
-def judge(plan: Plan, observed: dict[str, Any]) -> Status:
+def judge(
+    plan: Plan, observed: dict[str, Any], events: list[dict[str, Any]] | None = None
+) -> Status:
     """The status of a plan's cluster, from what ``collect`` observed."""
     seen = _Seen(plan, observed["hosts"], observed["drivers"])
     components = [
@@ -66,16 +93,20 @@ def judge(plan: Plan, observed: dict[str, Any]) -> Status:
         _upkeep(plan, observed["upkeep"], observed["at"]),
         _ready(seen, "insight_api", "Insight API"),
         _ready(seen, "collector", "Collector"),
+        _disks(seen),
         _monitoring(seen),
     ]
+    active = seen.alerts() or []
     states = {component.state for component in components}
     return Status(
         state=next(s for s in (DOWN, DEGRADED, HEALTHY) if s in states),
-        components=components,
+        components=[_dated(component, active) for component in components],
         hosts={name: _host(plan, name, answer) for name, answer in observed["hosts"].items()},
         applications=seen.applications(),
         progress=seen.progress(),
-        alerts=seen.alerts(),
+        alerts=seen.alerts("firing"),
+        events=events if events is None else events[:MOST_EVENTS],
+        at=observed["at"],
         resident=sum(answer.get("resident", 0) for answer in observed["hosts"].values()),
         endpoints=_reachable_endpoints(plan),
     )
@@ -119,10 +150,14 @@ class _Seen:
         told = (d.get("troubles", {}) for d in self.drivers if d["state"] == "leading")
         return next((troubles[job] for troubles in told if job in troubles), None)
 
-    def alerts(self) -> list[dict[str, str]] | None:
-        """What either Prometheus found, the worst first; both see all, so most is told by both."""
+    def alerts(self, *states: str) -> list[dict[str, str]] | None:
+        """What either Prometheus found, the worst first; both see all, so most is told by both.
+
+        In any state: one that is pending has begun as well.
+        """
         answers = [a for a in self.answers("prometheus_server").values() if "alerts" in a]
-        found = {(a["alert"], a["summary"]): a for answer in answers for a in answer["alerts"]}
+        told = [a for answer in answers for a in answer["alerts"]]
+        found = {(a["alert"], a["summary"]): a for a in told if not states or a["state"] in states}
         ranked = sorted(found.values(), key=lambda a: (SEVERITIES.index(a["severity"]), a["since"]))
         return ranked if answers else None
 
@@ -132,6 +167,16 @@ class _Seen:
                 found = answer["progress"]
                 return found.get("jobs", []) if isinstance(found, dict) else found
         return []
+
+
+def _dated(component: Component, alerts: list[dict[str, str]]) -> Component:
+    """With the alerts that tell of its part. Infos go on for long after what they tell of."""
+    part = "jobs" if component.name.startswith("Job ") else ALERTS.get(component.name)
+    if component.state == HEALTHY or part is None:
+        return component
+    mine = [a for a in alerts if a["component"] == part and a["severity"] != SEVERITIES[-1]]
+    ages = sorted((a["since"], a["alert"]) for a in mine)
+    return replace(component, since={name: since for since, name in reversed(ages)})
 
 
 def _component(name: str, seen: str, problems: list[str], down: bool) -> Component:
@@ -275,10 +320,24 @@ def _upkeep(plan: Plan, last: dict[str, Any] | None, now: float) -> Component:
 
 
 def _standby(driver: dict[str, Any], now: float) -> str:
-    """With how warm it is: a standby rehearses for as long as there are records to rehearse on."""
-    if not driver.get("rehearsed_at"):
-        return f"{driver['host']} (never rehearsed)"
-    return f"{driver['host']} (rehearsed {max(0, now - driver['rehearsed_at']):.0f} s ago)"
+    """With its age, and how warm it is: it rehearses while there are records to rehearse on."""
+    began, rehearsed = driver.get("standing_by_since"), driver.get("rehearsed_at")
+    facts = [f"for {age(now - began)}"] if began else []
+    facts.append(f"rehearsed {age(now - rehearsed)} ago" if rehearsed else "never rehearsed")
+    return f"{driver['host']} ({', '.join(facts)})"
+
+
+def age(seconds: float) -> str:
+    """``40 s``, ``8 min``, ``26 h``, ``3 days``: whole ones."""
+    for unit, length, until in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172800)):
+        if seconds < until:
+            return f"{max(0.0, seconds) // length:.0f} {unit}"
+    return f"{seconds // 86400:.0f} days"
+
+
+def moment(text: str) -> float:
+    """Seconds since 1970 of Prometheus' ISO 8601, in UTC."""
+    return datetime.fromisoformat(text[:19]).replace(tzinfo=UTC).timestamp()
 
 
 def _on(hosts: list[str]) -> str:
@@ -291,6 +350,24 @@ def _ready(seen: _Seen, service: str, name: str) -> Component:
     ready = sum(answer.get("ready", False) for answer in answers.values())
     problems = list(seen.problems(service))
     return _component(name, f"{ready} of {len(answers)} ready", problems, not ready)
+
+
+def _disks(seen: _Seen) -> Component:
+    """The fullest decides: a broker or a node ends by its own disk, whatever others have left."""
+    disks = {
+        (host, service["disk"]["path"]): service["disk"]["free"]
+        for host, answer in seen.hosts.items()
+        for service in answer.get("services", {}).values()
+        if "disk" in service
+    }
+    least = seen.plan.services["node_exporter"].settings["disks"]["least_free"]
+    problems = [
+        f"{host}: {path} has {free:.1%} left; runbooks/disk-full.md"
+        for (host, path), free in disks.items()
+        if free < least
+    ]
+    text = f"{min(disks.values()):.0%} left on the fullest" if disks else "nobody tells"
+    return _component("Disks", text, problems, down=False)
 
 
 def _monitoring(seen: _Seen) -> Component:

@@ -3,12 +3,13 @@
 import pytest
 from rich.console import Console
 
+from millrace.alerts import load_alerts
 from millrace.drill.runbook import load_runbooks
 from millrace.plan import load_plan
 from millrace.status import health
 from millrace.status.render import render
 from millrace.status.ring import states
-from millrace.status.verdict import judge
+from millrace.status.verdict import ALERTS, age, judge, moment
 
 PLAN = load_plan("local")
 UP = {"active": True, "restarts": 0}
@@ -248,8 +249,9 @@ def test_a_standby_tells_how_warm_it_is():
     observed = healthy()
     assert "worker-2 (rehearsed 60 s ago) stands by" in verdict(observed, "Applications").seen
     for driver in observed["drivers"]:
-        driver["rehearsed_at"] = None
-    assert "worker-2 (never rehearsed) stands by" in verdict(observed, "Applications").seen
+        driver |= {"rehearsed_at": None, "standing_by_since": observed["at"] - 3 * 3600}
+    told = "worker-2 (for 3 h, never rehearsed) stands by"
+    assert told in verdict(observed, "Applications").seen
 
 
 @pytest.mark.parametrize(
@@ -278,6 +280,7 @@ def test_a_new_cluster_waits_for_its_first_night():
 
 def alert(name: str, severity: str, since: str = "2026-01-01T00:00:00.123Z") -> dict[str, str]:
     what = {"summary": f"{name} of worker-1 [eth0]", "runbook": "driver-killed"}
+    what |= {"state": "firing", "component": "jobs"}
     return {"alert": name, "severity": severity, "since": since} | what
 
 
@@ -305,6 +308,92 @@ def test_no_alert_is_not_the_same_as_nobody_to_know():
     assert status.alerts is None
     assert "nobody knows" in shown(status)
     assert "0 of 2 Prometheus servers" in verdict(observed, "Monitoring").seen
+
+
+def told_by_prometheus(observed: dict, *alerts: dict[str, str]) -> None:
+    for host in PLAN.hosts_of("prometheus_server"):
+        services = observed["hosts"][host.name]["services"]
+        services["prometheus_server"]["alerts"] = list(alerts)
+
+
+def test_a_problem_is_told_with_its_age_as_soon_as_it_is_seen():
+    """By alerts of its own part, pending ones as well; not by infos, which look back."""
+    observed = healthy() | {"at": moment("2026-01-01T00:08:00Z")}
+    observed["cassandra"] = dict.fromkeys(observed["cassandra"], "UN")
+    observed["cassandra"][next(iter(observed["cassandra"]))] = "DN"
+    told_by_prometheus(
+        observed,
+        alert("NodeDown", "warning") | {"component": "cassandra", "state": "pending"},
+        alert("Info", "info") | {"component": "cassandra"},
+        alert("Other", "warning") | {"component": "kafka"},
+    )
+    assert verdict(observed, "Cassandra").since == {"NodeDown": "2026-01-01T00:00:00.123Z"}
+    assert verdict(observed, "Kafka brokers").since == {}  # it is healthy
+    status = judge(PLAN, observed)
+    assert "NodeDown for 8 min" in shown(status)
+    assert status.alerts is not None
+    assert [a["alert"] for a in status.alerts] == ["Other", "Info"]
+
+
+def test_of_several_times_of_an_alert_the_first_is_its_age():
+    observed = healthy()
+    observed["drivers"] = []
+    told_by_prometheus(
+        observed,
+        alert("Gone", "critical", "2026-01-01T00:05:00Z") | {"summary": "b"},
+        alert("Gone", "critical", "2026-01-01T00:01:00Z"),
+    )
+    assert verdict(observed, "Applications").since == {"Gone": "2026-01-01T00:01:00Z"}
+
+
+def test_every_line_is_dated_by_alerts_that_there_are():
+    lines = {line.name for line in judge(PLAN, healthy()).components}
+    assert set(ALERTS) <= lines
+    assert set(ALERTS.values()) | {"jobs"} <= set(load_alerts())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3, "0 s"),
+        (119.9, "119 s"),
+        (120, "2 min"),
+        (7199, "119 min"),
+        (7200, "2 h"),
+        (172799, "47 h"),
+        (172800, "2 days"),
+    ],
+)
+def test_an_age_is_told_in_the_unit_that_fits(seconds, text):
+    assert age(seconds) == text
+
+
+def test_a_full_disk_is_a_problem_with_its_runbook():
+    observed = healthy()
+    assert verdict(observed, "Disks").seen == "nobody tells"
+    for host, free in (("kafka-1", 0.3), ("kafka-2", 0.06)):
+        disk = {"path": "/data/kafka", "free": free}
+        observed["hosts"][host]["services"]["kafka_broker"]["disk"] = disk
+    assert verdict(observed, "Disks").state == "healthy"
+    assert verdict(observed, "Disks").seen == "6% left on the fullest"
+    disk["free"] = 0.041
+    found = verdict(observed, "Disks")
+    assert found.state == "degraded"
+    assert found.problems == ["kafka-2: /data/kafka has 4.1% left; runbooks/disk-full.md"]
+
+
+def test_the_last_events_are_told_and_that_nobody_knows_them():
+    observed = healthy()
+    events = [
+        {"at": observed["at"] - 60 * number, "kind": "restart", "text": f"number {number} [x]"}
+        for number in range(20)
+    ]
+    text = shown(judge(PLAN, observed, events))
+    assert "restart: number 7 [x]" in text
+    assert "number 8" not in text
+    assert "7 min" in text
+    assert "nothing happened" in shown(judge(PLAN, observed, []))
+    assert "what happened lately nobody knows" in shown(judge(PLAN, observed))
 
 
 def shown(status) -> str:
