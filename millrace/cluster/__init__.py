@@ -3,7 +3,7 @@
 access.py, ssh.py   hosts: how they are entered, commands there
 probe.py            what a host's services say of themselves; runs there
 logs.py             the logs of hosts, as log_reader.py, which runs there, hands them over
-facts.py            what hosts are like, by host_facts.py, which runs there; Prometheus' figures
+facts.py            what hosts are like, by host_facts.py, which runs there
 kafka.py            brokers, topics, positions
 zookeeper.py        the drivers that are registered, and orders to them
 cassandra.py        tables and ring

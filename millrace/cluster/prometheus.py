@@ -25,7 +25,8 @@ def firing(plan: Plan, seconds: float) -> list[Series]:
 
 def query(plan: Plan, expression: str) -> list[Series]:
     """What it gives now, of all Prometheis that answer; OperatorError when none does."""
-    answers = on_all(plan.hosts_of(SERVICE), lambda host: _ask(plan, host, expression))
+    asked = {"query": expression}
+    answers = on_all(plan.hosts_of(SERVICE), lambda host: _ask(plan, host, "query", asked))
     found = [answer for answer in answers.values() if isinstance(answer, list)]
     if not found:
         raise OperatorError(
@@ -35,11 +36,24 @@ def query(plan: Plan, expression: str) -> list[Series]:
     return [series for answer in found for series in answer]
 
 
-def _ask(plan: Plan, host: Host, expression: str) -> list[Series] | str:
+def history(
+    plan: Plan, host: Host, expression: str, since: float, until: float, step: int
+) -> list[Series]:
+    """What one of them has, a value each ``step`` seconds; OperatorError when it is silent."""
+    asked = {"query": expression, "start": f"{since:.0f}", "end": f"{until:.0f}", "step": f"{step}"}
+    answer = _ask(plan, host, "query_range", asked)
+    if isinstance(answer, str):
+        raise OperatorError(f"Prometheus on {host.name} doesn't answer: {answer}")
+    return answer
+
+
+def _ask(plan: Plan, host: Host, endpoint: str, asked: dict[str, str]) -> list[Series] | str:
     """The series, or why there are none."""
     port = plan.services[SERVICE].ports["http"]
-    command = ["curl", "-sSf", "-m", str(ANSWER_SECONDS), "--data-urlencode"]
-    command += [f"query={expression}", f"http://{host.address}:{port}/api/v1/query"]
+    command = ["curl", "-sSf", "-m", str(ANSWER_SECONDS)]
+    for name, value in asked.items():
+        command += ["--data-urlencode", f"{name}={value}"]
+    command.append(f"http://{host.address}:{port}/api/v1/{endpoint}")
     try:
         done = run_on(plan, host, shlex.join(command))
     except TimeoutExpired:

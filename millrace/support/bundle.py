@@ -17,12 +17,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from millrace.cluster.facts import Facts, Silent, facts, figures
+from millrace.alerts import load_alerts
+from millrace.cluster.facts import Facts, Silent, facts
 from millrace.cluster.logs import HostLog, Wanted, reading
+from millrace.cluster.prometheus import history
 from millrace.cluster.ssh import on_all
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO, stack_name
+from millrace.panels import load_panels, page, scrape_seconds
 from millrace.plan import Host, Plan, load_plan
 from millrace.setup.artifacts import read_manifest
 from millrace.status.collect import collect
@@ -90,7 +93,7 @@ def gather(plan: Plan, settings: Settings, since: float, until: float) -> Bundle
     bundle.try_to_add("versions.json", versions)
     bundle.try_to_add("status.json", lambda: _json(judge(plan, collect(plan)).as_json()))
     most = settings["megabytes"] * 10**6
-    _add_figures(bundle, plan, settings, since, until, most // 4 // len(settings.queries))
+    _add_figures(bundle, plan, settings, since, until, most // 4)
     answering = _add_facts(bundle, plan, most // 8 // len(plan.hosts))
     if answering:
         share = (most - bundle.size) // len(answering) - ENTRY
@@ -138,22 +141,42 @@ def write(bundle: Bundle, path: Path) -> None:
 def _add_figures(
     bundle: Bundle, plan: Plan, settings: Settings, since: float, until: float, most: int
 ) -> None:
-    """Of the first Prometheus that answers; of an answer above ``most`` bytes fewer points."""
+    """The operations page's, of the first Prometheus that answers; ``most`` bytes in all."""
+    shown = page(plan, load_panels(), load_alerts())
+    panels = {
+        panel["name"]: panel["queries"] for each in shown["groups"] for panel in each["panels"]
+    }
+    panels |= {mark["kind"]: [mark] for mark in shown["marks"]}
+    share, first = most // len(panels), settings["step_seconds"]
     for host in plan.hosts_of("prometheus_server"):
         try:
-            for name, asked in settings.queries.items():
-                path, step = f"metrics/{name}.json", settings["step_seconds"]
-                while len(found := figures(plan, host, asked.query, since, until, step)) > most:
+            for name, queries in panels.items():
+                path, step = f"metrics/{name}.json", first
+                while len(found := _history(plan, host, queries, since, until, step)) > share:
                     step *= 2
                     if step > until - since:
-                        found = f"more than {most} bytes"
+                        found = ""
                         break
-                if step > settings["step_seconds"]:
-                    bundle.cut.append(f"{path}: a point each {step} s")
+                if step > first:
+                    bundle.cut.append(f"{path}: a point each {step} s" if found else path)
                 bundle.add(path, found)
             return
-        except Silent as silent:
-            bundle.missing.append(f"metrics of {host.name}: {silent}")
+        except OperatorError as error:
+            bundle.missing.append(f"metrics: {error.message}")
+
+
+def _history(
+    plan: Plan, host: Host, queries: list[dict[str, str]], since: float, until: float, step: int
+) -> str:
+    """What Prometheus has of the queries of a panel, each with its expression."""
+    scrape = scrape_seconds(plan)
+    rate = max(step + scrape, 4 * scrape)  # as Grafana has it
+    found = []
+    for query in queries:
+        expr = query["expr"].replace("$__rate_interval", f"{rate}s")
+        expr = expr.replace("$__interval", f"{step}s")
+        found.append({"expr": expr, "series": history(plan, host, expr, since, until, step)})
+    return json.dumps(found)
 
 
 def _add_facts(bundle: Bundle, plan: Plan, most: int) -> list[Host]:
@@ -213,7 +236,7 @@ def _readme(plan: Plan, bundle: Bundle, since: float, until: float) -> Iterator[
     yield "plan.json             what runs where, with every setting"
     yield "status.json           the state, as `millrace status --json` has it"
     yield "versions.json         of this checkout and of what is on the hosts"
-    yield "metrics/              Prometheus' answers; configs/support.yaml has the queries"
+    yield "metrics/              the operations page's figures, a file for each panel of it"
     yield "hosts/HOST/facts.txt  units, disks, memory, processes, heap dumps that are there"
     yield "hosts/HOST/etc        its configuration"
     yield "hosts/HOST/log.gz     what its services logged, in the order of time: zless, zgrep"

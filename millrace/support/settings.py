@@ -1,24 +1,14 @@
-"""``configs/support.yaml``: what a bundle takes along."""
-
-from pydantic import Field
+"""``configs/support.yaml``: what a bundle takes along, and how much."""
 
 from millrace.common.paths import CONFIGS
-from millrace.config import Model, Name, Setting, read_yaml, validate
+from millrace.config import Model, Setting, read_yaml, validate
 
 PATH = CONFIGS / "support.yaml"
-
-
-class Query(Model):
-    """In Prometheus' language; answered as a range."""
-
-    query: str
-    why: str = Field(min_length=10)
 
 
 class Settings(Model):
     summary: str
     settings: dict[str, Setting]
-    queries: dict[Name, Query] = Field(min_length=1)
 
     def __getitem__(self, key: str) -> int:
         value = self.settings[key].value

@@ -70,7 +70,7 @@ def test_a_bundle_has_every_host_and_no_key(tmp_path):
     for host in PLAN.hosts:
         assert gzip.decompress(found[f"hosts/{host.name}/log.gz"]), host.name
         assert found[f"hosts/{host.name}/facts.txt"], host.name
-    assert b'"status":"success"' in found["metrics/up.json"]
+    assert b'"values"' in found["metrics/services.json"]
     assert b'"state"' in found["status.json"]
     assert b"everybody has answered" in found["README.txt"]
     _, *lines, _ = (REPO / key_file(PLAN)).read_bytes().splitlines()

@@ -5,12 +5,10 @@ import gzip
 import json
 import os
 import random
-import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,8 +17,8 @@ from millrace.cluster import host_facts, ssh
 from millrace.cluster import logs as cluster_logs
 from millrace.common import paths
 from millrace.common.errors import OperatorError
+from millrace.panels import load_panels
 from millrace.plan import Plan, load_plan
-from millrace.setup.promtool import ensure_promtool
 from millrace.support import bundle as support
 from millrace.support import redact
 from millrace.support.bundle import Bundle, gather, write
@@ -131,7 +129,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     said = [f"said {secret}" for secret in [*SECRETS, base64.b64encode(TOKEN.encode()).decode()]]
     lines = [json.dumps(entry | {"MESSAGE": text}) for text in said]
     (tmp_path / "journal").write_text("\n".join(lines) + "\n")
-    (tmp_path / "figures").write_text(json.dumps({"data": SECRETS}))
+    (tmp_path / "figures").write_text(json.dumps({"data": {"result": SECRETS}}))
     install(
         {
             "sudo": 'exec "$@"',
@@ -174,9 +172,8 @@ def test_it_has_what_half_of_the_hosts_say_and_no_secret(plan: Plan, tmp_path: P
     for name in answering:
         assert "said" in found[f"hosts/{name}/log.gz"]
         assert "ActiveState" in found[f"hosts/{name}/facts.txt"]
-    assert {*map(str, load_settings().queries)} == {
-        name[8:-5] for name in found if name.startswith("metrics/")
-    }
+    assert {f"metrics/{panel.name}.json" for panel in load_panels().panels} <= found.keys()
+    assert "metrics/take-over.json" in found
     assert "plan.json" in found
     for host in plan.hosts[1::2]:
         assert f"{host.name}: no route to host" in found["README.txt"]
@@ -208,7 +205,7 @@ def test_it_is_no_larger_than_it_may_be_and_says_what_was_cut(
         "megabytes": settings.settings["megabytes"].model_copy(update={"value": 2})
     }
     path = tmp_path / "bundle.tar.gz"
-    limited = Settings(summary="", settings=small, queries=settings.queries)
+    limited = Settings(summary="", settings=small)
     write(gather(plan, limited, 1_700_000_000, 1_700_000_060), path)
     assert path.stat().st_size < 2_000_000
     found = of(path)
@@ -235,16 +232,3 @@ def test_it_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
 def test_a_stacks_secrets_are_known_though_no_file_need_be_there(plan: Plan) -> None:
     assert {TOKEN, KEY, "correct-horse"} <= {s.strip() for s in known_secrets(plan, {})}
     assert known_secrets(plan, {"A_TOKEN": "x", "PATH": "y"})[-1] == "x"
-
-
-def test_prometheus_takes_every_query(tmp_path: Path) -> None:
-    rules = [
-        {"record": f"test:{name}", "expr": asked.query}
-        for name, asked in load_settings().queries.items()
-    ]
-    path = tmp_path / "rules.yml"
-    path.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
-    done = subprocess.run(
-        [ensure_promtool(), "check", "rules", path], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
