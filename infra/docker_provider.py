@@ -255,7 +255,7 @@ class HostProvider(ContainerProvider):
             "environment": {"container": "docker"},
             "mounts": [cgroups, names, *data],
             "tmpfs": {"/run": "", "/run/lock": ""},
-            # systemd needs its cgroups and mounts; drills need iptables, operators need jstack.
+            # systemd needs its cgroups and mounts; the firewall needs nftables, operators jstack.
             "cap_add": ["SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE"],
             "security_opt": ["seccomp=unconfined"],
             "cgroupns": "host",

@@ -29,8 +29,9 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=249)]
 ZnodePath = Annotated[str, Field(pattern=r"^(/[a-z0-9_-]+)+$")]
 
-# The client of a port that everybody may use, through the environment's load balancer.
-PUBLIC = "public"
+# Clients that are no service: people and programs outside the cluster, known by their addresses.
+OPERATOR, PRODUCERS, READERS = "operator", "producers", "readers"
+OUTSIDE = (OPERATOR, PRODUCERS, READERS)
 # Who gets metrics.
 MONITOR = "prometheus_server"
 # What firmware and kernel leave of an instance's nominal memory. /proc/meminfo of EC2 instances
@@ -98,8 +99,8 @@ class PortRange(Model):
 class Component(Model):
     """``configs/components/<name>.yaml``: one service, or settings that services share.
 
-    ``clients`` says for each port which services talk to it (none: only its own host does), or
-    ``public``. What isn't said there, no network between hosts needs to let through.
+    ``clients`` says for each port which services talk to it (none: only its own host does), and who
+    of `OUTSIDE`. What isn't said there, no host lets in.
     """
 
     summary: str
@@ -125,7 +126,7 @@ class Component(Model):
 
     @model_validator(mode="after")
     def _prometheus_may_ask(self) -> Self:
-        if self.metrics and not {MONITOR, PUBLIC} & {*self.clients.get(self.metrics.port, [])}:
+        if self.metrics and not {MONITOR, READERS} & {*self.clients.get(self.metrics.port, [])}:
             raise ValueError(f"clients.{self.metrics.port}: {MONITOR} is to get metrics there")
         return self
 
@@ -245,8 +246,17 @@ class Group(Model):
         return services
 
 
+class Outside(Model):
+    """Where those come from who are no host of the cluster, as CIDRs. Nobody, unless it is said."""
+
+    operator: list[Annotated[IPv4Network, Field(strict=False)]] = []
+    producers: list[Annotated[IPv4Network, Field(strict=False)]] = []
+    readers: list[Annotated[IPv4Network, Field(strict=False)]] = []
+
+
 class Network(Model):
     subnet: IPv4Network = Field(strict=False)
+    outside: Outside = Outside()
 
 
 class KafkaReplication(Model):
@@ -469,7 +479,7 @@ def component_names(configs: Path = CONFIGS) -> set[str]:
 def load_component(name: str, configs: Path = CONFIGS) -> Component:
     path = configs / "components" / f"{name}.yaml"
     component = validate(Component, read_yaml(path), path)
-    known = component_names(configs) | {PUBLIC}
+    known = component_names(configs) | {*OUTSIDE}
     for port, clients in component.clients.items():
         if unknown := set(clients) - known:
             raise OperatorError(

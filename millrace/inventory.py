@@ -40,7 +40,7 @@ def build_inventory(
                 members.append(host.name)
     return {
         "all": {"vars": _all_vars(plan, manifest, artifacts or artifacts_url(plan))},
-        "_meta": {"hostvars": {h.name: _host_vars(h, devices or {}) for h in plan.hosts}},
+        "_meta": {"hostvars": {h.name: _host_vars(plan, h, devices or {}) for h in plan.hosts}},
         **groups,
     }
 
@@ -149,10 +149,24 @@ def _host(host: Host) -> dict[str, Any]:
     }
 
 
-def _host_vars(host: Host, devices: Mapping[str, str]) -> dict[str, Any]:
-    found = {"ansible_host": host.address, "millrace_host": {"name": host.name} | _host(host)}
+def _host_vars(plan: Plan, host: Host, devices: Mapping[str, str]) -> dict[str, Any]:
+    found = {
+        "ansible_host": host.address,
+        "millrace_host": {"name": host.name} | _host(host),
+        "firewall_clients": firewall_clients(plan, host),
+    }
     if devices:
         found["machine_volumes"] = [
             {"path": volume.path, "id": devices[volume.name]} for volume in host.volumes
         ]
+    return found
+
+
+def firewall_clients(plan: Plan, host: Host) -> dict[str, Any]:
+    """Client → where it comes from and which ports it may call; without those that are nowhere."""
+    found: dict[str, Any] = {}
+    for edge in plan.edges_to(host):
+        if addresses := plan.sources(edge.client):
+            client = found.setdefault(edge.client, {"addresses": addresses, "edges": []})
+            client["edges"].append({"ports": edge.ports, "purpose": edge.purpose})
     return found

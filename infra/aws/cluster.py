@@ -7,7 +7,7 @@ from pulumi import ComponentResource, Output, ResourceOptions
 from pulumi_aws import sns
 
 from infra.aws.edge import Edge, EdgeArgs
-from infra.aws.firewall import Firewall
+from infra.aws.firewall import PUBLIC, Firewall
 from infra.aws.first_boot import user_data
 from infra.aws.hosts import Host, HostArgs
 from infra.aws.identity import Identities, Storage
@@ -16,7 +16,6 @@ from infra.aws.network import Names, Network
 from infra.aws.region import Region, aws_plan
 from infra.aws.storage import ARTIFACTS, Artifacts, Bucket, Key
 from infra.keys import Certificate
-from millrace.config import PUBLIC
 from millrace.plan import Plan
 
 

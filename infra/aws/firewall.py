@@ -5,11 +5,12 @@ from pulumi import ComponentResource, Output, ResourceOptions
 from pulumi_aws import ec2, vpc
 
 from infra.aws.naming import named, tags
-from infra.aws.region import aws_plan
-from millrace.config import PUBLIC
+from millrace.config import OUTSIDE, READERS
 from millrace.plan import Plan
-from millrace.plan.aws import Edge
+from millrace.plan.edges import Edge
 
+# The load balancer's own group: to the hosts, it is the readers.
+PUBLIC = "public"
 HTTPS = 443
 # Out of the VPC: packages, and AWS's own services. In it, whoever listens says who may call.
 WEB = (80, HTTPS)
@@ -34,7 +35,7 @@ class Firewall(ComponentResource):
         self._child = ResourceOptions(parent=self)
         hosts = dict.fromkeys(host.group for host in plan.hosts)
         self.groups = {group: self._make_group(group) for group in (*hosts, PUBLIC)}
-        for edge in aws_plan(plan).edges:
+        for edge in plan.edges:
             self._allow(edge)
         for group in hosts:
             self._let_out(group)
@@ -52,16 +53,25 @@ class Firewall(ComponentResource):
         ).id
 
     def _allow(self, edge: Edge) -> None:
+        if edge.client == READERS:
+            self._let_in(edge, edge.name, referenced_security_group_id=self.groups[PUBLIC])
+        elif edge.client in OUTSIDE:
+            for cidr in self._plan.sources(edge.client):
+                self._let_in(edge, f"{edge.name}-{cidr}", cidr_ipv4=cidr)
+        else:
+            self._let_in(edge, edge.name, referenced_security_group_id=self.groups[edge.client])
+
+    def _let_in(self, edge: Edge, name: str, **source: pulumi.Input[str]) -> None:
         vpc.SecurityGroupIngressRule(
-            edge.name,
+            name,
             security_group_id=self.groups[edge.server],
-            referenced_security_group_id=self.groups[edge.client],
             ip_protocol="tcp",
             from_port=edge.first,
             to_port=edge.last,
             description=edge.purpose,
-            tags=tags(self._plan, edge.name),
+            tags=tags(self._plan, name),
             opts=self._child,
+            **source,
         )
 
     def _let_out(self, group: str) -> None:
@@ -80,20 +90,21 @@ class Firewall(ComponentResource):
             )
 
     def _open_to_the_world(self) -> None:
-        """The load balancer: HTTPS from anywhere, and to what it balances."""
-        vpc.SecurityGroupIngressRule(
-            "public-https",
-            security_group_id=self.groups[PUBLIC],
-            cidr_ipv4=ANYWHERE,
-            ip_protocol="tcp",
-            from_port=HTTPS,
-            to_port=HTTPS,
-            description="insights",
-            tags=tags(self._plan, "public-https"),
-            opts=self._child,
-        )
-        for edge in aws_plan(self._plan).edges:
-            if edge.client == PUBLIC:
+        """The load balancer: HTTPS from the readers, and to what it balances."""
+        for cidr in self._plan.network.outside[READERS]:
+            vpc.SecurityGroupIngressRule(
+                f"public-https-from-{cidr}",
+                security_group_id=self.groups[PUBLIC],
+                cidr_ipv4=cidr,
+                ip_protocol="tcp",
+                from_port=HTTPS,
+                to_port=HTTPS,
+                description="insights",
+                tags=tags(self._plan, "public-https"),
+                opts=self._child,
+            )
+        for edge in self._plan.edges:
+            if edge.client == READERS:
                 vpc.SecurityGroupEgressRule(
                     f"public-to-{edge.server}-{edge.first}",
                     security_group_id=self.groups[PUBLIC],

@@ -12,14 +12,17 @@ from pathlib import Path
 from millrace.alerts import load_alerts
 from millrace.cli.alert_docs import alerts_page
 from millrace.cli.job_facts import PROGRAM, Facts, all_jobs, facts_of
+from millrace.cli.network_docs import network_page
 from millrace.cli.retention import retention_table
 from millrace.cli.role_docs import role_readmes
 from millrace.common.errors import OperatorError
-from millrace.common.paths import REPO
+from millrace.common.paths import CONFIGS, REPO
+from millrace.config import load_component
 from millrace.drill.report import Audit
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
 from millrace.drill.tables import PAGE, drills_page, drills_table, load_records, runbooks_index
 from millrace.plan import Host, Plan, Service, load_plan
+from millrace.plan.reachability import load_steps
 from millrace.setup.versions import load_versions
 
 README = REPO / "README.md"
@@ -27,6 +30,7 @@ ARCHITECTURE = REPO / "docs" / "architecture.md"
 JOBS = REPO / "docs" / "jobs.md"
 ALERTS = REPO / "docs" / "alerts.md"
 RETENTION = REPO / "docs" / "retention.md"
+NETWORK = REPO / "docs" / "network.md"
 KILLED = "driver-killed"  # the drill that tells of every job
 PICTURE = REPO / "docs" / "topology.svg"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -46,6 +50,7 @@ def write_docs(check: bool = False) -> None:
         JOBS: _filled(JOBS, plan),
         RETENTION: _filled(RETENTION, plan),
         PICTURE: topology_svg(plan),
+        NETWORK: _network_page(),
         ALERTS: alerts_page(plan, load_alerts(), runbooks, load_operations(), records),
         PAGE: drills_page(records, runbooks),
         RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
@@ -59,6 +64,14 @@ def write_docs(check: bool = False) -> None:
         )
     for path in stale:
         path.write_text(wanted[path])
+
+
+def _network_page() -> str:
+    """Of every environment but the test suite's own."""
+    files = sorted((CONFIGS / "environments").glob("*.yaml"))
+    plans = [load_plan(file.stem) for file in files if file.stem != "test"]
+    components = {name: load_component(name) for name in plans[0].services}
+    return network_page(components, plans, load_steps())
 
 
 def _filled(path: Path, plan: Plan) -> str:

@@ -2,9 +2,11 @@
 
 capacity.py      how much hardware a load needs
 parts.py         what a plan consists of: hosts, services, topics
+edges.py         who talks to whom
 aws.py           a plan's part for AWS
 spark.py         the jobs' settings
 model.py         the plan, and what can be asked of it
+reachability.py  what commands and playbooks talk to, held against the plan
 addresses.py     where hosts are
 availability.py  what can't be highly available, and why
 receivers.py     who is told of alerts

@@ -16,17 +16,20 @@ ARTIFACTS_PORT = 8000
 
 def plan_network(environment: Environment) -> NetworkPlan:
     subnet = environment.network.subnet
+    outside = environment.network.outside.model_dump(mode="json")
     if environment.provider != "docker":
-        return NetworkPlan(subnet=str(subnet))
+        return NetworkPlan(subnet=str(subnet), outside=outside)
     return NetworkPlan(
         subnet=str(subnet),
-        gateway=str(subnet.network_address + 1),
+        outside=outside,
+        gateway=str(_gateway(subnet)),
         artifacts=Endpoint(str(subnet.network_address + ARTIFACTS_OFFSET), ARTIFACTS_PORT),
     )
 
 
 def problems(environment: Environment) -> Iterator[str]:
-    """Where the machines that exist aren't those that the groups ask for."""
+    """Where the operator couldn't get in, or the machines aren't those that groups ask for."""
+    yield from _way_in_problems(environment)
     if environment.machines is None:
         return
     machines = environment.machines.hosts
@@ -46,6 +49,23 @@ def problems(environment: Environment) -> Iterator[str]:
         seen[machine.address] = host
         if machine.zone not in environment.zones:
             yield f"machines.hosts.{host}: zone {machine.zone} isn't one of zones"
+
+
+def _way_in_problems(environment: Environment) -> Iterator[str]:
+    """On AWS the way in is Session Manager, which no firewall is asked about."""
+    network = environment.network
+    operator, gateway = network.outside.operator, _gateway(network.subnet)
+    if environment.provider == "docker" and not any(gateway in cidr for cidr in operator):
+        yield (
+            f"network.outside.operator: must hold {gateway}, where this machine is on the hosts'"
+            " network; the hosts would let nobody in"
+        )
+    if environment.provider == "static" and not operator:
+        yield "network.outside.operator: none; the hosts would let nobody in"
+
+
+def _gateway(subnet: IPv4Network) -> IPv4Address:
+    return subnet.network_address + 1
 
 
 def place_hosts(

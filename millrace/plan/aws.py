@@ -1,4 +1,4 @@
-"""A plan's part for AWS: subnets, who may talk to whom, instances and disks. Pure.
+"""A plan's part for AWS: subnets, instances and disks. Pure.
 
 The components in `infra/aws` declare what stands here, one resource for each entry.
 """
@@ -6,10 +6,10 @@ The components in `infra/aws` declare what stands here, one resource for each en
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
-from itertools import product
 
-from millrace.config import PUBLIC, Aws, Component, Disk, Environment, Image
+from millrace.config import OPERATOR, PRODUCERS, Aws, Component, Disk, Environment, Image
 from millrace.plan.capacity import Load, load_assumptions, size
+from millrace.plan.edges import edges
 from millrace.plan.parts import Host, Model, TopicPlan
 
 # A VPC is cut into eight equal subnets: private ones from the front, public ones from the middle.
@@ -41,23 +41,6 @@ class Subnet(Model):
         return f"{'public' if self.public else 'private'}-{self.zone}"
 
 
-class Edge(Model):
-    """Hosts of group ``client`` may open TCP connections to ``server``'s ports first to last.
-
-    The client ``public`` is the load balancer.
-    """
-
-    client: str
-    server: str
-    first: int
-    last: int
-    purpose: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.server}-{self.first}-from-{self.client}"
-
-
 class VolumePlan(Model):
     """A data volume of the plan as a disk; ``device`` is where its host sees it attached."""
 
@@ -74,7 +57,6 @@ class AwsPlan(Model):
     architecture: str
     subnets: list[Subnet]
     nat: list[str]  # zones with a NAT gateway
-    edges: list[Edge]
     instances: dict[str, str]
     root_disk: Disk
     volumes: dict[str, VolumePlan]
@@ -104,7 +86,6 @@ def plan_aws(
         architecture=used.pop(),
         subnets=list(subnets(environment)),
         nat=environment.zones if aws.nat == "zonal" else environment.zones[:1],
-        edges=edges(environment, components),
         instances={host.name: types[host.group] for host in hosts},
         root_disk=aws.root_disk,
         volumes=dict(_volumes(aws, components, hosts)),
@@ -128,24 +109,6 @@ def subnets(environment: Environment) -> Iterator[Subnet]:
                 cidr=str(_blocks(environment)[number + PUBLIC_SUBNETS * public]),
                 public=public,
             )
-
-
-def edges(environment: Environment, components: Mapping[str, Component]) -> list[Edge]:
-    """Who talks to whom, from the components' ``clients``: nothing else is let through."""
-    groups_of: dict[str, list[str]] = defaultdict(list, {PUBLIC: [PUBLIC]})
-    for group in environment.groups:
-        for service in environment.services(group):
-            groups_of[service].append(group)
-    purposes: dict[tuple[str, str, int, int], list[str]] = defaultdict(list)
-    for service in sorted(groups_of.keys() - {PUBLIC}):
-        for port, (first, last) in _ports(components[service]).items():
-            clients = {g for c in components[service].clients[port] for g in groups_of.get(c, [])}
-            for client, server in product(sorted(clients), groups_of[service]):
-                purposes[client, server, first, last].append(f"{service}.{port}")
-    return [
-        Edge(client=client, server=server, first=first, last=last, purpose=", ".join(names))
-        for (client, server, first, last), names in sorted(purposes.items())
-    ]
 
 
 def problems(
@@ -173,8 +136,10 @@ def problems(
     for service in sorted(aws.disks.keys() - needed):
         yield f"aws.disks.{service}: no service of that name keeps data here"
     rules: dict[str, int] = defaultdict(int)
+    outside = environment.network.outside
+    ranges = {OPERATOR: len(outside.operator), PRODUCERS: len(outside.producers)}
     for edge in edges(environment, components):
-        rules[edge.server] += 1
+        rules[edge.server] += ranges.get(edge.client, 1)
     for group, count in rules.items():
         if count > MOST_RULES:
             yield f"groups.{group}: {count} security rules; a security group takes {MOST_RULES}"
@@ -183,11 +148,6 @@ def problems(
 
 def _blocks(environment: Environment) -> list[IPv4Network]:
     return list(environment.network.subnet.subnets(prefixlen_diff=SUBNET_BITS))
-
-
-def _ports(component: Component) -> dict[str, tuple[int, int]]:
-    single = {name: (port, port) for name, port in component.ports.items()}
-    return single | {name: (r.first, r.last) for name, r in component.port_ranges.items()}
 
 
 def _volumes(

@@ -26,6 +26,7 @@ from millrace.jobs import archives, folders_of, load_job_settings, on_trial, wit
 from millrace.jobs import problems as job_refusals
 from millrace.plan import addresses, availability, aws, receivers
 from millrace.plan.capacity import load_assumptions
+from millrace.plan.edges import edges
 from millrace.plan.model import Plan
 from millrace.plan.parts import (
     Endpoint,
@@ -142,6 +143,7 @@ def make_plan(
         collector_keys=environment.collector_keys,
         job_folders=environment.job_folders,
         endpoints=_endpoints(hosts, components),
+        edges=edges(environment, components),
         aws=aws.plan_aws(environment, components, hosts),
         machines=_machines(environment),
     )
@@ -169,6 +171,7 @@ def _service(name: str, component: Component, hosts: list[Host], profile: Profil
         distribution=component.distribution,
         package=component.package,
         ports=component.ports,
+        port_ranges=component.port_ranges,
         metrics=component.metrics,
         memory=component.memory[profile],
         jvm=_jvm(component, profile),

@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
-from millrace.config import CollectorKey, Names, Profile, Replication, absent
+from millrace.config import READERS, CollectorKey, Names, Profile, Replication, absent
 from millrace.plan.aws import AwsPlan
+from millrace.plan.edges import Edge
 from millrace.plan.parts import (
     HOST_OVERHEAD,
     Endpoint,
@@ -52,6 +53,7 @@ class Plan(Model):
     collector_keys: dict[str, CollectorKey]
     job_folders: list[str]
     endpoints: Endpoints
+    edges: list[Edge]
     # What only one provider has; not in another one's plan, nor in its digest.
     aws: AwsPlan | None = Field(default=None, exclude_if=absent)
     machines: MachinesPlan | None = Field(default=None, exclude_if=absent)
@@ -94,3 +96,14 @@ class Plan(Model):
 
     def hosts_of(self, service: str) -> list[Host]:
         return [host for host in self.hosts if service in host.services]
+
+    def edges_to(self, host: Host) -> list[Edge]:
+        return [edge for edge in self.edges if edge.server == host.group]
+
+    def sources(self, client: str) -> list[str]:
+        """Addresses and CIDRs that the hosts see an edge's client come from."""
+        if self.aws and client == READERS:  # by way of the load balancer
+            return [subnet.cidr for subnet in self.aws.subnets if subnet.public]
+        if client in self.network.outside:
+            return self.network.outside[client]
+        return [host.address for host in self.hosts if host.group == client]

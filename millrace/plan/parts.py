@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from millrace.config import Memory, Metrics
+from millrace.config import Memory, Metrics, PortRange
 
 # Below these each service has a folder, by the name of its unit.
 CONFIG_ROOT = "/etc/millrace"
@@ -73,6 +73,7 @@ class Service(Model):
     distribution: str | None
     package: str | None
     ports: dict[str, int]
+    port_ranges: dict[str, PortRange]
     metrics: Metrics | None
     memory: Memory
     jvm: list[str]
@@ -94,9 +95,13 @@ class TopicPlan(Model):
 
 
 class NetworkPlan(Model):
-    """``gateway`` and ``artifacts`` are on this machine's bridge: of `local` only."""
+    """``gateway`` and ``artifacts`` are on this machine's bridge: of `local` only.
+
+    ``outside``: the CIDRs that each client from outside comes from.
+    """
 
     subnet: str
+    outside: dict[str, list[str]]
     gateway: str | None = None
     artifacts: Endpoint | None = None
 

@@ -29,6 +29,9 @@ class Defaults(Settings):
     executor_memory: str = Field(alias="spark.executor.memory")
     executor_overhead: str = Field(alias="spark.executor.memoryOverhead")
     executors: PositiveInt = Field(alias="spark.executor.instances")
+    driver_port: PositiveInt = Field(alias="spark.driver.port")
+    blocks_port: PositiveInt = Field(alias="spark.blockManager.port")
+    port_retries: PositiveInt = Field(alias="spark.port.maxRetries")
     attempts: PositiveInt = Field(alias="spark.yarn.maxAppAttempts")
 
     @property
@@ -44,6 +47,7 @@ class Common(Settings):
 
     checkpoints: str = Field(pattern=r"^/")
     archives: str = Field(pattern=r"^/")
+    web_port: PositiveInt
     stream: str
     max_events_per_second: PositiveInt
     kafka_connect_ms: PositiveInt

@@ -8,27 +8,24 @@ from millrace.common.errors import OperatorError
 from millrace.plan import Host, Plan
 from millrace.providers.docker import container_name
 
-CHAIN = "millrace-partition"
+TABLE = "inet partition"
 
-# One atomic step: a host that is partitioned already stays so while its rules are written anew.
+# One atomic step: a host that is partitioned already stays so while its rules are written anew. A
+# table of its own before the host's firewall, which lets through what belongs to open connections.
 PARTITION = """
-iptables-restore --wait --noflush <<'RULES'
-*filter
-:{chain} - [0:0]
-{drops}
-COMMIT
+nft -f - <<'RULES'
+table {table}
+delete table {table}
+table {table} {{
+    set others {{ type ipv4_addr; elements = {{ {others} }}; }}
+    chain input {{ type filter hook input priority raw; ip saddr @others drop; }}
+    chain output {{ type filter hook output priority raw; ip daddr @others drop; }}
+}}
 RULES
-for hook in INPUT OUTPUT; do
-    iptables -w -C $hook -j {chain} 2>/dev/null || iptables -w -I $hook -j {chain}
-done
 """
 REJOIN = """
-iptables -w -n -L {chain} >/dev/null 2>&1 || exit 0
-for hook in INPUT OUTPUT; do
-    while iptables -w -D $hook -j {chain} 2>/dev/null; do :; done
-done
-iptables -w -F {chain}
-iptables -w -X {chain}
+nft list table {table} >/dev/null 2>&1 || exit 0
+nft delete table {table}
 """
 
 
@@ -73,7 +70,7 @@ class DockerHosts:
         """Undoes a partition. A host that is off lost the rules with its power."""
         container = self._container(host)
         if container.status == "running":
-            _run(container, REJOIN.format(chain=CHAIN))
+            _run(container, REJOIN.format(table=TABLE))
 
     def _container(self, host: Host) -> Container:
         name = container_name(self._plan, host.name)
@@ -85,9 +82,8 @@ class DockerHosts:
 
 def partition_script(plan: Plan, host: Host) -> str:
     """Shell that partitions a host from all others, run as root in its own network namespace."""
-    addresses = [other.address for other in plan.hosts if other != host]
-    drops = [f"-A {CHAIN} {side} {a} -j DROP" for a in addresses for side in ("-s", "-d")]
-    return PARTITION.format(chain=CHAIN, drops="\n".join(drops))
+    others = ", ".join(other.address for other in plan.hosts if other != host)
+    return PARTITION.format(table=TABLE, others=others)
 
 
 def _require_running(container: Container) -> Container:

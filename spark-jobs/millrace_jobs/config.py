@@ -101,6 +101,7 @@ class Config:
     sentinels: list[Endpoint]
     lease_seconds: float
     catch_up_seconds: float
+    web_port: int
     checkpoints: str
     archives: str
     streams: dict[str, Stream]
@@ -133,6 +134,7 @@ def parse(content: dict[str, Any]) -> Config:
         sentinels=endpoints.sentinels,
         lease_seconds=common["lease_seconds"],
         catch_up_seconds=common["catch_up_seconds"],
+        web_port=common["web_port"],
         checkpoints=hdfs + common["checkpoints"],
         archives=hdfs + common["archives"],
         streams={name: Stream.of(name, part) for name, part in content["streams"].items()},

@@ -107,7 +107,8 @@ AnyJob = ReadyJob | RunningJob
 def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> None:
     """All that takes a Spark."""
     _use_utc()
-    spark = SparkSession.builder.appName(config.application).getOrCreate()
+    builder = SparkSession.builder.appName(config.application)
+    spark = builder.config("spark.ui.port", config.web_port).getOrCreate()
     try:
         serve(config, spark, coordination, rehearsing=rehearsing)
     finally:

@@ -40,8 +40,11 @@ def test_a_unit_is_hardened(hosts_of, service):
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_a_host_listens_only_where_the_plan_says(host_named, name):
-    """Ports open to other hosts, but for those that a service chooses at random."""
-    planned = {22} | {p for s in PLAN.host(name).services for p in PLAN.services[s].ports.values()}
+    """Ports for other hosts, but those that a program chooses at random, which nobody may call."""
+    services = [PLAN.services[service] for service in PLAN.host(name).services]
+    spans = [span for service in services for span in service.port_ranges.values()]
+    planned = {22} | {port for service in services for port in service.ports.values()}
+    planned |= {port for span in spans for port in range(span.first, span.last + 1)}
     lines = host_named(name).check_output("ss -Hltn").splitlines()
     local = [line.split()[3].rsplit(":", 1) for line in lines]
     listening = {

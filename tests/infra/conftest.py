@@ -37,7 +37,10 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
         zones=["a", "b", "c"],
         names=load_names(),
         network=NetworkPlan(
-            subnet="198.18.30.0/24", gateway="198.18.30.1", artifacts=Endpoint("198.18.30.2", 8000)
+            subnet="198.18.30.0/24",
+            outside={"operator": ["198.18.30.1/32"]},
+            gateway="198.18.30.1",
+            artifacts=Endpoint("198.18.30.2", 8000),
         ),
         hosts=[make_host(index, memory) for index in range(1, hosts + 1)],
         services={},
@@ -55,6 +58,7 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
         job_folders=[],
         receiver={},
         collector_keys={},
+        edges=[],
         endpoints=Endpoints(kafka=[Endpoint("store-1", 1), Endpoint("store-2", 1)]),
     )
 

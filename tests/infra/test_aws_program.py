@@ -13,9 +13,11 @@ from pulumi.runtime.mocks import MockCallArgs, MockResourceArgs, Mocks
 
 from infra import keys
 from infra.aws import program, region
+from infra.aws.firewall import PUBLIC
 from infra.aws.first_boot import user_data
 from infra.aws.region import Region, problems
 from millrace.common.errors import OperatorError
+from millrace.config import OPERATOR, PRODUCERS, READERS
 from millrace.plan import Plan, load_plan
 
 ACCOUNT = "123456789012"
@@ -68,9 +70,13 @@ def declare(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Declare
     (folder / "store-1.tar").write_text("a distribution")
     done: dict[str, Declared] = {}
 
-    def run(name: str) -> Declared:
-        if name in done:
+    def run(name: str, outside: dict[str, list[str]] | None = None) -> Declared:
+        if name in done and outside is None:
             return done[name]
+        plan = load_plan(name)
+        if outside is not None:
+            network = plan.network.model_copy(update={"outside": outside})
+            plan = plan.model_copy(update={"network": network})
         account, exported = Account(), {}
 
         def export(key: str, value: Any) -> None:
@@ -81,9 +87,10 @@ def declare(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Declare
             patch.setattr(program, "ARTIFACTS", folder)
             patch.setattr(pulumi, "export", export)
             pulumi.runtime.set_mocks(account)
-            pulumi.runtime.test(lambda: program.declare(load_plan(name), MANIFEST))()
-        done[name] = account.made, exported
-        return done[name]
+            pulumi.runtime.test(lambda: program.declare(plan, MANIFEST))()
+        if outside is None:
+            done[name] = account.made, exported
+        return account.made, exported
 
     return run
 
@@ -142,14 +149,18 @@ def test_volumes_stand_in_their_hosts_zone_encrypted_and_attached(declared) -> N
 def test_rules_are_the_plans_edges_and_the_balancers_443(declared) -> None:
     plan, made = declared
     rules = made["SecurityGroupIngressRule"].values()
+    group_of = {READERS: PUBLIC}
     between = {
         (r["referencedSecurityGroupId"], r["securityGroupId"], r["fromPort"], r["toPort"])
         for r in rules
         if "referencedSecurityGroupId" in r
     }
     assert between == {
-        (f"{e.client}-id", f"{e.server}-id", e.first, e.last) for e in plan.aws.edges
+        (f"{group_of.get(e.client, e.client)}-id", f"{e.server}-id", e.first, e.last)
+        for e in plan.edges
+        if e.client not in (OPERATOR, PRODUCERS)
     }
+    assert not plan.sources(OPERATOR) + plan.sources(PRODUCERS)
     (world,) = [rule for rule in rules if "referencedSecurityGroupId" not in rule]
     assert (world["securityGroupId"], world["cidrIpv4"]) == ("public-id", "0.0.0.0/0")
     assert (world["fromPort"], world["toPort"]) == (443, 443)
@@ -158,6 +169,23 @@ def test_rules_are_the_plans_edges_and_the_balancers_443(declared) -> None:
     vpc = IPv4Network(plan.network.subnet)
     for source in (cidr for (rule,) in inline for cidr in rule["cidrBlocks"]):
         assert IPv4Network(source).subnet_of(vpc)
+
+
+def test_who_comes_from_outside_comes_from_the_environments_cidrs(declare) -> None:
+    office, shop, partner = "203.0.113.0/28", "198.51.100.7/32", "192.0.2.0/24"
+    outside = {OPERATOR: [office], PRODUCERS: [shop], READERS: [partner]}
+    made, _ = declare("dev", outside)
+    rules = [r for r in made["SecurityGroupIngressRule"].values() if "cidrIpv4" in r]
+    plan = load_plan("dev")
+    cidr_of = {OPERATOR: office, PRODUCERS: shop}
+    wanted = {
+        (cidr_of[e.client], f"{e.server}-id", e.first, e.last)
+        for e in plan.edges
+        if e.client in cidr_of
+    }
+    assert {
+        (r["cidrIpv4"], r["securityGroupId"], r["fromPort"], r["toPort"]) for r in rules
+    } == wanted | {(partner, f"{PUBLIC}-id", 443, 443)}
 
 
 def test_names_are_ones_that_aws_accepts(declared) -> None:

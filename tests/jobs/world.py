@@ -59,6 +59,7 @@ CONFIG = Config(
     sentinels=[],
     lease_seconds=2.5,
     catch_up_seconds=0,
+    web_port=0,
     checkpoints="/checkpoints",
     archives="/archives",
     streams={STREAM.name: STREAM},

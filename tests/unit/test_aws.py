@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from millrace.common.errors import OperatorError
 from millrace.config import (
-    PUBLIC,
     Environment,
     component_names,
     load_component,
@@ -18,7 +17,7 @@ from millrace.config import (
     load_names,
 )
 from millrace.plan import Plan, load_plan, make_plan
-from millrace.plan.aws import edges, subnets
+from millrace.plan.aws import subnets
 from millrace.plan.capacity import Load, load_assumptions, size
 from millrace.streams import load_streams
 
@@ -42,79 +41,6 @@ def changed(path: str, value: object, name: str = "dev") -> Environment:
 
 def plan_of(environment: Environment, name: str = "dev") -> Plan:
     return make_plan(name, environment, COMPONENTS, EVENTS, NAMES, STREAMS)
-
-
-# --- who may talk to whom -------------------------------------------------------------------------
-
-
-@st.composite
-def placements(draw) -> Environment:
-    """`dev` with its services dealt to groups anew; a service may be left out."""
-    groups = [f"g{number}" for number in range(draw(st.integers(1, 7)))]
-    where = {s: draw(st.sampled_from([*groups, ""])) for s in SERVICES}
-    content = load_environment("dev").model_dump(mode="json")
-    kind = content["groups"]["coord"]
-    content["groups"] = {
-        group: kind | {"services": services}
-        for group in groups
-        if (services := [s for s in SERVICES if where[s] == group])
-    }
-    return Environment.model_validate(content) if content["groups"] else load_environment("dev")
-
-
-def allowed(environment: Environment, client: str, server: str, port: int) -> bool:
-    """An oracle of its own, port by port: is there a service that has that client?"""
-    at_client = {PUBLIC} if client == PUBLIC else set(environment.services(client))
-    for service in environment.services(server):
-        component = COMPONENTS[service]
-        for name, clients in component.clients.items():
-            single = component.ports.get(name)
-            within = component.port_ranges.get(name)
-            hit = port == single or (within and within.first <= port <= within.last)
-            if hit and at_client & set(clients):
-                return True
-    return False
-
-
-PORTS = sorted({port for c in COMPONENTS.values() for port in c.ports.values()})
-
-
-def check_edges(environment: Environment, any_port: int) -> None:
-    made = edges(environment, COMPONENTS)
-    assert {edge.client for edge in made} <= {*environment.groups, PUBLIC}
-    assert {edge.server for edge in made} <= environment.groups.keys()
-    for client in (*environment.groups, PUBLIC):
-        for server in environment.groups:
-            rules = [e for e in made if (e.client, e.server) == (client, server)]
-            for port in (*PORTS, 22, 32767, 32768, 60999, 61000, any_port):
-                passes = any(rule.first <= port <= rule.last for rule in rules)
-                assert passes == allowed(environment, client, server, port), (client, server, port)
-
-
-@settings(max_examples=60, deadline=None)
-@given(placements(), st.integers(1, 65535))
-def test_the_edges_allow_what_the_components_say_and_nothing_else(environment, any_port):
-    check_edges(environment, any_port)
-
-
-@pytest.mark.parametrize("name", ON_AWS)
-def test_so_they_do_in_each_environment(name):
-    check_edges(load_environment(name), 1)
-
-
-@pytest.mark.parametrize("name", ON_AWS)
-def test_only_the_api_is_public_and_nobody_comes_in_by_ssh(name):
-    made = load_plan(name).aws.edges
-    assert [(e.server, e.first, e.last) for e in made if e.client == PUBLIC] == [
-        ("edge", 8080, 8080)
-    ]
-    assert not [edge for edge in made if edge.first <= 22 <= edge.last]
-
-
-@pytest.mark.parametrize("name", ON_AWS)
-def test_rules_have_names_of_their_own(name):
-    made = [edge.name for edge in load_plan(name).aws.edges]
-    assert len(set(made)) == len(made)
 
 
 # --- subnets and addresses ------------------------------------------------------------------------

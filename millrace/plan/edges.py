@@ -1,0 +1,62 @@
+"""Who talks to whom: the one statement that every environment's firewalls are made of. Pure."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import product
+
+from millrace.config import OPERATOR, OUTSIDE, Component, Environment
+from millrace.plan.parts import Model
+
+SSH = 22
+
+
+class Edge(Model):
+    """``client`` may open TCP connections to the ports first to last of the hosts of ``server``.
+
+    ``server`` is a group of hosts; ``client`` is one, too, or one of `OUTSIDE`. ``purpose`` names
+    what listens there: ``service.port`` each, or ``ssh``.
+    """
+
+    client: str
+    server: str
+    first: int
+    last: int
+    purpose: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.server}-{self.first}-from-{self.client}"
+
+    @property
+    def ports(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def edges(environment: Environment, components: Mapping[str, Component]) -> list[Edge]:
+    """From the components' ``clients``, and the operator's way in; nothing else is let through.
+
+    A group's hosts all run the same services, so nothing finer than groups can be told apart.
+    """
+    servers: dict[str, list[str]] = defaultdict(list)
+    for name in environment.groups:
+        for service in environment.services(name):
+            servers[service].append(name)
+    callers = servers | {client: [client] for client in OUTSIDE}
+    purposes: dict[tuple[str, str, int, int], list[str]] = defaultdict(list)
+    for name in environment.groups:
+        purposes[OPERATOR, name, SSH, SSH].append("ssh")
+    for service, names in sorted(servers.items()):
+        component = components[service]
+        for port, (first, last) in _ports(component).items():
+            clients = {name for c in component.clients[port] for name in callers.get(c, [])}
+            for client, server in product(clients, names):
+                purposes[client, server, first, last].append(f"{service}.{port}")
+    return [
+        Edge(client=client, server=server, first=first, last=last, purpose=", ".join(names))
+        for (client, server, first, last), names in sorted(purposes.items())
+    ]
+
+
+def _ports(component: Component) -> dict[str, tuple[int, int]]:
+    single = {name: (port, port) for name, port in component.ports.items()}
+    return single | {name: (r.first, r.last) for name, r in component.port_ranges.items()}

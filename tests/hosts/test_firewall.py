@@ -1,0 +1,174 @@
+"""Who may call which port of the running hosts: what the plan's edges say, and nothing else.
+
+Every port that any host listens on is tried at every host: from a host of each group, from this
+machine and from a container that is no host of the cluster.
+"""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Network
+
+import docker
+import pytest
+
+from millrace.config import OPERATOR, READERS
+from millrace.plan import Host, Plan
+
+# Prints which of `[[address, port], …]` take a connection within the seconds that are given.
+TRY = """
+import json, selectors, socket, sys, time
+waiting, through = selectors.DefaultSelector(), []
+for address, port in json.loads(sys.argv[1]):
+    link = socket.socket(); link.setblocking(False); link.connect_ex((address, port))
+    waiting.register(link, selectors.EVENT_WRITE, (address, port))
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end and waiting.get_map():
+    for key, _ in waiting.select(0.1):
+        if not key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            through.append(key.data)
+        waiting.unregister(key.fileobj); key.fileobj.close()
+print(json.dumps(through))
+"""
+SECONDS = 3.0
+NO_HOST = -7  # an address of the network that the plan gives to nobody
+
+Doors = set[tuple[str, int]]
+
+
+@pytest.fixture(scope="module")
+def listening(plan, host_named) -> Doors:
+    """Address and port of whatever listens for other hosts."""
+    return {
+        (host.address, port) for host in plan.hosts for port in open_ports(host_named(host.name))
+    }
+
+
+def open_ports(connection) -> set[int]:
+    local = [
+        line.split()[3].rsplit(":", 1) for line in connection.check_output("ss -Hltn").splitlines()
+    ]
+    inside = ("127.", "::1", "::ffff:127.")
+    return {int(port) for address, port in local if not address.strip("[]").startswith(inside)}
+
+
+def allowed(plan: Plan, clients: set[str], doors: Doors) -> Doors:
+    host_at = {host.address: host for host in plan.hosts}
+    return {
+        (address, port)
+        for address, port in doors
+        for edge in plan.edges_to(host_at[address])
+        if edge.client in clients and edge.first <= port <= edge.last
+    }
+
+
+def tried(answer: str) -> Doors:
+    return {(address, port) for address, port in json.loads(answer)}
+
+
+def one_of_each_group(plan: Plan) -> list[Host]:
+    return list({host.group: host for host in plan.hosts}.values())
+
+
+def test_a_host_of_each_group_gets_in_where_its_edges_lead_and_nowhere_else(
+    plan, host_named, listening
+):
+    assert len(listening) > 5 * len(plan.hosts) // 2
+    for host in one_of_each_group(plan):
+        doors = {(address, port) for address, port in listening if address != host.address}
+        answer = host_named(host.name).check_output(
+            "python3 -c %s %s %s", TRY, json.dumps(sorted(doors)), str(SECONDS)
+        )
+        assert tried(answer) == allowed(plan, {host.group, READERS}, doors), host.name
+
+
+def test_a_host_reaches_its_own_ports(plan, host_named):
+    for host in one_of_each_group(plan):
+        own = sorted((host.address, port) for port in open_ports(host_named(host.name)))
+        answer = host_named(host.name).check_output(
+            "python3 -c %s %s %s", TRY, json.dumps(own), str(SECONDS)
+        )
+        assert tried(answer) == set(own), host.name
+
+
+def test_the_operator_gets_in_where_its_edges_lead_and_nowhere_else(plan, listening):
+    doors = json.dumps(sorted(listening))
+    answer = subprocess.check_output([sys.executable, "-c", TRY, doors, str(SECONDS)], text=True)
+    assert tried(answer) == allowed(plan, {OPERATOR, READERS}, listening)
+
+
+def test_a_container_in_no_group_reaches_the_api_only(plan, listening):
+    client = docker.from_env()
+    image = client.containers.get(f"{plan.cluster}-{plan.hosts[0].name}").attrs["Config"]["Image"]
+    address = str(IPv4Network(plan.network.subnet)[NO_HOST])
+    endpoint = client.api.create_endpoint_config(ipv4_address=address)
+    container = client.containers.create(
+        image,
+        ["python3", "-c", TRY, json.dumps(sorted(listening)), str(SECONDS)],
+        network=plan.cluster,
+        networking_config={plan.cluster: endpoint},
+    )
+    try:
+        container.start()
+        assert container.wait(timeout=60)["StatusCode"] == 0
+        through = tried(container.logs(stdout=True, stderr=False).decode())
+    finally:
+        container.remove(force=True)
+    port = plan.services["insight_api"].ports["http"]
+    assert through == {(host.address, port) for host in plan.hosts_of("insight_api")}
+
+
+def test_the_rules_are_loaded_at_boot_and_no_drill_left_any(plan, host_named):
+    for host in plan.hosts:
+        connection = host_named(host.name)
+        shown = connection.check_output(
+            "systemctl show -p ActiveState,UnitFileState firewall.service"
+        )
+        assert set(shown.splitlines()) == {"ActiveState=active", "UnitFileState=enabled"}
+        assert connection.run("systemctl is-active firewall-rollback.timer").rc != 0
+        tables = connection.check_output("nft list tables").splitlines()
+        assert "table inet edges" in tables
+        assert "table inet partition" not in tables
+
+
+# A client that makes a new connection for each question, and the edge that it needs.
+NEEDED = [
+    ("journalnode", "namenode", "http"),
+    ("datanode", "namenode", "http"),
+    ("datanode", "datanode", "http"),
+    ("nodemanager", "resourcemanager", "http"),
+    ("nodemanager", "nodemanager", "http"),
+    ("zkfc", "zkfc", "rpc"),
+]
+
+
+@contextmanager
+def taken_away(plan: Plan, host_named, client: str, service: str, port: str) -> Iterator[None]:
+    """No new connection gets in by an edge; those that are open go on."""
+    group = plan.hosts_of(client)[0].group
+    number = plan.services[service].ports[port]
+    rule = f"ip saddr @from_{group} tcp dport {number} ct state new drop"
+    handles = {}
+    try:
+        for host in plan.hosts_of(service):
+            added = host_named(host.name).check_output(
+                f"nft --echo --handle insert rule inet edges input {shlex.quote(rule)}"
+            )
+            handles[host.name] = added.rpartition("handle")[2].split()[0]
+        yield
+    finally:
+        for name, handle in handles.items():
+            host_named(name).check_output(f"nft delete rule inet edges input handle {handle}")
+
+
+@pytest.mark.parametrize(("client", "service", "port"), NEEDED)
+def test_an_edge_is_needed(plan, host_named, hosts_of, client, service, port):
+    [first, *_], hosts = hosts_of(client).values(), len(plan.hosts_of(client))
+    health = f"hadoop-health {client} {hosts}"
+    first.check_output(health)
+    with taken_away(plan, host_named, client, service, port):
+        assert first.run(health).rc != 0
+    first.check_output(health)
