@@ -100,7 +100,7 @@ class Component(Model):
     """``configs/components/<name>.yaml``: one service, or settings that services share.
 
     ``clients`` says for each port which services talk to it (none: only its own host does), and who
-    of `OUTSIDE`. What isn't said there, no host lets in.
+    of `OUTSIDE`. What isn't said there, no host lets in. ``udp`` are ports called that way, too.
     """
 
     summary: str
@@ -111,6 +111,7 @@ class Component(Model):
     ports: dict[Name, Port] = {}
     port_ranges: dict[Name, PortRange] = {}
     clients: dict[Name, list[Name]] = {}
+    udp: list[Name] = []
     metrics: Metrics | None = None
     memory: dict[Profile, Memory] = {}
     jvm: list[JvmFlag] = []
@@ -122,6 +123,8 @@ class Component(Model):
         if self.clients.keys() != ports:
             differ = ", ".join(sorted(self.clients.keys() ^ ports))
             raise ValueError(f"clients: each port needs its list, and nothing else: {differ}")
+        if unknown := set(self.udp) - ports:
+            raise ValueError(f"udp: no such port: {', '.join(sorted(unknown))}")
         return self
 
     @model_validator(mode="after")

@@ -168,5 +168,7 @@ def firewall_clients(plan: Plan, host: Host) -> dict[str, Any]:
     for edge in plan.edges_to(host):
         if addresses := plan.sources(edge.client):
             client = found.setdefault(edge.client, {"addresses": addresses, "edges": []})
-            client["edges"].append({"ports": edge.ports, "purpose": edge.purpose})
+            client["edges"].append(
+                {"protocol": edge.protocol, "ports": edge.ports, "purpose": edge.purpose}
+            )
     return found

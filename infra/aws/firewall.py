@@ -65,7 +65,7 @@ class Firewall(ComponentResource):
         vpc.SecurityGroupIngressRule(
             name,
             security_group_id=self.groups[edge.server],
-            ip_protocol="tcp",
+            ip_protocol=edge.protocol,
             from_port=edge.first,
             to_port=edge.last,
             description=edge.purpose,
@@ -75,14 +75,17 @@ class Firewall(ComponentResource):
         )
 
     def _let_out(self, group: str) -> None:
-        ways = [(f"web-{port}", ANYWHERE, port, port) for port in WEB]
-        ways.append(("inside", self._plan.network.subnet, 1, 65535))
-        for name, cidr, first, last in ways:
+        inside = self._plan.network.subnet
+        ways = [(f"web-{port}", ANYWHERE, "tcp", port, port) for port in WEB]
+        ways.append(("inside", inside, "tcp", 1, 65535))
+        if any(edge.client == group and edge.protocol == "udp" for edge in self._plan.edges):
+            ways.append(("inside-udp", inside, "udp", 1, 65535))
+        for name, cidr, protocol, first, last in ways:
             vpc.SecurityGroupEgressRule(
                 f"{group}-to-{name}",
                 security_group_id=self.groups[group],
                 cidr_ipv4=cidr,
-                ip_protocol="tcp",
+                ip_protocol=protocol,
                 from_port=first,
                 to_port=last,
                 tags=tags(self._plan, f"{group}-to-{name}"),

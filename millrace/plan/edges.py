@@ -3,15 +3,18 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import product
+from typing import Literal
 
 from millrace.config import OPERATOR, OUTSIDE, Component, Environment
 from millrace.plan.parts import Model
 
 SSH = 22
 
+Protocol = Literal["tcp", "udp"]
+
 
 class Edge(Model):
-    """``client`` may open TCP connections to the ports first to last of the hosts of ``server``.
+    """``client`` may call the ports first to last of the hosts of ``server``, by ``protocol``.
 
     ``server`` is a group of hosts; ``client`` is one, too, or one of `OUTSIDE`. ``purpose`` names
     what listens there: ``service.port`` each, or ``ssh``.
@@ -19,13 +22,15 @@ class Edge(Model):
 
     client: str
     server: str
+    protocol: Protocol
     first: int
     last: int
     purpose: str
 
     @property
     def name(self) -> str:
-        return f"{self.server}-{self.first}-from-{self.client}"
+        port = self.first if self.protocol == "tcp" else f"{self.first}-{self.protocol}"
+        return f"{self.server}-{port}-from-{self.client}"
 
     @property
     def ports(self) -> str:
@@ -42,19 +47,30 @@ def edges(environment: Environment, components: Mapping[str, Component]) -> list
         for service in environment.services(name):
             servers[service].append(name)
     callers = servers | {client: [client] for client in OUTSIDE}
-    purposes: dict[tuple[str, str, int, int], list[str]] = defaultdict(list)
+    purposes: dict[tuple[str, str, Protocol, int, int], list[str]] = defaultdict(list)
     for name in environment.groups:
-        purposes[OPERATOR, name, SSH, SSH].append("ssh")
+        purposes[OPERATOR, name, "tcp", SSH, SSH].append("ssh")
     for service, names in sorted(servers.items()):
         component = components[service]
         for port, (first, last) in _ports(component).items():
             clients = {name for c in component.clients[port] for name in callers.get(c, [])}
-            for client, server in product(clients, names):
-                purposes[client, server, first, last].append(f"{service}.{port}")
+            for client, server, protocol in product(clients, names, _protocols(component, port)):
+                purposes[client, server, protocol, first, last].append(f"{service}.{port}")
     return [
-        Edge(client=client, server=server, first=first, last=last, purpose=", ".join(names))
-        for (client, server, first, last), names in sorted(purposes.items())
+        Edge(
+            client=client,
+            server=server,
+            protocol=protocol,
+            first=first,
+            last=last,
+            purpose=", ".join(names),
+        )
+        for (client, server, protocol, first, last), names in sorted(purposes.items())
     ]
+
+
+def _protocols(component: Component, port: str) -> list[Protocol]:
+    return ["tcp", "udp"] if port in component.udp else ["tcp"]
 
 
 def _ports(component: Component) -> dict[str, tuple[int, int]]:

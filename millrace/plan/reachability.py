@@ -65,6 +65,6 @@ def _names(plan: Plan, client: str) -> Iterator[str]:
 def _lets_in(plan: Plan, client: str, server: str, port: int) -> bool:
     def fits(edge: Edge) -> bool:
         ends = (edge.client, edge.server) == (client, server)
-        return ends and edge.first <= port <= edge.last
+        return ends and edge.protocol == "tcp" and edge.first <= port <= edge.last
 
     return bool(plan.sources(client)) and any(fits(edge) for edge in plan.edges)

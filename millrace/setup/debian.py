@@ -3,6 +3,7 @@
 apt fetches and verifies them by lists of its own: this machine may run another release, or Ubuntu.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -17,28 +18,31 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 HINT = "it needs a Debian mirror: check the network, or set http_proxy to a proxy with one"
 
 
+# Folders of /usr, and of a distribution.
+FOLDERS = {"bin": "bin", "sbin": "sbin", "share": "share", "lib/*-linux-gnu*": "lib"}
 # Of /usr/share: for people, not for programs.
 READING = shutil.ignore_patterns("doc", "man", "lintian", "bash-completion")
 
 
 def install(packages: Sequence[str], root: Path) -> None:
-    """Put what the packages have in ``/usr`` into ``bin/`` and ``share/`` of a folder.
+    """Put programs, libraries and data of the packages into a distribution's folder.
 
-    What they depend on isn't fetched, so links that may lead there are left out.
+    What they depend on isn't fetched, so links that may lead there are left out: all but the
+    further names of what lies beside them, as libraries have.
     """
     ensure_file(KEYRING, ["debian-archive-keyring"])
     with tempfile.TemporaryDirectory() as scratch:
         for package in _fetch(packages, Path(scratch)):
             run(["dpkg-deb", "--extract", package, scratch], what=f"unpacking {package.name}")
-        for folder in ("bin", "share"):
-            source = Path(scratch) / "usr" / folder
-            if source.exists():
+        for pattern, folder in FOLDERS.items():
+            for source in (Path(scratch) / "usr").glob(pattern):
                 shutil.copytree(source, root / folder, ignore=_left_out, dirs_exist_ok=True)
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
     links = {name for name in names if (Path(folder) / name).is_symlink()}
-    return links | READING(folder, names)
+    further_names = {link for link in links if os.readlink(Path(folder) / link) in names}
+    return links - further_names | READING(folder, names)
 
 
 def _fetch(packages: Sequence[str], scratch: Path) -> list[Path]:

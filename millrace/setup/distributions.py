@@ -1,8 +1,8 @@
 """Distributions: pinned jars and Python packages with our launchers, or Debian's programs.
 
-A tarball holds, with no folder around it: ``bin/`` (launchers, programs), ``lib/`` (jars),
-``share/`` (defaults on the class path behind the host's own configuration; what Debian's programs
-read), ``site-packages/`` (Python).
+A tarball holds, with no folder around it: ``bin/`` (launchers, programs), ``sbin/``, ``lib/``
+(jars, libraries), ``share/`` (defaults on the class path behind the host's own configuration; what
+Debian's programs read), ``site-packages/`` (Python).
 """
 
 import hashlib

@@ -150,7 +150,7 @@ def taken_away(plan: Plan, host_named, client: str, service: str, port: str) -> 
     """No new connection gets in by an edge; those that are open go on."""
     group = plan.hosts_of(client)[0].group
     number = plan.services[service].ports[port]
-    rule = f"ip saddr @from_{group} tcp dport {number} ct state new drop"
+    rule = f"ip saddr @from_{group} tcp dport {number} tcp flags syn drop"
     handles = {}
     try:
         for host in plan.hosts_of(service):

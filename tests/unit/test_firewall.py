@@ -31,50 +31,57 @@ needs_nft = pytest.mark.skipif(
     reason="needs nft, ip and network namespaces",
 )
 
-# Prints what of `calls` (source, port) gets through. Callers' end is this process's namespace.
-ROOM = """
-import json, selectors, socket, subprocess, sys, time
-room = json.loads(sys.stdin.read())
-host, callers = room["host"], room["callers"]
-def sh(*words, **more): return subprocess.run(words, check=True, **more)
-listener = '''
+# The callers' end of a cable is in one namespace, the host's in another: what is done at the host's
+# (its part is `inside`), and at the callers' (`outside`).
+HOST = """
 import json, socket, subprocess, sys
-ports, rules, script, address = json.loads(sys.stdin.readline())
-sys.stdin.readline()  # its cable is plugged in
-for command in (["link", "set", "lo", "up"], ["addr", "add", address + "/8", "dev", "inside"],
+def load(rules):
+    for option in (["--check"], []):
+        subprocess.run(["nft", *option, "--file", "-"], input=rules, text=True, check=True)
+def say(what): print(json.dumps(what), flush=True)
+room = json.loads(sys.stdin.readline())
+sys.stdin.readline()  # the cable is plugged in
+for command in (["link", "set", "lo", "up"], ["addr", "add", room["host"] + "/8", "dev", "inside"],
                 ["link", "set", "inside", "up"], ["route", "add", "default", "dev", "inside"]):
     subprocess.run(["ip", *command], check=True)
-opened = []
-for port in ports:
-    opened.append(socket.create_server(("0.0.0.0", port), backlog=64))
-for text in rules:
-    subprocess.run(["nft", "--check", "--file", "-"], input=text, text=True, check=True)
-    subprocess.run(["nft", "--file", "-"], input=text, text=True, check=True)
-subprocess.run(["sh", "-ec", script], check=True)
-own = [p for p in ports if not socket.create_connection((address, p), 1).close()]
-print(json.dumps(own), flush=True)
-sys.stdin.read()
-'''
-inner = subprocess.Popen(["unshare", "--net", sys.executable, "-c", listener],
+exec(room["inside"])
+"""
+ROOM = """
+import json, os, selectors, socket, subprocess, sys, time
+text = sys.stdin.read()
+room = json.loads(text)
+def ip(*words): subprocess.run(["ip", *words], check=True)
+inner = subprocess.Popen(["unshare", "--net", sys.executable, "-c", room["program"]],
     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-inner.stdin.write(json.dumps([room["ports"], room["rules"], room["script"], host]) + "\\n")
-inner.stdin.flush()
+inner.stdin.write(text + "\\n"); inner.stdin.flush()
 def own_network(pid):
-    import os
     return os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
 while not own_network(inner.pid): time.sleep(0.01)
-sh("ip", "link", "add", "outside", "type", "veth", "peer", "name", "inside")
-sh("ip", "link", "set", "inside", "netns", str(inner.pid))
-for caller in callers: sh("ip", "addr", "add", caller + "/32", "dev", "outside")
-sh("ip", "link", "set", "outside", "up")
-sh("ip", "route", "add", host + "/32", "dev", "outside")
+ip("link", "add", "outside", "type", "veth", "peer", "name", "inside")
+ip("link", "set", "inside", "netns", str(inner.pid))
+for caller in room["callers"]: ip("addr", "add", caller + "/32", "dev", "outside")
+ip("link", "set", "outside", "up")
+ip("route", "add", room["host"] + "/32", "dev", "outside")
 inner.stdin.write("plugged in\\n"); inner.stdin.flush()
-own = json.loads(inner.stdout.readline())
-through, waiting = [], selectors.DefaultSelector()
-for source in callers:
+def hear(): return json.loads(inner.stdout.readline())
+exec(room["outside"])
+inner.stdin.close(); inner.wait()
+"""
+
+# Which ports each caller gets through to.
+LISTEN = """
+opened = [socket.create_server(("0.0.0.0", port), backlog=64) for port in room["ports"]]
+for text in room["rules"]: load(text)
+subprocess.run(["sh", "-ec", room["script"]], check=True)
+say([p for p in room["ports"] if not socket.create_connection((room["host"], p), 1).close()])
+sys.stdin.read()
+"""
+CALL = """
+own, through, waiting = hear(), [], selectors.DefaultSelector()
+for source in room["callers"]:
     for port in room["ports"]:
         link = socket.socket(); link.setblocking(False); link.bind((source, 0))
-        link.connect_ex((host, port))
+        link.connect_ex((room["host"], port))
         waiting.register(link, selectors.EVENT_WRITE, (source, port))
 quiet = time.monotonic() + room["seconds"]
 while time.monotonic() < quiet and waiting.get_map():
@@ -83,7 +90,37 @@ while time.monotonic() < quiet and waiting.get_map():
             through.append(key.data)
         waiting.unregister(key.fileobj); key.fileobj.close()
 print(json.dumps({"own": own, "through": through}))
-inner.stdin.close(); inner.wait()
+"""
+
+# A connection each way is open when the rules come, which would let none in; the host only waits.
+WAIT = """
+[port], caller = room["ports"], room["callers"][0]
+server = socket.create_server((room["host"], port))
+say("listening")
+taken, _ = server.accept()
+opened = socket.create_connection((caller, port))
+for text in room["rules"]: load(text)
+say("loaded")
+found = []
+for link in (taken, opened):
+    link.settimeout(2)
+    try: found.append(link.recv(9).decode())
+    except TimeoutError: found.append("nothing")
+say(found)
+"""
+SEND = """
+[port], caller = room["ports"], room["callers"][0]
+server = socket.create_server((caller, port))
+hear()
+opened = socket.create_connection((room["host"], port), source_address=(caller, 0))
+taken, _ = server.accept()
+hear()
+opened.send(b"a request"); taken.send(b"an answer")
+found = hear()
+try:
+    socket.create_connection((room["host"], port), 0.5, (caller, 0)); found.append("let in")
+except TimeoutError: found.append("refused")
+print(json.dumps(found))
 """
 
 
@@ -126,15 +163,8 @@ def expected(plan: Plan, host: Host, address: str, who: str, port: int) -> bool:
     )
 
 
-def try_all(plan: Plan, host: Host, rules: list[str], script: str = "true") -> dict[str, Any]:
-    room = {
-        "host": host.address,
-        "callers": list(callers(plan, host)),
-        "ports": every_port(plan),
-        "rules": rules,
-        "script": script,
-        "seconds": 2.5,
-    }
+def in_room(inside: str, outside: str, **room: Any) -> Any:
+    room |= {"program": HOST, "inside": inside, "outside": outside}
     done = subprocess.run(
         [*NEW_NETWORK, sys.executable, "-c", ROOM],
         input=json.dumps(room),
@@ -144,6 +174,19 @@ def try_all(plan: Plan, host: Host, rules: list[str], script: str = "true") -> d
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def try_all(plan: Plan, host: Host, rules: list[str], script: str = "true") -> dict[str, Any]:
+    return in_room(
+        LISTEN,
+        CALL,
+        host=host.address,
+        callers=list(callers(plan, host)),
+        ports=every_port(plan),
+        rules=rules,
+        script=script,
+        seconds=2.5,
+    )
 
 
 def one_of_each_group() -> list[tuple[str, str]]:
@@ -192,3 +235,20 @@ def test_a_partition_beats_the_rules_and_leaves_none_behind():
     undone = cut + REJOIN.format(table=TABLE) + REJOIN.format(table=TABLE)
     nothing_left = "\ntest \"$(nft list tables)\" = 'table inet edges'"
     assert try_all(plan, host, rules, undone + nothing_left) == try_all(plan, host, rules)
+
+
+@needs_nft
+def test_connections_that_are_open_survive_the_rules():
+    """Also a host's first ones: until then its kernel tracked no connections."""
+    plan = PLANS["local"]
+    host = plan.host("kafka-1")
+    stranger = str(IPv4Network(plan.network.subnet)[STRANGER])
+    found = in_room(
+        WAIT,
+        SEND,
+        host=host.address,
+        callers=[stranger],
+        ports=[BETWEEN],
+        rules=[rules_of(plan, host)],
+    )
+    assert found == ["a request", "an answer", "refused"]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import tarfile
 import zipfile
@@ -22,6 +23,9 @@ BYTES = b"a jar, as far as anyone here can tell"
 SHA256 = hashlib.sha256(BYTES).hexdigest()
 FILES = {
     "usr/bin/exporter": 0o755,
+    "usr/sbin/exporterd": 0o755,
+    "usr/lib/x86_64-linux-gnu/libexporter.so.1.1.0": 0o644,
+    "usr/lib/exporter/helper": 0o755,
     "usr/share/exporter/page.html": 0o644,
     "usr/share/doc/exporter/README": 0o644,
     "lib/systemd/system/exporter.service": 0o644,
@@ -228,6 +232,8 @@ def test_of_a_debian_package_only_what_its_programs_need_is_taken(tmp_path, monk
             (made / file).write_text("#!/bin/sh\n")
             (made / file).chmod(mode)
         (made / "usr/share/exporter/jquery").symlink_to("../javascript/jquery")
+        (made / "usr/sbin/alternative").symlink_to("/etc/hostname")
+        (made / "usr/lib/x86_64-linux-gnu/libexporter.so.1").symlink_to("libexporter.so.1.1.0")
         package = scratch / "exporter.deb"
         subprocess.run(["dpkg-deb", "--build", made, package], check=True, capture_output=True)
         return [package]
@@ -239,5 +245,20 @@ def test_of_a_debian_package_only_what_its_programs_need_is_taken(tmp_path, monk
     found = [path for path in tmp_path.rglob("*") if not path.is_dir()]
     assert {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in found} == {
         "bin/exporter": 0o755,
+        "sbin/exporterd": 0o755,
+        "lib/libexporter.so.1": 0o644,
+        "lib/libexporter.so.1.1.0": 0o644,
         "share/exporter/page.html": 0o644,
     }
+
+
+def test_nft_is_run_with_the_libraries_of_its_distribution(tmp_path):
+    shutil.copytree(distributions.LAUNCHERS / "nftables", tmp_path / "nftables-1")
+    (tmp_path / "nftables").symlink_to("nftables-1")
+    (tmp_path / "nft").symlink_to("nftables/bin/nft")
+    (tmp_path / "nftables-1" / "sbin").mkdir()
+    program = tmp_path / "nftables-1" / "sbin" / "nft"
+    program.write_text('#!/bin/sh\necho "$LD_LIBRARY_PATH" "$@"\n')
+    program.chmod(0o755)
+    said = subprocess.check_output(["sh", tmp_path / "nft", "list", "a b"], text=True)
+    assert said == f"{tmp_path}/nftables-1/lib list a b\n"
