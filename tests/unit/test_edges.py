@@ -48,14 +48,18 @@ def placements(draw) -> Environment:
     return Environment.model_validate(content) if content["groups"] else load_environment("dev")
 
 
-def allowed(environment: Environment, client: str, server: str, port: int) -> bool:
+def allowed(
+    environment: Environment, client: str, server: str, port: int, protocol: str = "tcp"
+) -> bool:
     """An oracle of its own, port by port: is there a service that has that client?"""
     if (client, port) == (OPERATOR, SSH):
-        return True
+        return protocol == "tcp"
     at_client = {client} if client in OUTSIDE else set(environment.services(client))
     for service in environment.services(server):
         component = COMPONENTS[service]
         for name, clients in component.clients.items():
+            if protocol == "udp" and name not in component.udp:
+                continue
             single = component.ports.get(name)
             within = component.port_ranges.get(name)
             hit = port == single or (within and within.first <= port <= within.last)
@@ -72,8 +76,11 @@ def check_edges(environment: Environment, any_port: int) -> None:
         for server in environment.groups:
             rules = [e for e in made if (e.client, e.server) == (client, server)]
             for port in (*PORTS, SSH, 7399, 7400, 7519, 7520, 40000, any_port):
-                passes = any(rule.first <= port <= rule.last for rule in rules)
-                assert passes == allowed(environment, client, server, port), (client, server, port)
+                for protocol in ("tcp", "udp"):
+                    fits = [e for e in rules if e.protocol == protocol]
+                    passes = any(rule.first <= port <= rule.last for rule in fits)
+                    call = (client, server, port, protocol)
+                    assert passes == allowed(environment, *call), call
 
 
 @settings(max_examples=60, deadline=None)
@@ -219,8 +226,9 @@ def named_by_roles() -> set[tuple[str, str, str]]:
     return found
 
 
-# zkfc's and journalnode's own ports stand in a file that all of Hadoop's daemons read.
-NOT_CALLED = {("resourcemanager", "zkfc", "rpc")}
+# zkfc's and journalnode's own ports stand in a file that all of Hadoop's daemons read; Prometheus
+# only tells people where the runbooks are.
+NOT_CALLED = {("resourcemanager", "zkfc", "rpc"), ("prometheus_server", "insight_api", "http")}
 
 
 def test_what_a_services_configuration_names_it_may_call():
