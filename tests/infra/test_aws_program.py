@@ -151,12 +151,18 @@ def test_rules_are_the_plans_edges_and_the_balancers_443(declared) -> None:
     rules = made["SecurityGroupIngressRule"].values()
     group_of = {READERS: PUBLIC}
     between = {
-        (r["referencedSecurityGroupId"], r["securityGroupId"], r["fromPort"], r["toPort"])
-        for r in rules
-        if "referencedSecurityGroupId" in r
+        (
+            rule["referencedSecurityGroupId"],
+            rule["securityGroupId"],
+            rule["ipProtocol"],
+            rule["fromPort"],
+            rule["toPort"],
+        )
+        for rule in rules
+        if "referencedSecurityGroupId" in rule
     }
     assert between == {
-        (f"{group_of.get(e.client, e.client)}-id", f"{e.server}-id", e.first, e.last)
+        (f"{group_of.get(e.client, e.client)}-id", f"{e.server}-id", e.protocol, e.first, e.last)
         for e in plan.edges
         if e.client not in (OPERATOR, PRODUCERS)
     }
@@ -164,7 +170,7 @@ def test_rules_are_the_plans_edges_and_the_balancers_443(declared) -> None:
     (world,) = [rule for rule in rules if "referencedSecurityGroupId" not in rule]
     assert (world["securityGroupId"], world["cidrIpv4"]) == ("public-id", "0.0.0.0/0")
     assert (world["fromPort"], world["toPort"]) == (443, 443)
-    assert {rule["ipProtocol"] for rule in rules} == {"tcp"}
+    assert world["ipProtocol"] == "tcp"
     inline = [group["ingress"] for group in made["SecurityGroup"].values() if "ingress" in group]
     vpc = IPv4Network(plan.network.subnet)
     for source in (cidr for (rule,) in inline for cidr in rule["cidrBlocks"]):
