@@ -15,7 +15,7 @@ from ipaddress import IPv4Network
 import docker
 import pytest
 
-from millrace.config import OPERATOR, READERS
+from millrace.config import OPERATOR, PRODUCERS, READERS
 from millrace.plan import Host, Plan
 
 # Prints which of `[[address, port], …]` take a connection within the seconds that are given.
@@ -97,7 +97,7 @@ def test_a_host_reaches_its_own_ports(plan, host_named):
 def test_the_operator_gets_in_where_its_edges_lead_and_nowhere_else(plan, listening):
     doors = json.dumps(sorted(listening))
     answer = subprocess.check_output([sys.executable, "-c", TRY, doors, str(SECONDS)], text=True)
-    assert tried(answer) == allowed(plan, {OPERATOR, READERS}, listening)
+    assert tried(answer) == allowed(plan, {OPERATOR, PRODUCERS, READERS}, listening)
 
 
 def test_a_container_in_no_group_reaches_the_api_only(plan, listening):
