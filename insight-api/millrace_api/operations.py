@@ -325,7 +325,7 @@ async def picture(operations: OperationsDep, name: str, over: Over = Range.H1) -
 
 @router.get("/v1/operations/events", tags=["operations"])
 async def events(operations: OperationsDep, over: Over = Range.H1) -> OperationsEvents:
-    """What explains gaps: take-overs, restarts, deployments, alerts. The newest first."""
+    """What explains gaps: take-overs, restarts, deployments, alerts, drills. The newest first."""
     return await operations.events(over, time.time())
 
 

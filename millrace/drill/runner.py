@@ -12,7 +12,7 @@ from typing import Protocol
 from rich.console import Console
 
 from millrace.alerts import load_alerts
-from millrace.cluster import prometheus
+from millrace.cluster import marks, prometheus
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_state
 from millrace.common.waiting import wait_until
@@ -205,6 +205,7 @@ def perform(
     folder.mkdir(parents=True)
     with Display(console, drill.name) as show:
         with watching(plan, rate, folder.name, folder, show, drill.goal, settle_seconds) as watch:
+            marks.drill_began(plan, drill.name, time.time())
             episodes = list(drill.episodes(Stage(plan, folder, show, watch)))
         timeline = Timeline(watch.successes(), watch.baseline, episodes)
         show.phase("audit")

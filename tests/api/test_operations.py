@@ -238,6 +238,7 @@ def test_a_period_ends_with_a_whole_step_and_its_points_fit_a_picture(
 def test_a_rate_spans_four_scrapes_and_a_legend_what_is_there() -> None:
     assert timed("rate(x[$__rate_interval]) / y[$__interval]", 15, 15) == "rate(x[60s]) / y[15s]"
     assert timed("rate(x[$__rate_interval])", 300, 15) == "rate(x[315s])"
+    assert values([(0, "NaN"), (15, "+Inf"), (30, "2")], Period(0, 30, 15)) == [None, None, 2]
     assert told("{{a}} {{b}} on {{c}}", {"a": "1", "c": "2"}) == "1 on 2"
 
 
@@ -283,13 +284,15 @@ def test_one_that_hangs_is_given_up_and_delays_nobody_else(
     assert {answer.status_code for answer in answers} == {503}
 
 
-def test_what_answers_no_json_is_none(settings: Settings) -> None:
+def test_what_speaks_no_http_is_none(settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         endpoint = listening.getsockname()
 
-        def hang_up() -> None:
-            listening.accept()[0].close()
+        def talk_nonsense() -> None:
+            with listening.accept()[0] as connection:
+                connection.recv(4096)
+                connection.sendall(b"220 mail.example.org ESMTP\r\n")
 
-        threading.Thread(target=hang_up, daemon=True).start()
+        threading.Thread(target=talk_nonsense, daemon=True).start()
         with asking(settings, endpoint) as client:
             assert client.get("/v1/operations/alerts").status_code == 503

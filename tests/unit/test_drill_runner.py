@@ -53,7 +53,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """``drivers`` are what ZooKeeper lists, ``problems`` what `status` finds, and ``alerts()``
     what Prometheis have of those that fired."""
     standing_by = {"application": APPLICATION, "state": "standby", "since": time.time() - 600}
-    found = SimpleNamespace(drivers=[standing_by], problems=[], alerts=lambda: [])
+    found = SimpleNamespace(drivers=[standing_by], problems=[], marks=[], alerts=lambda: [])
     monkeypatch.setattr(runner, "watching", steady_load)
     monkeypatch.setattr(runner, "audited", lambda plan, ledger: NOTHING_LOST)
     monkeypatch.setattr(runner, "stack_state", lambda stack: tmp_path / "state")
@@ -62,6 +62,9 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(probes, "cluster_state", lambda: "healthy")
     monkeypatch.setattr(standby, "drivers", lambda plan: found.drivers)
     monkeypatch.setattr(runner.prometheus, "firing", lambda plan, seconds: found.alerts())
+    monkeypatch.setattr(
+        runner.marks, "drill_began", lambda plan, name, at: found.marks.append((name, at))
+    )
     monkeypatch.setattr(runner, "ASK_EVERY_SECONDS", 0.1)
     return found
 
@@ -78,6 +81,9 @@ def test_every_run_is_measured_audited_and_kept(cluster, runbook, tmp_path):
     assert report.verdict == "passed", report.all_failures
     assert [set(run.gaps) for run in report.runs] == [{"produce", "process", "read"}] * 2
     assert report.audit == NOTHING_LOST
+    ((marked, at),) = cluster.marks  # once, before anything is broken
+    assert marked == "fault"
+    assert time.time() - 60 < at < time.time()
     assert report.standby_idle_seconds == pytest.approx(600, abs=60)
     assert (tmp_path / "faults").read_text().split() == ["x", "x"]
     (folder,) = (tmp_path / "state" / "drills").iterdir()

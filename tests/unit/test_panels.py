@@ -15,6 +15,7 @@ from millrace_gateway.metrics import HELP
 from prometheus_client import generate_latest
 
 from millrace.alerts import load_alerts
+from millrace.cluster import marks
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ANSIBLE
 from millrace.panels import Panel, PanelFile, Query, dashboard, load_panels, page
@@ -124,7 +125,12 @@ PROCESS |= {"process_resident_memory_bytes"}
 # Native endpoints of Hadoop have no list in this repository; these names were seen.
 HADOOP = {"fs_namesystem_under_replicated_blocks"}
 # The beginning of what each collector of the exporter tells.
-COLLECTORS = {"meminfo": "node_memory_", "loadavg": "node_load", "filesystem": "node_filesystem_"}
+COLLECTORS = {
+    "meminfo": "node_memory_",
+    "loadavg": "node_load",
+    "filesystem": "node_filesystem_",
+    "textfile": marks.DRILL,
+}
 WORDS = {"and", "or", "unless", "by", "on", "ignoring", "offset", "group_left", "bool"}
 
 
@@ -181,7 +187,7 @@ def of_the_exporter() -> Iterator[re.Pattern[str]]:
     tasks = (ROLES / "node_exporter" / "tasks" / "main.yml").read_text()
     for collector, prefix in COLLECTORS.items():
         if f"--collector.{collector} " in tasks.replace("\n", " "):
-            yield re.compile(rf"{prefix}\w+")
+            yield re.compile(rf"{prefix}\w*")
 
 
 def is_told(name: str) -> bool:

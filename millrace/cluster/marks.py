@@ -1,0 +1,38 @@
+"""Marks in the operations page's pictures, by the exporters of the hosts that Prometheus runs on.
+
+An exporter tells what stands in files of its folder; of each the last scrape is what counts.
+"""
+
+import shlex
+from subprocess import TimeoutExpired
+
+from millrace.cluster.ssh import on_all, run_on
+from millrace.plan import DATA_ROOT, Host, Plan
+
+DRILL = "millrace_drill_started_timestamp_seconds"
+
+
+def drill_began(plan: Plan, name: str, at: float) -> None:
+    """Has both Prometheis know it (Unix seconds). A host that doesn't answer isn't worth an end."""
+    told = drill_text(name, at)
+    command = writing(f"{DATA_ROOT}/{plan.services['node_exporter'].unit}/drill.prom")
+
+    def write(host: Host) -> None:
+        try:
+            run_on(plan, host, command, stdin=told)
+        except TimeoutExpired:
+            return
+
+    on_all(plan.hosts_of("prometheus_server"), write)
+
+
+def drill_text(name: str, at: float) -> str:
+    """In Prometheus' format."""
+    return f'# TYPE {DRILL} gauge\n{DRILL}{{name="{name}"}} {at:.0f}\n'
+
+
+def writing(path: str) -> str:
+    """A command that makes a file of its input, for everybody to read and never half of it."""
+    part = shlex.quote(f"{path}.part")
+    script = f"cat >{part} && chmod 0644 {part} && mv {part} {shlex.quote(path)}"
+    return shlex.join(["sudo", "sh", "-c", script])
