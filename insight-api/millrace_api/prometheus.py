@@ -54,7 +54,9 @@ class Prometheus:
         Raises PrometheusUnavailable, also for a query that is refused.
         """
         asked = {"query": query, "start": start, "end": end, "step": step}
-        answer = await self._ask("query_range", asked | {"timeout": f"{self._timeout_seconds}s"})
+        answer = await self._ask(
+            "query_range", asked | {"timeout": f"{self._timeout_seconds * 1000:.0f}ms"}
+        )
         return answer["result"]
 
     async def alerts(self) -> list[dict[str, Any]]:

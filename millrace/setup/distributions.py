@@ -67,9 +67,12 @@ def build_version(name: str, distribution: Distribution) -> str:
 
 
 def launcher_folders(name: str, distribution: Distribution) -> list[Path]:
-    """Python environments have their own launchers only; a Java one can also run any class."""
-    shared = distribution.jars and not distribution.python
-    folders = [LAUNCHERS / "common"] * bool(shared) + [LAUNCHERS / name]
+    """A Python environment is run by `python`, Java's can run any class; both next to their own."""
+    folders = [LAUNCHERS / name]
+    if distribution.python is None and distribution.jars:
+        folders.insert(0, LAUNCHERS / "common")
+    if distribution.python and not distribution.jars:
+        folders.insert(0, LAUNCHERS / "python-env")
     return [folder for folder in folders if folder.exists()]
 
 

@@ -1,6 +1,7 @@
 """The operations page's figures, asked of a small HTTP server in Prometheus' place."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -126,6 +127,7 @@ def test_every_panel_is_asked_for_with_everything_filled_in(
     for asked in stand_in.asked:
         assert "$" not in asked["query"].replace('"$1"', "")
         assert (int(asked["end"]) - int(asked["start"])) / int(asked["step"]) == 288
+        assert re.fullmatch(r"[0-9]+ms", asked["timeout"])  # Prometheus takes no "5.0s".
 
 
 @pytest.mark.parametrize(

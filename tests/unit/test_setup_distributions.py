@@ -262,3 +262,10 @@ def test_nft_is_run_with_the_libraries_of_its_distribution(tmp_path):
     program.chmod(0o755)
     said = subprocess.check_output(["sh", tmp_path / "nft", "list", "a b"], text=True)
     assert said == f"{tmp_path}/nftables-1/lib list a b\n"
+
+
+def test_every_python_environment_has_a_python() -> None:
+    for name, distribution in load_versions().distributions.items():
+        if distribution.python and not distribution.jars:
+            folders = distributions.launcher_folders(name, distribution)
+            assert [folder for folder in folders if (folder / "bin" / "python").exists()], name
