@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
 from millrace_collector import bodies
-from millrace_collector.delivery import Delivery, connect
+from millrace_collector.delivery import Delivery, Place, connect
 from millrace_collector.limits import Buffer, Key, Keys, Share
 from millrace_collector.metrics import Metrics, Timed
 from millrace_collector.records import Checker
@@ -26,12 +26,16 @@ Events in. All records of a request are acknowledged, or none: 200 means that Ka
 of them to all its in-sync replicas. After any other answer, or none, send the whole request again
 (429 and 503 say when, as `Retry-After`); an event's id tells that it is the same one.
 """
+WITH_PLACES = "return=representation"  # RFC 7240
 # What a record costs beside its bytes while it waits: objects of Python and of librdkafka.
 RECORD_OVERHEAD_BYTES = 512
 
 
 class Acknowledged(BaseModel):
+    """``places`` are each record's partition and offset, for who asks for them."""
+
     acknowledged: int
+    places: list[Place] | None = None
 
 
 class Problem(BaseModel):
@@ -56,8 +60,8 @@ class Collector:
         self.metrics.buffer.set_function(lambda: self.buffer.used)
         self.metrics.producers.set_function(lambda: delivery.producers)
 
-    async def collect(self, stream: str, key: Key, request: Request) -> int:
-        """How many records of the request Kafka has acknowledged: all. Raises Refusal."""
+    async def collect(self, stream: str, key: Key, request: Request) -> list[Place]:
+        """Where Kafka has the request's records, each of them acknowledged. Raises Refusal."""
         if stream not in self.checkers:
             names = ", ".join(sorted(self.checkers))
             raise NoSuchStream(f"There is no stream {stream} that takes JSON; there is {names}.")
@@ -67,9 +71,9 @@ class Collector:
             records = self.checkers[stream].keyed(sent, time.time())
             share.take(len(records) * RECORD_OVERHEAD_BYTES)
             key.charge(len(records))
-            await self.delivery.deliver(self.settings.streams[stream].topic, records)
+            places = await self.delivery.deliver(self.settings.streams[stream].topic, records)
         self.metrics.events.labels(stream, key.name).inc(len(records))
-        return len(records)
+        return places
 
     async def _body(self, request: Request, share: Share) -> bytes:
         """All of it, decompressed, and no more than is allowed, nor later."""
@@ -114,19 +118,25 @@ async def key_of(
 router = APIRouter()
 
 
-@router.post("/v1/{stream}", openapi_extra={"requestBody": {"content": {bodies.JSON: {}}}})
+@router.post(
+    "/v1/{stream}",
+    response_model_exclude_none=True,
+    openapi_extra={"requestBody": {"content": {bodies.JSON: {}}}},
+)
 async def collect(
     stream: str,
     collector: CollectorDep,
     key: Annotated[Key, Depends(key_of)],
     request: Request,
+    prefer: Annotated[str, Header(description=f"`{WITH_PLACES}`: tell each one's place.")] = "",
 ) -> Acknowledged:
     """Records of a stream such as `events`, each as its stream is declared.
 
     JSON (an object or an array of them), NDJSON, or CloudEvents 1.0 as JSON, one or a batch, with
     the record as their data; gzip as Content-Encoding, if you like.
     """
-    return Acknowledged(acknowledged=await collector.collect(stream, key, request))
+    places = await collector.collect(stream, key, request)
+    return Acknowledged(acknowledged=len(places), places=places if prefer == WITH_PLACES else None)
 
 
 @router.get("/healthz", include_in_schema=False)

@@ -7,6 +7,7 @@ Every record that was handed over is told of once, as delivered or as failed, wi
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock, Thread
 from typing import Any
 
@@ -20,6 +21,8 @@ AGAIN_SECONDS = 2.0
 POLL_SECONDS = 0.1
 LOOK_SECONDS = 2.0
 
+Place = tuple[int, int]  # partition and offset
+
 
 class Delivery:
     """A producer, and another one once that can't go on: see ``_replace``."""
@@ -29,8 +32,11 @@ class Delivery:
         self._connection = Connection(connect())
         self.producers = 1
 
-    async def deliver(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> None:
-        """Keys and values to a topic. Raises Undelivered when one isn't acknowledged in time."""
+    async def deliver(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> list[Place]:
+        """Keys and values to a topic; where each is now.
+
+        Raises Undelivered when one isn't acknowledged in time.
+        """
         batch = Batch(len(records))
         try:
             self._produce(topic, records, batch)
@@ -45,11 +51,12 @@ class Delivery:
                 " Send all of them again: copies are told by their ids, where the stream does so.",
                 retry_after_seconds=AGAIN_SECONDS,
             )
+        return batch.places
 
     def _produce(self, topic: str, records: Sequence[tuple[bytes, bytes]], batch: "Batch") -> None:
         produce, report = self._connection.producer.produce, batch.report
-        for key, value in records:
-            produce(topic, value, key, on_delivery=report)
+        for number, (key, value) in enumerate(records):
+            produce(topic, value, key, on_delivery=partial(report, number))
             batch.handed_over += 1
 
     def _replace(self, reason: str) -> None:
@@ -101,6 +108,7 @@ class Batch:
 
     def __init__(self, size: int) -> None:
         self.handed_over = 0
+        self.places: list[Place] = [(-1, -1)] * size
         self._size = size
         self._left = size
         self._error: KafkaError | None = None
@@ -110,7 +118,9 @@ class Batch:
         if not size:
             self._done.set()
 
-    def report(self, error: KafkaError | None, _: Message | None) -> None:
+    def report(self, number: int, error: KafkaError | None, message: Message) -> None:
+        if not error:
+            self.places[number] = message.partition(), message.offset()
         self._tell(error, 1)
 
     def give_up(self, error: KafkaError) -> None:

@@ -27,6 +27,7 @@ from millrace.ledger.advertise import advertise_command
 from millrace.ledger.command import load_command
 from millrace.plan import load_plan
 from millrace.replay.command import replay_command
+from millrace.replay.send import send_command
 from millrace.support.bundle import bundle_command
 from millrace.support.logs import logs_command
 
@@ -215,6 +216,7 @@ def playbook(
 app.add_typer(jobs_app, name="jobs")
 app.add_typer(dead_letters_app, name="dead-letters")
 app.command("replay")(replay_command)
+app.command("send")(send_command)
 app.command("generate")(generate_command)
 app.add_typer(drill_app, name="drill")
 app.command("load")(load_command)

@@ -73,11 +73,11 @@ def _generated_traffic(plan: Plan, console: Console) -> None:
             subprocess.run(generate, stdout=out, check=True)
         partial.rename(history)
     _replay(plan, str(history), console)
-    console.print(f"{LIVE_SPAN} of live traffic at {LIVE_RATE} requests/s")
+    console.print(f"{LIVE_SPAN} of live traffic at {LIVE_RATE} requests/s, over HTTP")
     seed = str(int(time.time()))
     live = _millrace("generate", "--live", LIVE_SPAN, "--rate", LIVE_RATE, "--seed", seed)
     with subprocess.Popen(live, stdout=subprocess.PIPE) as generator:
-        subprocess.run(_millrace("replay", "-"), stdin=generator.stdout, check=True)
+        subprocess.run(_millrace("send", "-"), stdin=generator.stdout, check=True)
 
 
 def _millrace(*arguments: str) -> list[str]:

@@ -11,6 +11,7 @@ tables.py           lookup tables and their versions
 redis.py            the Sentinels' master
 hdfs.py, yarn.py    over their REST APIs, at whichever master is active
 prometheus.py       the edge hosts' history of figures and alerts
+collector.py        events in over HTTP
 insight_api.py      the service's own REST API
 job_gateway.py      the gateway's command on an edge host
 """

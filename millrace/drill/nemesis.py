@@ -20,6 +20,7 @@ from millrace.drill.report import Gaps, Report
 from millrace.drill.runbook import Runbook
 from millrace.drill.runner import Stage
 from millrace.drill.timeline import Episode, Mark, Span
+from millrace.ledger.door import Door
 from millrace.plan import Plan
 from millrace.status import health
 
@@ -159,6 +160,7 @@ class RandomDrill:
     faults: list[int] = field(default_factory=lambda: [FAULT])
     goal: Gaps = field(default_factory=dict)
     alerts: None = None
+    through: Door = "kafka"
     injected: int = 0
 
     @property

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
 from millrace.config import Model
+from millrace.ledger.door import Door
 from millrace.plan import Plan
 
 RUNBOOKS = REPO / "runbooks"
@@ -56,7 +57,7 @@ class FrontMatter(Model):
 
     ``faults`` are rows of the fault matrix; a control run has none, and no alert leads to it.
     ``silent`` is why the alert doesn't fire in the drill, where it shouldn't; ``also`` are others
-    that the same fault wakes somebody by, rightly.
+    that the same fault wakes somebody by, rightly. ``through`` is how the load comes.
     """
 
     title: str
@@ -70,6 +71,7 @@ class FrontMatter(Model):
     hold: Seconds
     goal: dict[Annotated[Plane, Field(strict=False)], Seconds] = Field(default_factory=dict)
     random: bool = False
+    through: Door = "kafka"
 
     def may_run_in(self, plan: Plan) -> bool:
         """An environment is of the kind of the one that it extends."""

@@ -34,7 +34,8 @@ from millrace.drill.report import (
 )
 from millrace.drill.runbook import FrontMatter, Runbook
 from millrace.drill.timeline import Episode, Span, Timeline
-from millrace.drill.watch import Watch, audited, watching
+from millrace.drill.watch import Loading, Watch, audited, watching
+from millrace.ledger.door import Door
 from millrace.plan import Plan
 from millrace.status import health
 
@@ -81,6 +82,8 @@ class Drill(Protocol):
     @property
     def goal(self) -> Gaps: ...
     @property
+    def through(self) -> Door: ...
+    @property
     def alerts(self) -> Expected | None:
         """By what it is to be told; None where nobody knows."""
 
@@ -121,6 +124,10 @@ class RunbookDrill:
     @property
     def goal(self) -> Gaps:
         return self.runbook.about.goal
+
+    @property
+    def through(self) -> Door:
+        return self.runbook.about.through
 
     def episodes(self, stage: Stage) -> Iterator[Episode]:
         for number in range(1, self.times + 1):
@@ -204,7 +211,8 @@ def perform(
     folder = stack_state(plan.environment) / "drills" / f"{drill.name}-{started:%Y%m%dT%H%M%SZ}"
     folder.mkdir(parents=True)
     with Display(console, drill.name) as show:
-        with watching(plan, rate, folder.name, folder, show, drill.goal, settle_seconds) as watch:
+        load = Loading(rate, folder.name, folder, drill.through)
+        with watching(plan, load, show, drill.goal, settle_seconds) as watch:
             marks.drill_began(plan, drill.name, time.time())
             episodes = list(drill.episodes(Stage(plan, folder, show, watch)))
         timeline = Timeline(watch.successes(), watch.baseline, episodes)

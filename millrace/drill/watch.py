@@ -21,6 +21,7 @@ from millrace.drill.report import Audit, JobAudit
 from millrace.drill.runbook import Plane
 from millrace.drill.timeline import Span, Successes
 from millrace.ledger.book import Ledger
+from millrace.ledger.door import Door
 from millrace.ledger.session import ledgers
 from millrace.plan import Plan
 
@@ -31,6 +32,16 @@ FLOWING_BATCHES = 3
 LONGEST_START_SECONDS = 120.0  # until results flow
 LONGEST_STOP_SECONDS = 120.0  # until the last events are acknowledged
 AUDIT_WAIT_SECONDS = 180.0  # until the jobs have counted the last event
+
+
+@dataclass(frozen=True)
+class Loading:
+    """``rate`` is events/s, ``ledger`` the run's name; ``folder`` has what the load says."""
+
+    rate: float
+    ledger: str
+    folder: Path
+    through: Door
 
 
 @dataclass(frozen=True)
@@ -58,9 +69,7 @@ class Watch:
 @contextmanager
 def watching(
     plan: Plan,
-    rate: float,
-    ledger: str,
-    folder: Path,
+    asked: Loading,
     show: Display,
     goals: Collection[str] = (),
     settle_seconds: float = 0,
@@ -69,27 +78,27 @@ def watching(
 
     ``goals`` are the planes to look at closely; ``settle_seconds`` pass before the baseline.
     """
-    show.phase(f"load of {rate:,.0f} events/s, until results flow")
-    with sampling(plan, goals) as samplers, loading(rate, ledger, folder) as load:
+    show.phase(f"load of {asked.rate:,.0f} events/s, until results flow")
+    with sampling(plan, goals) as samplers, loading(asked) as load:
         show.samplers = samplers
-        _wait_for_results(samplers[Plane.READ], load, folder)
+        _wait_for_results(samplers[Plane.READ], load, asked.folder)
         if settle_seconds:
             show.phase(f"settle, {settle_seconds:g} s")
             time.sleep(settle_seconds)
         show.phase(f"baseline, {BASELINE_SECONDS:g} s")
         since = time.time()
         time.sleep(BASELINE_SECONDS)
-        log = folder / LOG
-        yield Watch(samplers, load, log, ledgers() / ledger, Span(since, time.time()))
+        log = asked.folder / LOG
+        yield Watch(samplers, load, log, ledgers() / asked.ledger, Span(since, time.time()))
         show.phase("the last events are acknowledged")
 
 
 @contextmanager
-def loading(rate: float, ledger: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def loading(asked: Loading) -> Iterator[subprocess.Popen[bytes]]:
     """`millrace load`, ended in order when the context is left."""
-    command = [sys.executable, "-m", "millrace.cli", "load", "--rate", f"{rate:g}"]
-    command += ["--for", LOAD_LENGTH, "--run", ledger]
-    with (folder / LOG).open("wb") as log:
+    command = [sys.executable, "-m", "millrace.cli", "load", "--rate", f"{asked.rate:g}"]
+    command += ["--for", LOAD_LENGTH, "--run", asked.ledger, "--through", asked.through]
+    with (asked.folder / LOG).open("wb") as log:
         # A session of its own: Ctrl-C undoes the fault first, then ends the load.
         load = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True

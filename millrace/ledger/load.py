@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from millrace.cluster import kafka
+from millrace.cluster.collector import CollectorProducer
 from millrace.cluster.kafka import KafkaError, KafkaException, Message, Producer
 from millrace.ledger.book import FAILED, State, Writer
 from millrace.ledger.events import encode, events
@@ -63,7 +64,7 @@ class Load:
     def __init__(
         self,
         spec: Spec,
-        connect: Callable[[], Producer],
+        connect: Callable[[], Producer | CollectorProducer],
         ledger: Writer,
         stopping: Callable[[], bool],
         show: Callable[[Seen], None],

@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -9,7 +10,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from millrace.cluster import kafka
+from millrace.cluster import collector, kafka
+from millrace.cluster.collector import CollectorProducer
+from millrace.cluster.kafka import Producer
 from millrace.common.paths import stack_name, stack_state
 from millrace.common.signals import stop_on_signals
 from millrace.ledger.book import Ledger, Writer
@@ -37,13 +40,17 @@ class Wish:
     pages: int
 
 
-def run_load(plan: Plan, wish: Wish) -> None:
+def run_load(plan: Plan, wish: Wish, *, through_collector: bool = False) -> None:
     """Sends until it is done or a signal ends it; prints the ledger's path last."""
     console = Console(soft_wrap=True, highlight=False)
     spec = settle(plan, wish)
     ledger = Writer(ledgers() / spec.run, spec)
     with stop_on_signals() as stop, Display(console) as display:
-        producers = partial(connect, kafka.quick(plan), wish.acks)
+        producers: Callable[[], Producer | CollectorProducer] = (
+            partial(collector.connect, plan, plan.spark.settings.common.stream)
+            if through_collector
+            else partial(connect, kafka.quick(plan), wish.acks)
+        )
         load = Load(spec, producers, ledger, stop.is_set, display.update)
         load.run()
     if load.seen.ended:

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -34,7 +35,8 @@ class FakeProducer:
             _, record, report = self._waiting.popleft()
             if not error:
                 self.written.append(record)
-            report(error, None)
+            offset = len(self.written) - 1
+            report(error, SimpleNamespace(partition=lambda: 0, offset=lambda o=offset: o))
         time.sleep(0.002)
 
     def _is_late(self) -> bool:

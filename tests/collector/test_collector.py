@@ -56,6 +56,15 @@ def test_a_body_becomes_records(
     assert {(topic, key) for topic, key, _ in producer.written} == {("topic-of-events", b"a1")}
 
 
+def test_who_asks_for_it_is_told_where_each_record_is(client: httpx.Client) -> None:
+    for first in (0, 2):
+        answer = client.post(
+            "/v1/events", json=[EVENT, EVENT], headers={"Prefer": "return=representation"}
+        )
+        places = [[0, first], [0, first + 1]]
+        assert answer.json() == {"acknowledged": 2, "places": places}
+
+
 def test_the_other_streams_have_their_own_rules(
     client: httpx.Client, producer: FakeProducer
 ) -> None:

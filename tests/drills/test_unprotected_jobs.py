@@ -108,9 +108,10 @@ def signalled(plan: Plan, driver: Holder, signal: str) -> None:
 
 def audited(plan: Plan, folder: Path, break_it: Callable[[Holder, Sampler], None]) -> Report:
     """A load during which the leading driver is broken, and what the audit finds."""
+    load = watch.Loading(RATE, f"control-{time.time_ns()}", folder, "kafka")
     with (
         Display(Console(), "control") as show,
-        watch.watching(plan, RATE, f"control-{time.time_ns()}", folder, show) as seen,
+        watch.watching(plan, load, show) as seen,
     ):
         results = seen.samplers["read"]
         break_it(holder(plan, "driver"), results)

@@ -1,0 +1,205 @@
+"""The collector, to which events are sent over HTTP.
+
+`Sender` is what a producer should do: send the same records until they are acknowledged.
+`CollectorProducer` stands for Kafka's own in `millrace load`, and sends each event once. Where none
+can have taken it, because no host answered the connection or each refused with 429, it goes to the
+next host. Where another answer fails, or none comes, it is in doubt: a ledger must know.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from millrace.cluster.kafka import KafkaError
+from millrace.common.errors import OperatorError
+from millrace.common.paths import stack_state
+from millrace.plan import Plan
+
+BATCH = 200  # events, some 70 kB
+LINGER_SECONDS = 0.025  # as the load's own producer
+REQUESTS = 32  # at once
+CONNECT_SECONDS = 1.0
+ANSWER_SECONDS = 25.0  # longer than the collector itself waits for Kafka
+PAUSE_SECONDS = 0.1  # once each host was tried
+QUEUE_EVENTS = 1_000_000
+PATIENCE_SECONDS = 120.0  # of a Sender, for one request
+LATER = {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
+
+Report = Callable[[KafkaError | None, Any], None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """As a Message of Kafka's client tells it."""
+
+    of: tuple[int, int]
+
+    def partition(self) -> int:
+        return self.of[0]
+
+    def offset(self) -> int:
+        return self.of[1]
+
+
+class CollectorProducer:
+    """What `Load` uses of confluent_kafka's Producer; reports are brought by `poll`."""
+
+    def __init__(self, urls: Sequence[str], stream: str, key: str) -> None:
+        self._urls = [f"{url}/v1/{stream}" for url in urls]
+        self._client = _client(key)
+        self._client.headers["Prefer"] = "return=representation"
+        self._threads = ThreadPoolExecutor(REQUESTS)
+        self._gathered: list[tuple[bytes, Report]] = []
+        self._since = 0.0
+        self._sent: dict[Future[list[Place] | None], list[Report]] = {}
+        self._turn = 0
+        self._waiting = 0
+
+    def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Report) -> None:
+        """Topic and key are the collector's to choose. Raises BufferError when too much waits."""
+        if self._waiting >= QUEUE_EVENTS:
+            raise BufferError
+        if not self._gathered:
+            self._since = time.monotonic()
+        self._gathered.append((value, on_delivery))
+        self._waiting += 1
+        if len(self._gathered) >= BATCH:
+            self._send()
+
+    def poll(self, seconds: float) -> None:
+        """Raises OperatorError when the collector won't take the events at all."""
+        if self._gathered and time.monotonic() - self._since >= LINGER_SECONDS:
+            self._send()
+        if not self._sent:
+            time.sleep(min(seconds, LINGER_SECONDS))
+            return
+        for request in wait(self._sent, min(seconds, LINGER_SECONDS), "FIRST_COMPLETED").done:
+            reports, places = self._sent.pop(request), request.result()
+            self._waiting -= len(reports)
+            for number, report in enumerate(reports):
+                if places:
+                    report(None, places[number])
+                else:
+                    report(KafkaError(KafkaError._PURGE_INFLIGHT), None)
+
+    def purge(self) -> None:
+        """Nothing: this one never ends for good."""
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def _send(self) -> None:
+        records, self._gathered = self._gathered, []
+        body = _array(value for value, _ in records)
+        self._turn += 1
+        request = self._threads.submit(self._post, body, self._turn)
+        self._sent[request] = [report for _, report in records]
+
+    def _post(self, body: bytes, turn: int) -> list[Place] | None:
+        """Where the records are; None if nobody knows."""
+        while True:
+            for number in range(len(self._urls)):
+                url = self._urls[(turn + number) % len(self._urls)]
+                try:
+                    answer = self._client.post(url, content=body)
+                except (httpx.ConnectError, httpx.ConnectTimeout):
+                    continue
+                except httpx.TransportError:
+                    return None
+                if answer.status_code == httpx.codes.OK:
+                    return [Place((at[0], at[1])) for at in answer.json()["places"]]
+                if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+                    return None
+                if answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
+                    raise OperatorError(f"{url}: {answer.status_code}: {answer.text}")
+            time.sleep(PAUSE_SECONDS)
+
+
+class Sender:
+    """Sends records again until they are acknowledged, by whichever host.
+
+    A request has at most so many bytes, as long as no record alone has more.
+    """
+
+    def __init__(self, urls: Sequence[str], stream: str, key: str, request_bytes: int) -> None:
+        self._request_bytes = request_bytes
+        self._urls = [f"{url}/v1/{stream}" for url in urls]
+        self._client = _client(key)
+
+    @classmethod
+    def of(cls, plan: Plan, stream: str) -> "Sender":
+        """With the first of the environment's keys. Raises OperatorError when there is none."""
+        settings = plan.services["collector"].settings["config.json"]
+        return cls(urls_of(plan), stream, key_of(plan), settings["request_bytes"])
+
+    def send(self, values: Sequence[bytes]) -> None:
+        """Raises OperatorError when they aren't taken, or not in time."""
+        part: list[bytes] = []
+        size = len(_array([]))
+        for value in values:
+            if part and size + len(value) > self._request_bytes:
+                self._post(_array(part))
+                part, size = [], len(_array([]))
+            part.append(value)
+            size += len(value) + 1  # a comma
+        self._post(_array(part))
+
+    def _post(self, body: bytes) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        said = ""
+        while time.monotonic() < deadline:
+            pause = 1.0
+            for url in self._urls:
+                try:
+                    answer = self._client.post(url, content=body)
+                except httpx.TransportError as error:
+                    said = f"{url}: {type(error).__name__}: {error}"
+                    continue
+                said = f"{url}: {answer.status_code}: {answer.text}"
+                if answer.status_code == httpx.codes.OK:
+                    return
+                if answer.status_code not in LATER:
+                    raise OperatorError(said, "docs/send-events.md says what each answer means")
+                pause = float(answer.headers.get("retry-after", pause))
+            time.sleep(pause)
+        raise OperatorError(said, "`millrace status` shows what is down")
+
+
+def connect(plan: Plan, stream: str) -> CollectorProducer:
+    """With the first of the environment's keys. Raises OperatorError when there is none."""
+    return CollectorProducer(urls_of(plan), stream, key_of(plan))
+
+
+def urls_of(plan: Plan) -> list[str]:
+    return [f"http://{address}" for address in plan.addresses("collector", "http")]
+
+
+def _client(key: str) -> httpx.Client:
+    return httpx.Client(
+        timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+        limits=httpx.Limits(max_connections=REQUESTS),
+        headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+    )
+
+
+def _array(values: Iterable[bytes]) -> bytes:
+    return b"[" + b",".join(values) + b"]"
+
+
+def key_of(plan: Plan) -> str:
+    """The first of the environment's keys. Raises OperatorError."""
+    name = next(iter(plan.collector_keys), None)
+    if name is None:
+        raise OperatorError(
+            f"configs/environments/{plan.environment}.yaml names no collector_keys",
+            "docs/send-events.md says how to make one",
+        )
+    path = stack_state(plan.environment) / "secrets" / f"collector-{name}"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        raise OperatorError(f"{path}: no such file", "in `local`, `make up` makes it") from None
