@@ -159,7 +159,7 @@ export class Picture {
     const step = (factors[0] ?? [1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough)) * power;
     const whole = unit === "count" ? Math.max(1, Math.ceil(step)) : step;
     const top = unit === "share" ? 1 : Math.ceil(highest / whole - 1e-9) * whole || whole;
-    const y = (value) => TOP + this.height * (1 - value / top);
+    const y = (value) => TOP + this.height * (1 - Math.max(0, value) / top); // hosts' clocks differ a little
     for (let value = 0; value <= top * 1.001; value += unit === "share" ? 0.25 : whole) {
       this.svg.append(node("line", { class: "gridline", x1: this.left, x2: this.left + this.width, y1: y(value), y2: y(value) }));
       this.svg.append(node("text", { x: this.left - 6, y: y(value) + 4, "text-anchor": "end" }, say(value, unit)));
