@@ -3,26 +3,16 @@
 Nothing here is asserted by the clock: a busy machine misses goals, but nothing may lose an event.
 """
 
-from operator import not_
-
 import pytest
 from rich.console import Console
 
 from millrace.common.paths import stack_name
-from millrace.common.waiting import wait_until
 from millrace.drill.runbook import load_runbook
 from millrace.drill.runner import run
-from millrace.plan import Plan, load_plan
-from millrace.status import health
+from millrace.plan import load_plan
+from tests.drills.steady import RATE, wait_until_steady
 
 pytestmark = pytest.mark.cluster
-
-STEADY_SECONDS = 480
-RATE = 500  # events a second, beside everything else that a test machine of two cores runs
-
-
-def wait_until_steady(plan: Plan) -> None:
-    assert wait_until(lambda: health.problems(plan), STEADY_SECONDS, 5, done=not_) == []
 
 
 @pytest.mark.parametrize(

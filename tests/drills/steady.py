@@ -1,0 +1,15 @@
+"""What drills begin with, and the load that they run under beside everything else on a machine."""
+
+from operator import not_
+
+from millrace.common.waiting import wait_until
+from millrace.plan import Plan
+from millrace.status import health
+
+STEADY_SECONDS = 480
+RATE = 500  # events a second, on a test machine of two cores
+
+
+def wait_until_steady(plan: Plan) -> None:
+    """A standby may still be starting after the test before."""
+    assert wait_until(lambda: health.problems(plan), STEADY_SECONDS, 5, done=not_) == []
