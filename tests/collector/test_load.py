@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,34 +17,20 @@ from millrace.cluster.collector import CollectorProducer, Sender
 from millrace.common.errors import OperatorError
 from millrace.ledger.book import Ledger, Writer
 from millrace.ledger.load import Load
-from millrace.ledger.spec import Spec
 from millrace.plan import load_plan
 from millrace.replay.send import send_log
 from tests.collector.conftest import SECRET, serving
 from tests.collector.fakes import FakeProducer
 from tests.jobs.samples import event
+from tests.unit.runs import SPEC
 
 NOBODY = "http://127.0.0.1:1"
 
 
 def sent(folder: Path, urls: list[str], key: str = SECRET) -> Ledger:
     """The ledger of a second of load that begins now."""
-    spec = Spec(
-        run="test",
-        cluster="millrace-test",
-        topic="events",
-        partitions=1,
-        acks="all",
-        rate=1000,
-        seconds=1,
-        profile="steady",
-        out_of_order=0,
-        late=0,
-        lateness=0,
-        seed=1,
-        started_ms=int(1000 * time.time()),
-        results_offsets=[0],
-    )
+    at_once = {"partitions": 1, "seconds": 1, "out_of_order": 0, "late": 0, "results_offsets": [0]}
+    spec = replace(SPEC, **at_once, started_ms=int(1000 * time.time()))
     writer = Writer(folder / "run", spec)
     connect = lambda: CollectorProducer(urls, "events", key)  # noqa: E731
     Load(spec, connect, writer, lambda: False, lambda seen: None).run()
