@@ -29,6 +29,8 @@ LABEL = re.compile(r"\{\{(\w+)\}\}")
 MOST_SERIES = 200
 MOST_EVENTS = 200
 ALERTS_SECONDS = 5.0
+# A picture is no older than this, however long its steps: what began just now belongs to a week.
+NEWS_SECONDS = 60
 SEVERITIES = ("critical", "warning", "info")
 
 
@@ -50,10 +52,15 @@ class Range(Enum):
     length: int
     step: int
 
+    @property
+    def news(self) -> int:
+        """After how many seconds there is something new to ask for."""
+        return min(self.step, NEWS_SECONDS)
+
 
 @dataclass(frozen=True)
 class Period:
-    """From start to end, both included and whole steps, in seconds since 1970."""
+    """From start to end in whole steps, both included, in seconds since 1970."""
 
     start: int
     end: int
@@ -61,7 +68,7 @@ class Period:
 
     @classmethod
     def until(cls, now: float, over: Range) -> "Period":
-        end = int(now) // over.step * over.step
+        end = int(now) // over.news * over.news
         return cls(end - over.length, end, over.step)
 
     @property
@@ -179,13 +186,13 @@ class Alerts(BaseModel):
 
 
 class Operations:
-    """Answers that are shared by all who ask for the same within a step."""
+    """Answers that are shared by all who ask for the same before there is something new."""
 
     def __init__(self, content: Content, prometheus: Prometheus) -> None:
         self.content = content
         self._prometheus = prometheus
         self._panels = {panel.name: panel for group in content.groups for panel in group.panels}
-        self._asked = {over: Shared(keep_seconds=over.step) for over in Range}
+        self._asked = {over: Shared(keep_seconds=over.news) for over in Range}
         self._alerts = Shared(keep_seconds=ALERTS_SECONDS)
 
     def panel(self, name: str) -> Panel:
