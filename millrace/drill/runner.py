@@ -164,7 +164,8 @@ def run(
     """One runbook's drill with its report written; OperatorError when it can't begin.
 
     For a standby of some age, or alerts that are waited for, each run has a load and an audit of
-    its own: no load flows meanwhile, which would be millions of events to audit.
+    its own: no load flows meanwhile, which would be millions of events to audit. Where alerts are
+    what is looked at, the load has no late events, which would fire one themselves.
     """
     require_allowed(plan, runbook.about)
     rules = [alert for file in load_alerts().values() for alert in file.alerts]
@@ -211,7 +212,8 @@ def perform(
     folder = stack_state(plan.environment) / "drills" / f"{drill.name}-{started:%Y%m%dT%H%M%SZ}"
     folder.mkdir(parents=True)
     with Display(console, drill.name) as show:
-        load = Loading(rate, folder.name, folder, drill.through)
+        quiet = await_alerts or (drill.alerts is not None and drill.alerts.alert is None)
+        load = Loading(rate, folder.name, folder, drill.through, late=not quiet)
         with watching(plan, load, show, drill.goal, settle_seconds) as watch:
             marks.drill_began(plan, drill.name, time.time())
             episodes = list(drill.episodes(Stage(plan, folder, show, watch)))
@@ -220,9 +222,8 @@ def perform(
         audit, failures = _audit(plan, watch.ledger)
         baseline, runs = measured(timeline)
         if drill.alerts:
-            show.phase("alerts")
             try:
-                found = _told(plan, drill.alerts, episodes, wait=await_alerts)
+                found = _told(plan, drill.alerts, episodes, show, wait=await_alerts)
             except OperatorError as error:
                 failures += [f"alerts: {error.message}"] if await_alerts else []
             else:
@@ -304,20 +305,27 @@ def _audit(plan: Plan, ledger: Path) -> tuple[Audit | None, list[str]]:
         return None, [f"audit: {error.message}"]
 
 
-def _told(plan: Plan, wanted: Expected, episodes: Sequence[Episode], *, wait: bool) -> list[Told]:
+def _told(
+    plan: Plan, wanted: Expected, episodes: Sequence[Episode], show: Display, *, wait: bool
+) -> list[Told]:
     """What Prometheis tell of each episode; OperatorError when none answers."""
     first, last = episodes[0].span.since, episodes[-1].span.until
+    show.phase("alerts")
 
     def look() -> list[Firing]:
         now = time.time()
         return firings(prometheus.firing(plan, now - first + BEFORE_SECONDS), wanted, now)
 
+    def over(found: list[Firing]) -> bool:
+        nonlocal waited_for
+        still = sorted({firing.alert for firing in awaited(wanted, found, first)})
+        if wait and still not in ([], waited_for):
+            show.phase(f"until {', '.join(still)} has resolved")
+            waited_for = still
+        return not still
+
+    waited_for: list[str] = []
     longest = last + wanted.gone_seconds + 2 * wanted.known_seconds - time.time()
-    found = wait_until(
-        look,
-        max(0.0, longest) if wait else 0.0,
-        ASK_EVERY_SECONDS,
-        done=lambda found: not awaited(wanted, found, first),
-    )
+    found = wait_until(look, max(0.0, longest) if wait else 0.0, ASK_EVERY_SECONDS, done=over)
     ends = [*(episode.span.since for episode in episodes[1:]), time.time()]
     return [told(wanted, found, episode, end) for episode, end in zip(episodes, ends, strict=True)]

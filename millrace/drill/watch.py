@@ -36,12 +36,16 @@ AUDIT_WAIT_SECONDS = 180.0  # until the jobs have counted the last event
 
 @dataclass(frozen=True)
 class Loading:
-    """``rate`` is events/s, ``ledger`` the run's name; ``folder`` has what the load says."""
+    """``rate`` is events/s, ``ledger`` the run's name; ``folder`` has what the load says.
+
+    Without ``late`` no event comes too late to be counted, which an alert would tell of.
+    """
 
     rate: float
     ledger: str
     folder: Path
     through: Door
+    late: bool = True
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ def loading(asked: Loading) -> Iterator[subprocess.Popen[bytes]]:
     """`millrace load`, ended in order when the context is left."""
     command = [sys.executable, "-m", "millrace.cli", "load", "--rate", f"{asked.rate:g}"]
     command += ["--for", LOAD_LENGTH, "--run", asked.ledger, "--through", asked.through]
+    command += [] if asked.late else ["--late", "0"]
     with (asked.folder / LOG).open("wb") as log:
         # A session of its own: Ctrl-C undoes the fault first, then ends the load.
         load = subprocess.Popen(

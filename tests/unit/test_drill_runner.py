@@ -5,8 +5,9 @@ Cluster, load and samplers are stand-ins; runbook, Chaos Toolkit and report are 
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from millrace.drill.alerts import Expected
 from millrace.drill.report import Audit, Report
 from millrace.drill.runbook import Runbook, load_runbook
 from millrace.drill.timeline import Span
-from millrace.drill.watch import Watch
+from millrace.drill.watch import Loading, Watch
 from millrace.plan import load_plan
 from tests.unit.test_drill_runbook import HEAD, text
 
@@ -43,7 +44,7 @@ class SteadyWatch(Watch):
 
 
 @contextmanager
-def steady_load(*_: object) -> Iterator[Watch]:
+def steady_load() -> Iterator[Watch]:
     now = time.time()
     yield SteadyWatch({}, None, Path(), Path(), Span(now - 1, now))
 
@@ -51,10 +52,17 @@ def steady_load(*_: object) -> Iterator[Watch]:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """``drivers`` are what ZooKeeper lists, ``problems`` what `status` finds, and ``alerts()``
-    what Prometheis have of those that fired."""
+    what Prometheis have of those that fired; ``loads`` are what was asked for."""
     standing_by = {"application": APPLICATION, "state": "standby", "since": time.time() - 600}
-    found = SimpleNamespace(drivers=[standing_by], problems=[], marks=[], alerts=lambda: [])
-    monkeypatch.setattr(runner, "watching", steady_load)
+    found = SimpleNamespace(
+        drivers=[standing_by], problems=[], marks=[], loads=[], alerts=lambda: []
+    )
+
+    def watching(plan: object, asked: Loading, *_: object) -> AbstractContextManager[Watch]:
+        found.loads.append(asked)
+        return steady_load()
+
+    monkeypatch.setattr(runner, "watching", watching)
     monkeypatch.setattr(runner, "audited", lambda plan, ledger: NOTHING_LOST)
     monkeypatch.setattr(runner, "stack_state", lambda stack: tmp_path / "state")
     monkeypatch.setattr(runner.health, "problems", lambda plan: found.problems)
@@ -185,10 +193,25 @@ def test_a_fault_is_held_until_its_alert_is_due_which_is_waited_for(cluster, run
         return fired(looks[0], min(looks[-1], looks[0] + 1))
 
     cluster.alerts = alerts
-    report = runner.run(PLAN, runbook, 1, 500, QUIET, await_alerts=True)
+    console = Console(file=StringIO(), width=100)
+    report = runner.run(PLAN, runbook, 1, 500, console, await_alerts=True)
     assert held == [7]
     assert report.verdict == "passed", report.missed
+    assert console.file.getvalue().count("until LeaderDied has resolved") == 1
     assert report.runs[0].alerts.fired["LeaderDied"].resolved_after_seconds >= 1
+
+
+@pytest.mark.parametrize(
+    ("alert", "await_alerts", "late"),
+    [("LeaderDied", False, True), ("LeaderDied", True, False), (None, False, False)],
+)
+def test_no_late_events_which_an_alert_tells_of_where_alerts_are_looked_at(
+    cluster, runbook, held, monkeypatch, alert, await_alerts, late
+):
+    wanted = replace(runner.expected(), alert=alert)
+    monkeypatch.setattr(runner, "expected", lambda *_: wanted)
+    runner.run(PLAN, runbook, 1, 500, QUIET, await_alerts=await_alerts)
+    assert [load.late for load in cluster.loads] == [late]
 
 
 def test_a_fault_whose_alert_should_not_fire_is_held_no_longer(cluster, runbook, held, monkeypatch):
