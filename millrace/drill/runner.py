@@ -310,6 +310,7 @@ def _told(
 ) -> list[Told]:
     """What Prometheis tell of each episode; OperatorError when none answers."""
     first, last = episodes[0].span.since, episodes[-1].span.until
+    waited_for: list[str] = []
     show.phase("alerts")
 
     def look() -> list[Firing]:
@@ -324,7 +325,6 @@ def _told(
             waited_for = still
         return not still
 
-    waited_for: list[str] = []
     longest = last + wanted.gone_seconds + 2 * wanted.known_seconds - time.time()
     found = wait_until(look, max(0.0, longest) if wait else 0.0, ASK_EVERY_SECONDS, done=over)
     ends = [*(episode.span.since for episode in episodes[1:]), time.time()]
