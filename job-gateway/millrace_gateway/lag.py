@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
+    Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -34,13 +34,19 @@ class Lag:
 
 
 class Lags:
-    """Asks Kafka. Brokers that are away are everyday: what librdkafka logs of it is left out."""
+    """Asks Kafka. Brokers that are away are everyday: what librdkafka logs of it is left out.
+
+    A job's group is asked by a consumer that never joins it: once the group's coordinator has
+    moved, the same question ends an admin client's process (librdkafka's `rd_kafka_cgrp_op`,
+    without a group; seen in 2.9).
+    """
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
-        silence = logging.getLogger("gateway.librdkafka")
-        silence.disabled = True
-        self._admin = AdminClient({"bootstrap.servers": kafka.brokers}, logger=silence)
+        self._silence = logging.getLogger("gateway.librdkafka")
+        self._silence.disabled = True
+        self._admin = AdminClient({"bootstrap.servers": kafka.brokers}, logger=self._silence)
+        self._groups: dict[str, Consumer] = {}
 
     def ask(self, jobs: Mapping[str, int], now: float) -> dict[str, Lag]:
         """Of each job that has committed; none of those of which Kafka doesn't tell now.
@@ -49,6 +55,8 @@ class Lags:
             jobs: job → how many seconds records may wait for it.
             now: in seconds since 1970.
         """
+        for job in self._groups.keys() - jobs.keys():
+            self._groups.pop(job).close()
         found = {}
         for job, seconds in jobs.items():
             try:
@@ -59,14 +67,33 @@ class Lags:
         return found
 
     def _positions(self, job: str) -> list[TopicPartition]:
-        group = f"{self._kafka.group_prefix}{job}"
-        asked = self._admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=ANSWER_SECONDS
-        )
-        return list(_answer(asked[group]).topic_partitions)
+        """Where it has committed one. Which topics it reads it knows itself: all are asked for."""
+        topics = self._admin.list_topics(timeout=ANSWER_SECONDS).topics
+        asked = [
+            TopicPartition(name, partition)
+            for name, topic in topics.items()
+            if not name.startswith("__")  # Kafka's own
+            for partition in topic.partitions
+        ]
+        found = self._group(job).committed(asked, ANSWER_SECONDS)
+        for position in found:
+            if position.error:
+                raise KafkaException(position.error)
+        return [position for position in found if position.offset >= 0]
+
+    def _group(self, job: str) -> Consumer:
+        if job not in self._groups:
+            settings = {
+                "bootstrap.servers": self._kafka.brokers,
+                "group.id": f"{self._kafka.group_prefix}{job}",
+                "isolation.level": "read_uncommitted",  # what an open transaction says may wait
+                "enable.auto.commit": False,
+            }
+            self._groups[job] = Consumer(settings, logger=self._silence)
+        return self._groups[job]
 
     def _lag(self, positions: list[TopicPartition], due_seconds: float) -> Lag:
-        read = {(p.topic, p.partition): max(0, p.offset) for p in positions}
+        read = {(p.topic, p.partition): p.offset for p in positions}
         return lag_of(
             self._offsets(positions, OffsetSpec.latest()),
             read,

@@ -59,7 +59,7 @@ class Positions:
     def _is_at(self, job: str, ends: Mapping[str, np.ndarray]) -> bool:
         """The job commits its position with its results, and notes there which batch that was."""
         try:
-            committed = kafka.positions(self._admin, self._plan, job)
+            committed = kafka.positions(self._plan, job)
         except kafka.KafkaException:
             return False
         read = {(position.topic, position.partition): position.offset for position in committed}

@@ -13,7 +13,6 @@ from typing import Any
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -132,13 +131,13 @@ class Lag:
 def lag(admin: AdminClient, plan: Plan, job: str, now: float) -> Lag:
     """A record is overdue when Kafka had it ``lag_seconds`` of the job's settings before ``now``,
     in seconds since 1970. Raises KafkaException without brokers."""
-    read = {(p.topic, p.partition): p.offset for p in positions(admin, plan, job)}
+    read = {(p.topic, p.partition): p.offset for p in positions(plan, job)}
     due_seconds = now - plan.spark.settings.job(job).lag_seconds
     lags = []
     for topic in plan.topics_of(job):
         ends = topic_ends(admin, topic, plan.topics[topic].partitions)
         due = _offsets(admin, topic, len(ends), OffsetSpec.for_timestamp(int(due_seconds * 1000)))
-        lags.append(lag_of(ends, [max(0, read.get((topic, p), 0)) for p in range(len(ends))], due))
+        lags.append(lag_of(ends, [read.get((topic, p), 0) for p in range(len(ends))], due))
     return Lag(sum(lag.records for lag in lags), sum(lag.overdue for lag in lags))
 
 
@@ -156,14 +155,30 @@ def traffic_lag(admin: AdminClient, plan: Plan) -> int:
     return lag(admin, plan, JOB, time.time()).records
 
 
-def positions(admin: AdminClient, plan: Plan, job: str = JOB) -> list[TopicPartition]:
-    """What a job committed last, its note included; raises KafkaException.
+def positions(plan: Plan, job: str = JOB) -> list[TopicPartition]:
+    """Where a job has committed one, its note included; raises KafkaException.
 
-    With its results it does so in one transaction; see the results sink.
+    With its results it does so in one transaction; see the results sink. Its group is asked by a
+    consumer that never joins it: once the group's coordinator has moved, the same question ends an
+    admin client's process (librdkafka's `rd_kafka_cgrp_op`, without a group; seen in 2.9).
     """
-    group = plan.names.consumer_group(job)
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    return list(_answer(asked[group]).topic_partitions)
+    asked = [
+        TopicPartition(topic, partition)
+        for topic in plan.topics_of(job)
+        for partition in range(plan.topics[topic].partitions)
+    ]
+    fixed = {"isolation.level": "read_uncommitted", "enable.auto.commit": False}
+    group = Consumer(
+        quick(plan) | fixed | {"group.id": plan.names.consumer_group(job)}, logger=_silent()
+    )
+    try:
+        found = group.committed(asked, TIMEOUT)
+    finally:
+        group.close()
+    for position in found:
+        if position.error:
+            raise KafkaException(position.error)
+    return [position for position in found if position.offset >= 0]
 
 
 def topic_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:

@@ -4,16 +4,21 @@ import json
 import threading
 import urllib.error
 import urllib.request
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
+from millrace_gateway import lag
 from millrace_gateway.decide import Intent, Submission
 from millrace_gateway.lag import Lag, lag_of
 from millrace_gateway.metrics import Application, Look, Metrics, exposition, look, samples
+from millrace_gateway.settings import Kafka
 from prometheus_client.parser import text_string_to_metric_families
 
 NOW = 10_000.0
@@ -175,3 +180,49 @@ def test_what_cant_be_seen_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
     metrics.keep_looking(take)
     assert has_gone_on.wait(5)
+
+
+class Broker:
+    """Of two topics and one of Kafka's own, each with two partitions of 100 records."""
+
+    def list_topics(self, timeout: float) -> SimpleNamespace:
+        topic = SimpleNamespace(partitions={0: None, 1: None})
+        return SimpleNamespace(topics=dict.fromkeys(["clicks", "events", "__offsets"], topic))
+
+    def list_offsets(self, asked: dict[TopicPartition, Any], **_: Any) -> dict[Any, Future[Any]]:
+        answer: Future[Any] = Future()
+        answer.set_result(SimpleNamespace(offset=100))
+        return dict.fromkeys(asked, answer)
+
+
+class Group:
+    """Has committed in `events` alone; a group named `lost` can't be asked."""
+
+    made: ClassVar[list["Group"]] = []
+
+    def __init__(self, settings: dict[str, Any], logger: Any) -> None:
+        self.name, self.closed = settings["group.id"], False
+        self.made.append(self)
+
+    def committed(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        if self.name == "millrace-lost":
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        assert {p.topic for p in asked} == {"clicks", "events"}
+        for position in asked:
+            position.offset = 90 if position.topic == "events" else OFFSET_INVALID
+        return asked
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_job_s_lag_is_asked_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag, "AdminClient", lambda *_, **__: Broker())
+    monkeypatch.setattr(lag, "Consumer", Group)
+    lags = lag.Lags(Kafka(brokers="", group_prefix="millrace-"))
+    assert lags.ask({"traffic": 30, "lost": 30}, NOW) == {"traffic": Lag(20, 20)}
+    assert lags.ask({"traffic": 30}, NOW) == {"traffic": Lag(20, 20)}
+    assert [(group.name, group.closed) for group in Group.made] == [
+        ("millrace-traffic", False),
+        ("millrace-lost", True),
+    ]

@@ -1,9 +1,10 @@
 """What the traffic job has before it, asked of brokers that may be away."""
 
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ListOffsetsResultInfo
 
 from millrace.cluster import kafka
@@ -16,16 +17,44 @@ class Silent:
     def list_offsets(self, asked, **_):
         return {partition: Future() for partition in asked}
 
-    def list_consumer_group_offsets(self, asked):
-        return {group.group_id: Future() for group in asked}
-
 
 def test_no_answer_is_an_error_of_kafka(monkeypatch):
     monkeypatch.setattr(kafka, "TIMEOUT", 0.01)
+    monkeypatch.setattr(kafka, "brokers", lambda plan: "127.0.0.1:1")
     with pytest.raises(KafkaException, match="no answer"):
-        kafka.traffic_lag(Silent(), load_plan("local"))
-    with pytest.raises(KafkaException, match="no answer"):
-        kafka.positions(Silent(), load_plan("local"))
+        kafka.topic_ends(Silent(), "events", 2)
+    with pytest.raises(KafkaException):
+        kafka.positions(load_plan("local"))
+
+
+class Group:
+    """A consumer of a group that has committed partition 0 alone; asking may fail for one."""
+
+    def __init__(self, settings, logger, error=None):
+        self.group, self._error, self.closed = settings["group.id"], error, False
+
+    def committed(self, asked, timeout):
+        for position in asked:
+            position.offset = 7 if position.partition == 0 else OFFSET_INVALID
+        return [*asked, SimpleNamespace(error=self._error)] if self._error else asked
+
+    def close(self):
+        self.closed = True
+
+
+def test_where_a_job_has_committed_nothing_it_has_no_position(monkeypatch):
+    monkeypatch.setattr(kafka, "Consumer", Group)
+    plan = load_plan("local")
+    found = {(p.topic, p.partition): p.offset for p in kafka.positions(plan, "attribution")}
+    assert found == {(topic, 0): 7 for topic in plan.topics_of("attribution")}
+
+
+def test_a_partition_that_cannot_be_asked_is_an_error(monkeypatch):
+    group = Group({"group.id": ""}, None, KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    monkeypatch.setattr(kafka, "Consumer", lambda *_, **__: group)
+    with pytest.raises(KafkaException):
+        kafka.positions(load_plan("local"))
+    assert group.closed
 
 
 class Moved:

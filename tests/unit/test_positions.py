@@ -1,5 +1,6 @@
 """How far a job of several streams is, and whether it can be audited at all."""
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -27,27 +28,35 @@ def answer(value: Any) -> Future[Any]:
 
 
 class Brokers:
-    """Each partition ends at its topic's end; ``read`` is what the job's group has committed."""
-
-    def __init__(self, **read: int) -> None:
-        self._read = {name.replace("_", "-"): offset for name, offset in read.items()}
+    """Each partition ends at its topic's end."""
 
     def list_offsets(self, asked: Any, **_: Any) -> Any:
         return {p: answer(ListOffsetsResultInfo(ENDS[p.topic], -1, -1)) for p in asked}
 
-    def list_consumer_group_offsets(self, asked: Any) -> Any:
+
+@pytest.fixture
+def commit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """What the job's group has committed of each partition of a topic."""
+
+    def commit(**read: int) -> None:
         committed = [
-            TopicPartition(topic, partition, offset, "query 4")
-            for topic, offset in self._read.items()
+            TopicPartition(name.replace("_", "-"), partition, offset, "query 4")
+            for name, offset in read.items()
             for partition in range(3)
         ]
-        return {asked[0].group_id: answer(SimpleNamespace(topic_partitions=committed))}
+        monkeypatch.setattr(kafka, "positions", lambda plan, job: committed)
+
+    return commit
 
 
-def test_lag_is_that_of_all_topics() -> None:
-    found = kafka.lag(Brokers(ad_impressions=90, ad_clicks=7), PLAN, JOB, now=1e9)  # type: ignore[arg-type]
-    assert found.records == 3 * 10
-    assert kafka.lag(Brokers(ad_impressions=100), PLAN, JOB, now=1e9).records == 3 * 7  # type: ignore[arg-type]
+def test_lag_is_that_of_all_topics(commit: Callable[..., None]) -> None:
+    def lag() -> int:
+        return kafka.lag(Brokers(), PLAN, JOB, now=1e9).records  # type: ignore[arg-type]
+
+    commit(ad_impressions=90, ad_clicks=7)
+    assert lag() == 3 * 10
+    commit(ad_impressions=100)
+    assert lag() == 3 * 7
 
 
 @pytest.mark.parametrize(
@@ -60,10 +69,11 @@ def test_lag_is_that_of_all_topics() -> None:
     ],
 )
 def test_a_job_is_there_when_it_has_read_all_its_streams(
-    read: dict[str, int], batch: int, is_there: bool
+    commit: Callable[..., None], read: dict[str, int], batch: int, is_there: bool
 ) -> None:
+    commit(**read)
     positions = Positions.__new__(Positions)
-    positions._plan, positions._admin = PLAN, Brokers(**read)  # type: ignore[assignment]
+    positions._plan = PLAN
     positions._api = SimpleNamespace(progress=lambda _: {"batch": batch})  # type: ignore[assignment]
     ends = {"impressions": np.full(3, 100), "clicks": np.full(3, 7)}
     assert positions._is_at(JOB, ends) is is_there
