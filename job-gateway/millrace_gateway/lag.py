@@ -57,24 +57,33 @@ class Lags:
         """
         for job in self._groups.keys() - jobs.keys():
             self._groups.pop(job).close()
-        found = {}
+        found: dict[str, Lag] = {}
+        try:
+            partitions = self._partitions()
+        except KafkaException as error:
+            log.debug("no lag is known: %s", error)
+            return found
         for job, seconds in jobs.items():
             try:
-                if positions := self._positions(job):
+                if positions := self._positions(job, partitions):
                     found[job] = self._lag(positions, now - seconds)
             except KafkaException as error:
                 log.debug("the lag of %s is unknown: %s", job, error)
         return found
 
-    def _positions(self, job: str) -> list[TopicPartition]:
-        """Where it has committed one. Which topics it reads it knows itself: all are asked for."""
+    def _partitions(self) -> list[tuple[str, int]]:
+        """All but those of Kafka's own topics: which ones a job reads it knows itself."""
         topics = self._admin.list_topics(timeout=ANSWER_SECONDS).topics
-        asked = [
-            TopicPartition(name, partition)
+        return [
+            (name, partition)
             for name, topic in topics.items()
-            if not name.startswith("__")  # Kafka's own
+            if not name.startswith("__")
             for partition in topic.partitions
         ]
+
+    def _positions(self, job: str, partitions: list[tuple[str, int]]) -> list[TopicPartition]:
+        """Where it has committed one."""
+        asked = [TopicPartition(*partition) for partition in partitions]
         found = self._group(job).committed(asked, ANSWER_SECONDS)
         for position in found:
             if position.error:

@@ -167,6 +167,7 @@ def positions(plan: Plan, job: str = JOB) -> list[TopicPartition]:
         for topic in plan.topics_of(job)
         for partition in range(plan.topics[topic].partitions)
     ]
+    # What an open transaction says may wait; a `consumer` would wait for its end.
     fixed = {"isolation.level": "read_uncommitted", "enable.auto.commit": False}
     group = Consumer(
         quick(plan) | fixed | {"group.id": plan.names.consumer_group(job)}, logger=_silent()

@@ -226,3 +226,15 @@ def test_a_job_s_lag_is_asked_of_its_group(monkeypatch: pytest.MonkeyPatch) -> N
         ("millrace-traffic", False),
         ("millrace-lost", True),
     ]
+
+
+def test_without_brokers_no_lag_is_known_and_no_group_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nobody(timeout: float) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(lag, "AdminClient", lambda *_, **__: SimpleNamespace(list_topics=nobody))
+    monkeypatch.setattr(lag, "Consumer", None)
+    lags = lag.Lags(Kafka(brokers="", group_prefix="millrace-"))
+    assert lags.ask({"traffic": 30}, NOW) == {}
