@@ -149,11 +149,11 @@ def freshness(bench: Bench) -> dict[str, Any]:
 def _freshness(bench: Bench) -> dict[str, Any]:
     plan, topic = bench.plan, bench.plan.names.kafka.topics.events
     partitions = plan.topics[topic].partitions
-    admin, api = kafka.connect(plan), InsightApi(plan)
-    span = _span()
+    api, span = InsightApi(plan), _span()
 
     def positions() -> Seen:
-        found = {p.partition: p.offset for p in kafka.positions(admin, plan) if p.topic == topic}
+        looked = kafka.committed(group, plan, kafka.JOB)
+        found = {p.partition: p.offset for p in looked if p.topic == topic}
         ends = tuple(max(0, found.get(partition, 0)) for partition in range(partitions))
         return Seen(time.time(), ends)
 
@@ -161,17 +161,18 @@ def _freshness(bench: Bench) -> dict[str, Any]:
         windows = api.get("/v1/traffic", window="1h", **span)["windows"]
         return Seen(time.time(), (sum(window["requests"] for window in windows),))
 
-    topics, answers = Sampler(positions, TOPIC_PERIOD), Sampler(count, API_PERIOD)
-    topics.seen.append(positions())
-    answers.seen.append(count())
-    for sampler in (topics, answers):
-        sampler.start()
-    # Events that are too late are read and not counted.
-    with bench.load(bench.asked.rate, bench.asked.length, late=0.0) as offered:
-        sent = offered.finished()
-    come_to_rest(bench, rest=2.0)
-    for sampler in (topics, answers):
-        sampler.stop()
+    with kafka.group(plan, kafka.JOB) as group:
+        topics, answers = Sampler(positions, TOPIC_PERIOD), Sampler(count, API_PERIOD)
+        topics.seen.append(positions())
+        answers.seen.append(count())
+        for sampler in (topics, answers):
+            sampler.start()
+        # Events that are too late are read and not counted.
+        with bench.load(bench.asked.rate, bench.asked.length, late=0.0) as offered:
+            sent = offered.finished()
+        come_to_rest(bench, rest=2.0)
+        for sampler in (topics, answers):
+            sampler.stop()
     ledger = Ledger.open(ledgers() / offered.run)
     numbers = np.flatnonzero(ledger.acked)
     due = ledger.started + ledger.spec.schedule.times(numbers)

@@ -172,6 +172,7 @@ def work(folder: Path, count: int, option: str) -> None:
     }
     spark = SparkSession.builder.master(f"local[{CORES}]").config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    assert spark._jvm is not None  # a session of our own, not of Spark Connect
     process = spark._jvm.java.lang.ProcessHandle.current().pid()
     records = spark.read.parquet(str(folder / "[0-9]*.parquet"))
     for line in sys.stdin:

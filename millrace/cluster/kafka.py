@@ -7,6 +7,7 @@ and errors that matter are raised. Its own types are had from here.
 import logging
 import time
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,24 +159,30 @@ def traffic_lag(admin: AdminClient, plan: Plan) -> int:
 def positions(plan: Plan, job: str = JOB) -> list[TopicPartition]:
     """Where a job has committed one, its note included; raises KafkaException.
 
-    With its results it does so in one transaction; see the results sink. Its group is asked by a
-    consumer that never joins it: once the group's coordinator has moved, the same question ends an
-    admin client's process (librdkafka's `rd_kafka_cgrp_op`, without a group; seen in 2.9).
+    With its results it does so in one transaction; see the results sink.
     """
+    with group(plan, job) as asking:
+        return committed(asking, plan, job)
+
+
+def group(plan: Plan, job: str) -> "closing[Consumer]":
+    """A consumer of a job's group that never joins it, to ask where it is: once the group's
+    coordinator has moved, the same question ends an admin client's process (librdkafka's
+    `rd_kafka_cgrp_op`, without a group; seen in 2.9)."""
+    # What an open transaction says may wait; a `consumer` would wait for its end.
+    fixed = {"isolation.level": "read_uncommitted", "enable.auto.commit": False}
+    settings = quick(plan) | fixed | {"group.id": plan.names.consumer_group(job)}
+    return closing(Consumer(settings, logger=_silent()))
+
+
+def committed(group: Consumer, plan: Plan, job: str) -> list[TopicPartition]:
+    """As ``positions``, for who looks often."""
     asked = [
         TopicPartition(topic, partition)
         for topic in plan.topics_of(job)
         for partition in range(plan.topics[topic].partitions)
     ]
-    # What an open transaction says may wait; a `consumer` would wait for its end.
-    fixed = {"isolation.level": "read_uncommitted", "enable.auto.commit": False}
-    group = Consumer(
-        quick(plan) | fixed | {"group.id": plan.names.consumer_group(job)}, logger=_silent()
-    )
-    try:
-        found = group.committed(asked, TIMEOUT)
-    finally:
-        group.close()
+    found = group.committed(asked, TIMEOUT)
     for position in found:
         if position.error:
             raise KafkaException(position.error)
