@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from millrace.setup.image import load_recipe
-from millrace.setup.packages import ensure_file
+from millrace.setup.packages import ensure_file, one_apt
 from millrace.setup.processes import run
 
 MIRROR = "http://deb.debian.org/debian"
@@ -57,7 +57,8 @@ def _fetch(packages: Sequence[str], scratch: Path) -> list[Path]:
         "APT::Sandbox::User": "",  # it couldn't write into our folder
     }
     apt = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in folders.items())]
-    run([*apt, "update"], what="fetching Debian's lists", hint=HINT, cwd=scratch)
     what = f"fetching {' '.join(packages)}"
+    with one_apt:
+        run([*apt, "update"], what="fetching Debian's lists", hint=HINT, cwd=scratch)
     run([*apt, "download", *packages], what=what, hint=HINT, cwd=scratch)
     return sorted(scratch.glob("*.deb"))

@@ -8,14 +8,16 @@ from pathlib import Path
 from millrace.common.errors import OperatorError
 from millrace.setup.processes import as_root, run
 
-# apt runs once at a time on a machine, and its lists need fetching once per set-up.
-_apt = threading.Lock()
+# apt runs once at a time on a machine, by lists of its own too: a machine may empty the archive of
+# packages after each update, as those made from Docker's images do, and so under an installation.
+one_apt = threading.Lock()
+# The machine's lists need fetching once per set-up.
 _updated = threading.Event()
 
 
 def ensure_command(command: str, packages: Sequence[str]) -> str:
     """The path of a command; its Debian packages are installed when it's missing."""
-    with _apt:
+    with one_apt:
         if not _find(command):
             _install(command, packages)
         if path := _find(command):
@@ -25,7 +27,7 @@ def ensure_command(command: str, packages: Sequence[str]) -> str:
 
 def ensure_file(path: Path, packages: Sequence[str]) -> None:
     """The same for what is no command."""
-    with _apt:
+    with one_apt:
         if not path.exists():
             _install(str(path), packages)
     if not path.exists():

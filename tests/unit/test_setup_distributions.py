@@ -6,13 +6,16 @@ import os
 import shutil
 import subprocess
 import tarfile
+import threading
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from millrace.common.errors import OperatorError
-from millrace.setup import artifacts, debian, distributions, locks
+from millrace.setup import artifacts, debian, distributions, locks, packages
 from millrace.setup.archive import write_tar
 from millrace.setup.locks import Jar, parse_jar, read_lock, write_lock
 from millrace.setup.maven import LISTED
@@ -220,6 +223,28 @@ def test_programs_out_of_debian_packages_can_be_run(cache, monkeypatch):
     with tarfile.open(cache / artifacts.read_manifest()["tool"]["file"]) as tar:
         modes = {member.name: member.mode for member in tar if member.isfile()}
     assert modes == {"bin/tool-run": 0o755, "bin/exporter": 0o755}
+
+
+def test_no_apt_runs_under_an_installation(tmp_path, monkeypatch):
+    """An update may empty the machine's archive, and with it what is being installed."""
+    running, overlapped = threading.Lock(), []
+
+    def run(command, **_):
+        if "download" in command:  # into the folder it is run in, and empties nothing
+            pass
+        elif running.acquire(blocking=False):
+            time.sleep(0.05)
+            running.release()
+        else:
+            overlapped.append(command)
+
+    monkeypatch.setattr(debian, "run", run)
+    monkeypatch.setattr(packages, "run", run)
+    monkeypatch.setattr(packages, "_find", lambda command: None)
+    with ThreadPoolExecutor() as threads:
+        threads.submit(packages.ensure_command, "debootstrap", ["debootstrap"])
+        threads.submit(debian._fetch, ["exporter"], tmp_path)
+    assert overlapped == []
 
 
 def test_of_a_debian_package_only_what_its_programs_need_is_taken(tmp_path, monkeypatch):
