@@ -1,4 +1,8 @@
-"""Sustainable throughput: the highest rate at which the lag has no trend upwards. Pure."""
+"""Sustainable throughput: the highest rate at which the lag has no trend upwards. Pure.
+
+As Karimov et al. (ICDE 2018) define it. A job takes records in by batches, so its lag is a saw's
+teeth whatever the rate: it is looked at where it is lowest, right after a batch.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,18 +10,24 @@ from dataclasses import dataclass
 import numpy as np
 
 TREND = 0.02  # of the rate: growth that is more than noise
-LAG_SECONDS = 10.0  # of the rate: the most that may wait at the end
+ERRORS = 2.0  # standard errors of a trend that may be chance
+SETTLED = 1 / 3  # of a trial: what comes before tells how it began, not how it goes on
+LAG_SECONDS = 10.0  # of the rate: the most that may wait, beside what came during a batch
 BEHIND_SECONDS = 2.0  # a load that doesn't keep up isn't the load that was asked for
 NEAR = 0.1  # of the rate: how close the search goes
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Records waiting at moments (s), by job, and how far the load fell behind (s)."""
+    """Records waiting at moments (s), by job, and how far the load fell behind (s).
+
+    ``triggers`` are seconds from a job's batch to its next.
+    """
 
     rate: float
     moments: Sequence[float]
     lags: dict[str, Sequence[int]]
+    triggers: dict[str, float]
     behind: float
 
 
@@ -26,21 +36,33 @@ def verdict(trial: Trial) -> str:
     if trial.behind > BEHIND_SECONDS:
         return f"the load fell {trial.behind:.1f} s behind"
     for job, lags in trial.lags.items():
-        half = len(lags) // 2
-        slope = _slope(trial.moments[half:], lags[half:])
-        if slope > TREND * trial.rate:
+        begin = int(SETTLED * len(lags))
+        moments, waiting = after_batches(trial.moments[begin:], lags[begin:])
+        slope, error = _trend(moments, waiting)
+        if slope - ERRORS * error > TREND * trial.rate:
             return f"{job} falls behind by {slope:,.0f} records a second"
-        waiting = float(np.median(lags[half:])) / trial.rate
-        if waiting > LAG_SECONDS:
-            return f"{job} is {waiting:.0f} s behind"
+        seconds = float(np.median(waiting)) / trial.rate
+        if seconds > trial.triggers[job] + LAG_SECONDS:
+            return f"{job} is {seconds:.0f} s behind"
     return ""
 
 
-def _slope(moments: Sequence[float], lags: Sequence[int]) -> float:
-    """Records a second, by least squares."""
-    if len(moments) < 2:
-        return 0.0
-    return float(np.polyfit(np.array(moments) - moments[0], lags, 1)[0])
+def after_batches(
+    moments: Sequence[float], lags: Sequence[int]
+) -> tuple[Sequence[float], Sequence[int]]:
+    """The looks that found less waiting than the one before; all of them when none did."""
+    lower = [at for at in range(1, len(lags)) if lags[at] < lags[at - 1]]
+    looks = lower or range(len(lags))
+    return [moments[at] for at in looks], [lags[at] for at in looks]
+
+
+def _trend(moments: Sequence[float], lags: Sequence[int]) -> tuple[float, float]:
+    """Records a second by least squares, and that number's standard error."""
+    if len(moments) < 3:
+        return 0.0, 0.0
+    times = np.array(moments) - moments[0]
+    (slope, _), covariance = np.polyfit(times, lags, 1, cov=True)
+    return float(slope), float(np.sqrt(covariance[0, 0]))
 
 
 def highest(low: float, high: float, sustained: Callable[[float], bool]) -> float:

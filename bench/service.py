@@ -3,7 +3,7 @@
     python -m bench.service gate                       # is the machine quiet?
     python -m bench.service cost --rate 8000 --for 60s
     python -m bench.service fresh --rate 2000 --for 60s
-    python -m bench.service search --from 2000 --to 60000 --for 120s
+    python -m bench.service search --from 2000 --to 60000 --for 180s
     python -m bench.service all --record               # all of it, into docs/performance/
 
 Each runs alone. Nobody else may send meanwhile. Afterwards `millrace audit LEDGER` counts again.
@@ -230,7 +230,9 @@ def _trial(bench: Bench, rate: float) -> search.Trial:
             moments.append(round(time.time() - offered.started_ms / 1000, 2))
             time.sleep(LAG_PERIOD)
         sent = offered.finished()
-    return search.Trial(rate, moments, dict(lags), sent["behind"])
+    settings = bench.plan.spark.settings
+    triggers = {job: float(settings.job(job).trigger_seconds) for job in lags}
+    return search.Trial(rate, moments, dict(lags), triggers, sent["behind"])
 
 
 def come_to_rest(bench: Bench, rest: float = REST_SECONDS) -> None:
@@ -267,7 +269,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("step", choices=["gate", *STEPS, "all"])
     made.add_argument("--rate", type=float, default=None, help="8,000 for cost, 2,000 for fresh")
-    made.add_argument("--for", dest="length", type=parse_duration, default=60)
+    made.add_argument(
+        "--for", dest="length", type=parse_duration, default=None, help="60s; 180s for search"
+    )
     made.add_argument("--pages", type=int, default=PAGES, help="distinct URLs")
     made.add_argument("--repetitions", type=int, default=5)
     made.add_argument("--after-idle", type=parse_duration, default=0, help="fresh: rest before it")
@@ -279,6 +283,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 RATES = {"cost": 8000.0, "fresh": 2000.0, "search": None}
+LENGTHS = {"cost": 60, "fresh": 60, "search": 180}  # seconds
 
 
 def main(arguments: list[str]) -> None:
@@ -290,7 +295,8 @@ def main(arguments: list[str]) -> None:
         console.print(gate(bench))
         return
     for step in STEPS if asked.step == "all" else [asked.step]:
-        own = argparse.Namespace(**vars(asked) | {"rate": asked.rate or RATES[step]})
+        defaults = {"rate": asked.rate or RATES[step], "length": asked.length or LENGTHS[step]}
+        own = argparse.Namespace(**vars(asked) | defaults)
         perform(Bench(bench.plan, own, roles), step)
 
 

@@ -112,8 +112,14 @@ class TestFresh:
             fresh.visible_in_api(self.positions, [Seen(1, (0,)), Seen(2, (8,))], np.array([2.0]))
 
 
-def trial(lags: list[int], behind: float = 0.0, rate: float = 1000) -> Trial:
-    return Trial(rate, [2.0 * n for n in range(len(lags))], {"traffic": lags}, behind)
+def trial(lags: list[int], behind: float = 0.0, rate: float = 1000, trigger: float = 1.0) -> Trial:
+    moments = [2.0 * n for n in range(len(lags))]
+    return Trial(rate, moments, {"traffic": lags}, {"traffic": trigger}, behind)
+
+
+def teeth(growth: float, rate: float = 1000, trigger: int = 20, seconds: int = 180) -> list[int]:
+    """Looks, every 2 s, at a job that takes all but what it falls behind by every ``trigger`` s."""
+    return [round(growth * at + rate * (at % trigger)) for at in range(7, seconds, 2)]
 
 
 class TestSearch:
@@ -123,8 +129,15 @@ class TestSearch:
     def test_lag_that_grows_is_not(self) -> None:
         assert "falls behind by 100" in verdict(trial([200 * n for n in range(30)]))
 
-    def test_only_the_second_half_tells_a_trend(self) -> None:
-        assert verdict(trial([*range(0, 5000, 500), *[5000] * 10])) == ""
+    @pytest.mark.parametrize("seconds", range(60, 200, 14))
+    def test_long_batches_are_no_trend(self, seconds: int) -> None:
+        assert verdict(trial(teeth(0, seconds=seconds), trigger=20)) == ""
+
+    def test_long_batches_that_leave_more_each_time_are_one(self) -> None:
+        assert "falls behind by 80 " in verdict(trial(teeth(80), trigger=20))
+
+    def test_how_it_began_is_no_trend(self) -> None:
+        assert verdict(trial([*range(0, 5000, 500), *[5000] * 20])) == ""
 
     def test_lag_that_is_long_is_not(self) -> None:
         assert "20 s behind" in verdict(trial([20_000] * 20))
