@@ -6,6 +6,7 @@ come to rest: the archive and the job have taken in all that is in the topic.
 
 import time
 import uuid
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,8 +24,8 @@ LONGEST = timedelta(days=31)
 DAY = timedelta(days=1)
 
 
-def jobs_of(plan: Plan, stream: str) -> list[str]:
-    """The declared jobs that are running and read this stream alone.
+def jobs_of(plan: Plan, streams: Collection[str]) -> list[str]:
+    """The declared jobs that are running and read nothing but these streams.
 
     OperatorError when ZooKeeper doesn't say which are disabled.
     """
@@ -33,7 +34,7 @@ def jobs_of(plan: Plan, stream: str) -> list[str]:
         job
         for job in plan.jobs
         if settings.is_declared(job)
-        and settings.streams_of(job) == [stream]
+        and set(settings.streams_of(job)) <= set(streams)
         and job not in disabled
     ]
 

@@ -6,6 +6,7 @@ A block between ``<!-- generated: NAME -->`` and ``<!-- end -->`` is replaced by
 import ast
 import re
 import tomllib
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -31,7 +32,7 @@ JOBS = REPO / "docs" / "jobs.md"
 ALERTS = REPO / "docs" / "alerts.md"
 RETENTION = REPO / "docs" / "retention.md"
 NETWORK = REPO / "docs" / "network.md"
-KILLED = "driver-killed"  # the drill that tells of every job
+KILLED = "driver-killed"  # the drill, and its variants, that tell of every job
 PICTURE = REPO / "docs" / "topology.svg"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -93,7 +94,8 @@ def _jobs_table(plan: Plan) -> str:
         "| lost, duplicated, wrong after a killed driver |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    audit = drill.audit if (drill := load_records().get(KILLED)) else None
+    drills = [drill for name, drill in sorted(load_records().items()) if name.startswith(KILLED)]
+    audits = [drill.audit for drill in drills if drill.audit]
     for job in (facts_of(plan, name) for name in all_jobs(plan)):
         link = f"[{job.name}](../{job.file.relative_to(REPO)})"
         what = f"{link}: {job.summary.rstrip('.')}"
@@ -108,18 +110,24 @@ def _jobs_table(plan: Plan) -> str:
             ", ".join(state) or "–",
             *(", ".join(f"`{name}`" for name in names) for names in (job.outputs, job.routes)),
             f"`{job.audit}`" if job.audit else "–",
-            _audited(job, audit),
+            audited(job, audits),
         ]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
 
-def _audited(job: Facts, audit: Audit | None) -> str:
-    """What the drill's audit found of a job. Events are those of the jobs that are programs."""
-    if audit and (found := audit.jobs.get(job.name)):
-        return f"{found.lost}, {found.duplicated}, {found.wrong} of {found.rows:,} rows"
-    if audit and audit.acknowledged and job.kind == PROGRAM and job.audit:
-        return f"{audit.lost}, {audit.duplicated}, {audit.wrong} of {audit.acknowledged:,} events"
+def audited(job: Facts, audits: Sequence[Audit]) -> str:
+    """What the first audit that looked at a job found, by the drill's own records first.
+
+    Events are those of the jobs that are programs.
+    """
+    for audit in audits:
+        if found := audit.jobs.get(job.name):
+            return f"{found.lost}, {found.duplicated}, {found.wrong} of {found.rows:,} rows"
+        if audit.acknowledged and job.kind == PROGRAM and job.audit:
+            return (
+                f"{audit.lost}, {audit.duplicated}, {audit.wrong} of {audit.acknowledged:,} events"
+            )
     return "–"
 
 

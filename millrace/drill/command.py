@@ -26,6 +26,13 @@ console = Console(width=None if sys.stdout.isatty() else 120)
 Times = Annotated[int, typer.Option(min=1, help="How often, under the same load.")]
 Rate = Annotated[float, typer.Option(min=1, help="Events a second.")]
 Record = Annotated[bool, typer.Option("--record", help="Keep the report in docs/drills/.")]
+Variant = Annotated[
+    str,
+    typer.Option(
+        metavar="WORDS",
+        help="What is special about this cluster, such as 'all jobs': recorded beside the others.",
+    ),
+]
 StandbyIdle = Annotated[
     float,
     typer.Option(
@@ -68,9 +75,10 @@ def run_command(
     standby_idle: StandbyIdle = 0,
     alerts: Alerts = False,
     record: Record = False,
+    variant: Variant = "",
 ) -> None:
     """Run one drill; exit 1 unless it passed."""
-    _drill([load_runbook(name)], times, rate, standby_idle, alerts, record)
+    _drill([load_runbook(name)], times, rate, standby_idle, alerts, record, variant)
 
 
 @app.command("all")
@@ -169,6 +177,7 @@ def _drill(
     standby_idle: float,
     alerts: bool,
     record: bool,
+    variant: str = "",
 ) -> None:
     from millrace.drill.runner import run_all
 
@@ -178,7 +187,7 @@ def _drill(
     reported = run_all(plan, runbooks, times, rate, console, standby_idle, await_alerts=alerts)
     for report in reported:
         reports.append(report)
-        _keep(report, record)
+        _keep(report.of_variant(variant), record)
     _finish(reports)
     if left := [runbook.name for runbook in runbooks[len(reports) :]]:
         raise OperatorError(f"stopped; not run: {', '.join(left)}", "see the last report")

@@ -100,6 +100,13 @@ class Report(Model):
     failures: list[str]
     audit: Audit | None
 
+    def of_variant(self, words: str) -> "Report":
+        """The report of the same drill on a cluster that ``words`` tell of; itself without words."""
+        if not words:
+            return self
+        name = "-".join([self.name, *words.lower().split()])
+        return self.model_copy(update={"name": name, "title": f"{self.title} ({words})"})
+
     @property
     def worst(self) -> Gaps:
         """Plane → the longest interruption of all runs."""

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,12 +20,16 @@ from millrace.drill.planes import Sampler, sampling, successes
 from millrace.drill.report import Audit, JobAudit
 from millrace.drill.runbook import Plane
 from millrace.drill.timeline import Span, Successes
+from millrace.ledger.advertisements import CLICKS, IMPRESSIONS
 from millrace.ledger.book import Ledger
 from millrace.ledger.door import Door
 from millrace.ledger.session import ledgers
 from millrace.plan import Plan
 
 LOG = "load.log"
+ADVERTISING_LOG = "advertise.log"
+ADVERTISEMENTS = (IMPRESSIONS, CLICKS)
+ADVERTISED = 50.0  # impressions/s
 LOAD_LENGTH = "12h"  # at most; the load is stopped when the drill ends
 BASELINE_SECONDS = 10.0
 FLOWING_BATCHES = 3
@@ -83,7 +87,8 @@ def watching(
     ``goals`` are the planes to look at closely; ``settle_seconds`` pass before the baseline.
     """
     show.phase(f"load of {asked.rate:,.0f} events/s, until results flow")
-    with sampling(plan, goals) as samplers, loading(asked) as load:
+    ads = advertising(asked.folder) if is_advertised(plan) else nullcontext()
+    with sampling(plan, goals) as samplers, loading(asked) as load, ads:
         show.samplers = samplers
         _wait_for_results(samplers[Plane.READ], load, asked.folder)
         if settle_seconds:
@@ -97,30 +102,48 @@ def watching(
         show.phase("the last events are acknowledged")
 
 
-@contextmanager
-def loading(asked: Loading) -> Iterator[subprocess.Popen[bytes]]:
+def loading(asked: Loading) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """`millrace load`, ended in order when the context is left."""
-    command = [sys.executable, "-m", "millrace.cli", "load", "--rate", f"{asked.rate:g}"]
-    command += ["--for", LOAD_LENGTH, "--run", asked.ledger, "--through", asked.through]
-    command += [] if asked.late else ["--late", "0"]
-    with (asked.folder / LOG).open("wb") as log:
+    arguments = ["--rate", f"{asked.rate:g}", "--for", LOAD_LENGTH, "--run", asked.ledger]
+    arguments += ["--through", asked.through, *([] if asked.late else ["--late", "0"])]
+    return _sending(["load", *arguments], asked.folder / LOG)
+
+
+def advertising(folder: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """`millrace advertise` likewise, for the jobs that read advertisements."""
+    arguments = ["--rate", f"{ADVERTISED:g}", "--for", LOAD_LENGTH]
+    return _sending(["advertise", *arguments], folder / ADVERTISING_LOG)
+
+
+def is_advertised(plan: Plan) -> bool:
+    """Whether a job that is running reads advertisements. OperatorError if nobody knows."""
+    from millrace.audit.declared import jobs_of
+
+    return bool(jobs_of(plan, ADVERTISEMENTS))
+
+
+@contextmanager
+def _sending(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "millrace.cli", *arguments]
+    with log.open("wb") as out:
         # A session of its own: Ctrl-C undoes the fault first, then ends the load.
-        load = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        sender = subprocess.Popen(
+            command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            yield load
+            yield sender
         finally:
-            load.send_signal(signal.SIGTERM)
+            sender.send_signal(signal.SIGTERM)
             try:
-                load.wait(LONGEST_STOP_SECONDS)
+                sender.wait(LONGEST_STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                load.kill()
-                load.wait()
+                sender.kill()
+                sender.wait()
 
 
 def audited(plan: Plan, ledger: Path) -> Audit:
-    """Every event of the load looked for in every sink, and declared jobs' rows counted again.
+    """Every event of the load looked for in every sink, and declared jobs' rows counted again:
+    those of the jobs that read advertisements, too.
 
     Raises OperatorError when that can't be done.
     """
@@ -132,7 +155,7 @@ def audited(plan: Plan, ledger: Path) -> Audit:
     since = datetime.fromtimestamp(fates.started, UTC)
     rows = {
         job: audit_job_since(plan, job, since, AUDIT_WAIT_SECONDS)
-        for job in jobs_of(plan, plan.spark.settings.common.stream)
+        for job in jobs_of(plan, {plan.spark.settings.common.stream, *ADVERTISEMENTS})
     }
     reports = [events, *rows.values()]
     return Audit(

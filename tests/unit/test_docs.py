@@ -1,7 +1,10 @@
 import re
 
-from millrace.cli.docs import ARCHITECTURE, write_docs
+from millrace.cli.docs import ARCHITECTURE, audited, write_docs
+from millrace.cli.job_facts import all_jobs, facts_of
 from millrace.common.paths import REPO
+from millrace.drill.report import Audit, JobAudit
+from millrace.plan import load_plan
 
 
 def test_generated_parts_of_the_documents_are_up_to_date():
@@ -12,3 +15,14 @@ def test_every_file_that_the_architecture_names_is_there():
     named = set(re.findall(r"`([\w.-]+/[\w./-]+)`", ARCHITECTURE.read_text()))
     assert len(named) > 30
     assert {name for name in named if not (REPO / name).exists() and "." in name} == set()
+
+
+def test_a_job_is_told_of_by_the_first_drill_that_audited_it():
+    audit = Audit(lost=0, duplicated=0, wrong=0, acknowledged=9, failed=0, in_doubt=0)
+    rows = {"attribution": JobAudit(rows=4, lost=1, duplicated=0, wrong=2)}
+    audits = [audit, audit.model_copy(update={"acknowledged": 8, "jobs": rows})]
+    plan = load_plan("local")
+    found = {job: audited(facts_of(plan, job), audits) for job in all_jobs(plan)}
+    assert found["traffic"] == "0, 0, 0 of 9 events"
+    assert found["attribution"] == "1, 0, 2 of 4 rows"
+    assert found["status_by_minute"] == "–"

@@ -42,7 +42,7 @@ from millrace.drill.tables import (
     runbooks_index,
 )
 from millrace.drill.timeline import Episode, Mark, Span, Timeline, longest_gaps
-from millrace.drill.watch import audited
+from millrace.drill.watch import audited, is_advertised
 from millrace.ledger.book import Ledger
 from millrace.plan import Plan, load_plan
 from tests.e2e.support import wait_until
@@ -174,9 +174,22 @@ def test_a_drill_audits_the_rows_of_every_declared_job(tmp_path, monkeypatch):
     plan = load_plan("local")
     jobs = ["archive", "archive_clicks", "traffic", "sessions", "status_by_minute", "attribution"]
     found = audited(plan.model_copy(update={"applications": {"insights": jobs}}), tmp_path)
-    assert asked == [("sessions", "1970-01-01T00:30:00+00:00")]
-    assert found.jobs == {"sessions": JobAudit(rows=5, lost=1, duplicated=0, wrong=0)}
-    assert (found.lost, found.duplicated, found.wrong, found.acknowledged) == (1, 0, 0, 9)
+    assert asked == [(job, "1970-01-01T00:30:00+00:00") for job in ("sessions", "attribution")]
+    one = JobAudit(rows=5, lost=1, duplicated=0, wrong=0)
+    assert found.jobs == {"sessions": one, "attribution": one}
+    assert (found.lost, found.duplicated, found.wrong, found.acknowledged) == (2, 0, 0, 9)
+
+
+def test_a_drill_advertises_where_a_running_job_reads_it(monkeypatch):
+    disabled: set[str] = set()
+    monkeypatch.setattr(declared.zookeeper, "disabled", lambda plan: disabled)
+    plan = load_plan("local")
+    assert not is_advertised(plan)
+    jobs = [*plan.jobs, "archive_clicks", "archive_impressions", "attribution"]
+    plan = plan.model_copy(update={"applications": {"insights": jobs}})
+    assert is_advertised(plan)
+    disabled.add("attribution")
+    assert not is_advertised(plan)
 
 
 def audited_report(name: str, checked: int, lost: int = 0) -> AuditReport:
@@ -474,3 +487,13 @@ def test_a_nemesis_whose_fault_breaks_by_itself_has_failed(tmp_path):
         nemesis.inject(fault(tmp_path, "bad", "redis", inject="exit 1"), 0)
     (failure,) = nemesis.verdict
     assert "(inject)" in failure
+
+
+def test_a_variant_is_recorded_beside_the_drill_itself():
+    own = report(GOOD)
+    assert own.of_variant("") == own
+    variant = own.of_variant("All five jobs")
+    assert (variant.name, variant.title) == (
+        f"{own.name}-all-five-jobs",
+        f"{own.title} (All five jobs)",
+    )
