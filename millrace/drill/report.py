@@ -101,7 +101,7 @@ class Report(Model):
     audit: Audit | None
 
     def of_variant(self, words: str) -> "Report":
-        """The report of the same drill on a cluster that ``words`` tell of; itself without words."""
+        """The same drill on a cluster that ``words`` tell of; itself without words."""
         if not words:
             return self
         name = "-".join([self.name, *words.lower().split()])
