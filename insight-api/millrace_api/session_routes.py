@@ -19,8 +19,9 @@ from millrace_api.store import TooManyRows
 
 LONGEST_CLOSED = DAY
 MOST_SHOWN = 100
-# As many slots as may be read take a second to read. A refusal is kept, too: it cost as much.
-KEEP_SECONDS = 3.0
+# As many slots as may be read take a second to read, and several on a busy machine. A refusal is
+# kept, too: it cost as much. Who asks again soon after doesn't wait for what is newer than that.
+KEEP_SECONDS, STALE_SECONDS = 3.0, 12.0
 
 router = APIRouter()
 
@@ -68,9 +69,10 @@ async def live(
     job: str,
     limit: Annotated[int, Query(ge=1, le=MOST_SHOWN, description="How many sessions.")] = 20,
 ) -> Sessions:
-    """Sessions that are open now, up to three seconds old. The key as parameters asks for its own.
+    """Sessions that are open now; the key as parameters asks for its own.
 
-    422 if more are active than one answer may read: ask for a key then.
+    As of three seconds ago at most, or of fifteen for who has asked so lately. 422 if more are
+    active than one answer may read: ask for a key then.
     """
     output, merger, key = await _asked(request, job)
     state = request.app.state
@@ -84,7 +86,7 @@ async def live(
         return clock, last_events, _newest_first(found.sessions)
 
     async def newest() -> Sessions:
-        clock, last_events, found = await state.sessions.ask(("live", output.table, key), everybody)
+        clock, last_events, found = await state.live_sessions.ask((output.table, key), everybody)
         reader = _reader(request, output, merger)
         whole = await reader.ending(last_events, {one.key for one in found[:limit]})
         whole = await reader.reach_back(whole, last_events)
@@ -129,8 +131,8 @@ async def closed(
             ],
         )
 
-    about = ("closed", output.table, asked, key)
-    return await request.app.state.sessions.ask(about, summarised)
+    about = (output.table, asked, key)
+    return await request.app.state.closed_sessions.ask(about, summarised)
 
 
 @router.get(f"{GENERIC}/sessions", tags=["jobs"])
@@ -153,7 +155,8 @@ async def sessions(request: Request, asker: AskerDep, job: str, start: From, end
 
 
 def install(app: FastAPI) -> None:
-    app.state.sessions = Shared(KEEP_SECONDS, keep_failures=TooManyRows)
+    app.state.live_sessions = Shared(KEEP_SECONDS, TooManyRows, STALE_SECONDS)
+    app.state.closed_sessions = Shared(KEEP_SECONDS, TooManyRows)
     app.include_router(router)
 
 

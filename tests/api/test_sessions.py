@@ -280,7 +280,7 @@ def test_a_minute_is_final_once_no_late_event_can_lengthen_its_sessions(
     for watermark, final in (("10:59:59", False), ("11:00:00", True)):
         at = f"2015-05-17T{watermark}+00:00"
         store.jobs = [progress(at, datetime.now(UTC), "visits")]
-        client.app.state.sessions._answers.clear()  # type: ignore[attr-defined]
+        client.app.state.closed_sessions._answers.clear()  # type: ignore[attr-defined]
         [minute] = client.get("/v1/jobs/visits/closed", params=RANGE).json()["minutes"]
         assert (minute["start"], minute["final"]) == ("2015-05-17T10:46:00Z", final)
 
