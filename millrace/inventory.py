@@ -38,6 +38,8 @@ def build_inventory(
             members = groups.setdefault(group, {"hosts": []})["hosts"]
             if host.name not in members:
                 members.append(host.name)
+    for group, variables in _group_vars(plan).items():
+        groups[group]["vars"] = variables
     return {
         "all": {"vars": _all_vars(plan, manifest, artifacts or artifacts_url(plan))},
         "_meta": {"hostvars": {h.name: _host_vars(plan, h, devices or {}) for h in plan.hosts}},
@@ -97,12 +99,23 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
                 "sentinel_quorum": plan.replication.sentinel_quorum,
             },
             "receiver": _receiver(plan),
-            "streams": _streams(plan),
             "collector_keys": {name: key.model_dump() for name, key in plan.collector_keys.items()},
             "applications": plan.applications,
-            "deployments": {name: deployment(plan, name) for name in plan.applications},
             "job_folders": plan.job_folders,
         },
+    }
+
+
+def _group_vars(plan: Plan) -> dict[str, dict[str, Any]]:
+    """Parts of the plan that one service alone reads.
+
+    Ansible copies all that a host has for each template; these are as much as everything else.
+    """
+    return {
+        "job_gateway": {
+            "millrace_deployments": {name: deployment(plan, name) for name in plan.applications}
+        },
+        "collector": {"millrace_streams": _streams(plan)},
     }
 
 

@@ -8,6 +8,10 @@ import yaml
 
 from millrace.common.paths import ANSIBLE
 
+# The plan, this host in it, and what one service alone reads; no file's and no module's name.
+INVENTORY = re.compile(
+    r"\b(millrace_(?:host|deployments|streams)|millrace(?=\.(?!conf\b|cli\b|setup\b)[a-z]))\b"
+)
 CODE = re.compile(r"C\(([^)]*)\)")  # Ansible's markup
 
 
@@ -15,8 +19,19 @@ def role_readmes() -> dict[Path, str]:
     """README.md of every role → what it is to hold. Its first line says what the role makes."""
     return {
         path.parents[1] / "README.md": _readme(yaml.safe_load(path.read_text())["argument_specs"])
+        + _reads(path.parents[1])
         for path in sorted((ANSIBLE / "roles").glob("*/meta/argument_specs.yml"))
     }
+
+
+def _reads(role: Path) -> str:
+    """What it takes of the inventory, which isn't an option: every host has it."""
+    folders = ("defaults", "vars", "tasks", "templates")
+    files = [path for name in folders for path in (role / name).rglob("*") if path.is_file()]
+    used = sorted({name for path in files for name in INVENTORY.findall(path.read_text())})
+    if not used:
+        return ""
+    return f"\nOf the inventory it reads {' and '.join(f'`{name}`' for name in used)}.\n"
 
 
 def _readme(entry_points: dict[str, Any]) -> str:
