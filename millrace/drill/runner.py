@@ -107,7 +107,7 @@ class RunbookDrill:
 
     runbook: Runbook
     times: int
-    alerts: Expected
+    alerts: Expected | None = None
 
     @property
     def name(self) -> str:
