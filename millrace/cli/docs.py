@@ -7,13 +7,13 @@ import ast
 import re
 import tomllib
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from millrace.alerts import load_alerts
 from millrace.cli.alert_docs import alerts_page
 from millrace.cli.job_facts import PROGRAM, Facts, all_jobs, facts_of
 from millrace.cli.network_docs import network_page
+from millrace.cli.pictures import everywhere, layers_svg, own_units, topology_svg
 from millrace.cli.retention import retention_table
 from millrace.cli.role_docs import role_readmes
 from millrace.common.errors import OperatorError
@@ -22,7 +22,7 @@ from millrace.config import load_component
 from millrace.drill.report import Audit
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
 from millrace.drill.tables import PAGE, drills_page, drills_table, load_records, runbooks_index
-from millrace.plan import Host, Plan, Service, load_plan
+from millrace.plan import Plan, load_plan
 from millrace.plan.reachability import load_steps
 from millrace.setup.versions import load_versions
 
@@ -33,12 +33,9 @@ ALERTS = REPO / "docs" / "alerts.md"
 RETENTION = REPO / "docs" / "retention.md"
 NETWORK = REPO / "docs" / "network.md"
 KILLED = "driver-killed"  # the drill, and its variants, that tell of every job
-PICTURE = REPO / "docs" / "topology.svg"
+TOPOLOGY = REPO / "docs" / "topology.svg"
+LAYERS = REPO / "docs" / "layers.svg"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-# The picture: a column for each zone, a row for each group. Lengths in px.
-LABEL, COLUMN, ROW, GAP, TOP = 120, 260, 64, 10, 44
-COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d")
 
 
 def write_docs(check: bool = False) -> None:
@@ -50,7 +47,8 @@ def write_docs(check: bool = False) -> None:
         ARCHITECTURE: _filled(ARCHITECTURE, plan),
         JOBS: _filled(JOBS, plan),
         RETENTION: _filled(RETENTION, plan),
-        PICTURE: topology_svg(plan),
+        TOPOLOGY: topology_svg(plan),
+        LAYERS: layers_svg(_layers()),
         NETWORK: _network_page(),
         ALERTS: alerts_page(plan, load_alerts(), runbooks, load_operations(), records),
         PAGE: drills_page(records, runbooks),
@@ -133,14 +131,22 @@ def audited(job: Facts, audits: Sequence[Audit]) -> str:
 
 def _rooms_table(_: Plan) -> str:
     """The layers that the linter holds the rooms to, from the top, each in its own words."""
-    contracts = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["importlinter"]
-    layers = next(c["layers"] for c in contracts["contracts"] if c["type"] == "layers")
+    layers = _layers()
     rows = ["| layer | room | what it is |", "|---:|---|---|"]
     for depth, layer in enumerate(layers):
-        for name in re.findall(r"\w+", layer):
-            if text := _purpose(name):
-                rows.append(f"| {len(layers) - depth} | `millrace/{name}` | {text} |")
+        rows += [
+            f"| {len(layers) - depth} | `millrace/{name}` | {text} |"
+            for name in layer
+            if (text := _purpose(name))
+        ]
     return "\n".join(rows) + "\n"
+
+
+def _layers() -> list[list[str]]:
+    """The toolkit's rooms, the highest first; those of one layer don't know each other."""
+    contracts = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = next(c["layers"] for c in contracts["contracts"] if c["type"] == "layers")
+    return [re.findall(r"\w+", layer) for layer in layers]
 
 
 def _purpose(name: str) -> str:
@@ -156,19 +162,9 @@ def _topology_table(plan: Plan) -> str:
     rows = ["| group | hosts | services |", "|---|---|---|"]
     for group in dict.fromkeys(host.group for host in plan.hosts):
         hosts = [host for host in plan.hosts if host.group == group]
-        rows.append(f"| {group} | {len(hosts)} | {', '.join(_own_units(plan, hosts[0]))} |")
-    everywhere = ", ".join(service.unit for service in _everywhere(plan))
-    return "\n".join([*rows, f"| all of them | {len(plan.hosts)} | {everywhere} |"]) + "\n"
-
-
-def _everywhere(plan: Plan) -> list[Service]:
-    return [s for s in plan.services.values() if len(s.hosts) == len(plan.hosts)]
-
-
-def _own_units(plan: Plan, host: Host) -> list[str]:
-    """What a host runs and not every other one does, too."""
-    own = [plan.services[name] for name in host.services]
-    return [service.unit for service in own if service not in _everywhere(plan)]
+        rows.append(f"| {group} | {len(hosts)} | {', '.join(own_units(plan, hosts[0]))} |")
+    units = ", ".join(service.unit for service in everywhere(plan))
+    return "\n".join([*rows, f"| all of them | {len(plan.hosts)} | {units} |"]) + "\n"
 
 
 def _versions_table(plan: Plan) -> str:
@@ -181,53 +177,3 @@ def _versions_table(plan: Plan) -> str:
 
 def _drills_table(_: Plan) -> str:
     return drills_table(load_records(), load_runbooks())
-
-
-def topology_svg(plan: Plan) -> str:
-    """Zones side by side, groups below one another: what one lost zone takes away is a column."""
-    groups = list(dict.fromkeys(host.group for host in plan.hosts))
-    width = LABEL + len(plan.zones) * (COLUMN + GAP)
-    height = TOP + len(groups) * (ROW + GAP)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        'font-family="ui-sans-serif, system-ui, sans-serif">',
-        "<title>Hosts and services by zone</title>",
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-    ]
-    for number, zone in enumerate(plan.zones):
-        x = LABEL + number * (COLUMN + GAP)
-        parts.append(
-            f'<rect x="{x}" y="8" width="{COLUMN}" height="{height - 12}" rx="10" fill="#f3f4f6"/>'
-            f'<text x="{x + COLUMN / 2}" y="30" text-anchor="middle" font-size="15" '
-            f'font-weight="600" fill="#374151">zone {escape(zone)}</text>'
-        )
-    for row, group in enumerate(groups):
-        y = TOP + row * (ROW + GAP)
-        colour = COLOURS[row % len(COLOURS)]
-        parts.append(
-            f'<text x="12" y="{y + ROW / 2 + 5}" font-size="15" font-weight="600" '
-            f'fill="{colour}">{escape(group)}</text>'
-        )
-        for host in plan.hosts:
-            if host.group == group:
-                x = LABEL + plan.zones.index(host.zone) * (COLUMN + GAP) + 8
-                parts.append(_host_box(plan, host.name, x, y, colour))
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _host_box(plan: Plan, name: str, x: float, y: float, colour: str) -> str:
-    units = _own_units(plan, plan.host(name))
-    middle = (len(units) + 1) // 2 if len(units) > 2 else len(units)
-    lines = [" · ".join(units[:middle]), " · ".join(units[middle:])]
-    return (
-        f'<rect x="{x}" y="{y}" width="{COLUMN - 16}" height="{ROW - 6}" rx="6" fill="#ffffff" '
-        f'stroke="{colour}" stroke-width="1.5"/>'
-        f'<text x="{x + 10}" y="{y + 19}" font-size="13" font-weight="600" fill="#111827">'
-        f"{escape(name)}</text>"
-        + "".join(
-            f'<text x="{x + 10}" y="{y + 35 + 14 * i}" font-size="11" fill="#4b5563">'
-            f"{escape(line)}</text>"
-            for i, line in enumerate(lines)
-            if line
-        )
-    )
