@@ -71,8 +71,8 @@ async def live(
 ) -> Sessions:
     """Sessions that are open now; the key as parameters asks for its own.
 
-    As of three seconds ago at most, or of fifteen for who has asked so lately. 422 if more are
-    active than one answer may read: ask for a key then.
+    As of seconds ago: who has asked within a quarter of a minute gets the last answer while another
+    is sought. 422 if more are active than one answer may read: ask for a key then.
     """
     output, merger, key = await _asked(request, job)
     state = request.app.state
@@ -94,7 +94,7 @@ async def live(
         return Sessions(job=job, as_of=clock.now, open=len(found), sessions=listed)
 
     async with asker.lane(limit):  # light, as those of all keys are read once for all askers
-        return await state.shared.ask(("live", output.table, key, limit), newest)
+        return await state.live_answers.ask((output.table, key, limit), newest)
 
 
 @router.get(f"{GENERIC}/closed", tags=["jobs"])
@@ -155,7 +155,8 @@ async def sessions(request: Request, asker: AskerDep, job: str, start: From, end
 
 
 def install(app: FastAPI) -> None:
-    app.state.live_sessions = Shared(KEEP_SECONDS, TooManyRows, STALE_SECONDS)
+    app.state.live_sessions = Shared(KEEP_SECONDS, TooManyRows)
+    app.state.live_answers = Shared(1, (), STALE_SECONDS)
     app.state.closed_sessions = Shared(KEEP_SECONDS, TooManyRows)
     app.include_router(router)
 
