@@ -79,6 +79,7 @@ class Progress:
         self._began = time.monotonic()
         self._reported = -HEARTBEAT_SECONDS
         self._heartbeats = 0
+        self._looked_at = ""  # the timestamp of the report that was the last one then
         row = context.tables.select_one(
             'SELECT checkpoint, "batch", watermark, max_event_time FROM {keyspace}.job_progress'
             " WHERE job = ?",
@@ -119,7 +120,7 @@ class Progress:
 
     def follow(self) -> None:
         """Take in the batches that ended since the last call, and write the row when it is time."""
-        news = [p for p in self._query.recentProgress if p.batchId > self._batch and _has_run(p)]
+        news = self._news()
         now = time.monotonic()
         since_began = now - self._began
         if news or since_began > CATCH_UP_SECONDS:  # results come first, the past later
@@ -133,6 +134,19 @@ class Progress:
         if news or since_began - self._reported >= HEARTBEAT_SECONDS:
             self._write()
             self._reported = since_began
+
+    def _news(self) -> list[Any]:
+        """What Spark reports of batches that ended since the last look, the oldest first.
+
+        All that it remembers is asked only when the last report is a new one: Spark renders, and
+        Python parses, a hundred of them each time. At each look that was most of what an idle
+        driver did.
+        """
+        last = self._query.lastProgress
+        if last is None or last.timestamp == self._looked_at:
+            return []
+        self._looked_at = last.timestamp
+        return [p for p in self._query.recentProgress if p.batchId > self._batch and _has_run(p)]
 
     def _take_in(self, progress: Any) -> None:
         if self._late_events:

@@ -488,7 +488,7 @@ class Query:
             end = self._arrived(self.start)
             if end == self.start:
                 self.rests += 1
-                self.lastProgress = self.lastProgress or SimpleNamespace()
+                self.lastProgress = self.lastProgress or SimpleNamespace(timestamp="idle")
                 return
             offsets = json.dumps({self._topic: {"0": end}})
             self._hdfs.create(
@@ -499,6 +499,7 @@ class Query:
         self._hdfs.create(f"{self._path}/commits/{self.batch}", "")
         self.lastProgress = SimpleNamespace(
             batchId=self.batch,
+            timestamp=f"{self.batch}",
             eventTime={},
             stateOperators=[],
             inputRowsPerSecond=1.0,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -682,10 +683,14 @@ class FakeLateEvents:
         return 10 * len(batches)
 
 
+MOMENTS = count()  # no two reports are of one
+
+
 def batch(number: int, watermark: str = "1970-01-01T00:00:00.000Z", dropped: int = 0) -> Any:
     """Spark's progress of a batch that reads two topics, and drops so many rows in its join."""
     return SimpleNamespace(
         batchId=number,
+        timestamp=f"{next(MOMENTS)}",
         eventTime={"watermark": watermark, "max": "2015-05-17T10:30:00.000Z"},
         stateOperators=[SimpleNamespace(numRowsDroppedByWatermark=rows) for rows in (0, dropped)],
         inputRowsPerSecond=7.0,
@@ -727,8 +732,44 @@ def follow(
             watermark_ms=lambda number: 1000 * number,
         ),
     )
-    query = SimpleNamespace(id="query", recentProgress=batches)
+    query = Reports(batches)
     return Progress(context, query, late, committed), tables, late  # type: ignore[arg-type]
+
+
+class Reports:
+    """A query that has told of these batches; counts how often all were asked for."""
+
+    id = "query"
+
+    def __init__(self, reports: list[Any]) -> None:
+        self._reports = reports
+        self.readings = 0
+
+    def tell(self, report: Any) -> None:
+        self._reports.append(report)
+
+    @property
+    def lastProgress(self) -> Any:
+        return self._reports[-1] if self._reports else None
+
+    @property
+    def recentProgress(self) -> list[Any]:
+        self.readings += 1
+        return self._reports
+
+
+def test_what_spark_remembers_is_read_only_when_there_is_something_new() -> None:
+    following, tables, _ = follow([batch(0)])
+    query: Any = following._query
+    for _ in range(5):
+        following.follow()
+    assert query.readings == 1
+    query.tell(batch(1))
+    query.tell(batch(2))
+    for _ in range(5):
+        following.follow()
+    assert query.readings == 2
+    assert tables.work["batches"] == 3
 
 
 def test_only_batches_of_which_spark_dropped_something_are_read_again() -> None:
@@ -785,7 +826,7 @@ def test_a_slow_clock_has_its_batches_read_again_together(monkeypatch: pytest.Mo
     following, tables, late = follow([])
     for number in range(12):
         now = float(number)
-        following._query.recentProgress.append(batch(number, *LATE))  # type: ignore[attr-defined]
+        following._query.tell(batch(number, *LATE))  # type: ignore[attr-defined]
         following.follow()
     assert late.counted == list(range(11))
     assert late.readings == 3  # after 0, 5 and 10 s
@@ -817,9 +858,7 @@ def test_the_batch_to_come_of_an_idle_query_is_not_taken_for_one_that_ran() -> N
     following, tables, late = follow([batch(0), to_come])
     following.follow()
     assert tables.rows[-1]['"batch"'] == 0
-    following._query.recentProgress.append(  # type: ignore[attr-defined]
-        batch(1, *LATE)
-    )
+    following._query.tell(batch(1, *LATE))  # type: ignore[attr-defined]
     following.follow()
     assert late.counted == [1]
 
