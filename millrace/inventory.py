@@ -39,7 +39,8 @@ def build_inventory(
             if host.name not in members:
                 members.append(host.name)
     for group, variables in _group_vars(plan).items():
-        groups[group]["vars"] = variables
+        if group in groups:
+            groups[group]["vars"] = variables
     return {
         "all": {"vars": _all_vars(plan, manifest, artifacts or artifacts_url(plan))},
         "_meta": {"hostvars": {h.name: _host_vars(plan, h, devices or {}) for h in plan.hosts}},
