@@ -59,6 +59,7 @@ def test_a_killed_drivers_session_ends_at_once(servers: str, zookeeper: KazooCli
     assert driver.stdout
     with driver:
         assert driver.stdout.readline() == "ready\n"
-        assert zookeeper.exists(NODE)
+        # The server that is asked may hear of it a moment later than the one that was told.
+        wait_until(lambda: zookeeper.exists(NODE), SESSION_SECONDS, "the driver is announced")
         driver.send_signal(signal.SIGKILL)
     wait_until(lambda: not zookeeper.exists(NODE), SESSION_SECONDS / 3, "the session has ended")
