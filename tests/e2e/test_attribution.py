@@ -16,7 +16,8 @@ JOB = "attribution"
 def test_every_figure_of_what_was_advertised_is_exact(plan: Plan, insights: Insights) -> None:
     skip_unless_run(plan, JOB)
     sent = json.loads(millrace("advertise", "--rate", "100", "--for", "40s", "--json"))
-    assert all(figures["unmatched"] for figures in sent["campaigns"].values())
+    # Of one campaign there may be none by chance: a dozen strays are dealt to four of them.
+    assert sum(figures["unmatched"] for figures in sent["campaigns"].values()) > 0
 
     def is_exact() -> bool:
         assert found(insights, sent) == sent["campaigns"]
