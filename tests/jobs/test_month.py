@@ -17,7 +17,7 @@ from millrace.plan import load_plan
 
 pytestmark = pytest.mark.month
 
-DAYS = 4
+DAYS = 52
 CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")  # Debian's faketime
 DELTA = "spark.databricks.delta."
 
