@@ -4,7 +4,7 @@ Nothing here is asserted by the clock: a busy machine misses goals, but nothing 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from rich.console import Console
@@ -37,7 +37,8 @@ class ShortSet:
         for drill in self.drills:
             wait_until_steady(stage.plan)  # a standby may still be starting after the one before
             runbook = load_runbook(drill)
-            yield from RunbookDrill(runbook, 1).episodes(stage)
+            own = replace(stage, folder=stage.folder / drill)
+            yield from RunbookDrill(runbook, 1).episodes(own)
 
 
 def performed(*drills: str) -> Report:
