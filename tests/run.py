@@ -23,7 +23,6 @@ STACK = "test"
 console = Console()
 # Spark's tests run beside the others, and Docker's beside the stand-in for AWS.
 IN_TWO = ["-n", "2", "--dist"]
-SUDO = [] if os.geteuid() == 0 else ["sudo"]
 FAST = [f"tests/{part}" for part in ("unit", "infra", "api", "collector", "gateway", "jobs")]
 
 
@@ -42,7 +41,7 @@ FAST_STAGES = {
     "types": [str(BIN / "mypy")],
     "distributions": millrace("setup", "--only", "spark"),
     "fast tests": pytest(
-        *FAST, *IN_TWO, "loadgroup", "-m", "not engine and not cluster and not slow and not month"
+        *FAST, *IN_TWO, "loadgroup", "-m", "not engine and not cluster and not slow"
     ),
 }
 CLUSTER_STAGES = {
@@ -59,8 +58,6 @@ CLUSTER_STAGES = {
     "drills": pytest("tests/drills", "-m", "not spoils and not slow"),
 }
 MORE_STAGES = {
-    "faketime": [*SUDO, "apt-get", "install", "-y", "-qq", "faketime"],
-    "a month": pytest("tests/jobs", "-m", "month"),
     "slower proofs": pytest("tests/hosts", "tests/e2e", "tests/drills", "-m", "slow"),
     "controls": pytest("tests/drills", "-m", "spoils"),
 }
