@@ -1,8 +1,7 @@
 """Ansible's own `linear` strategy over Mitogen, which keeps a Python on each host for a whole run.
 
-By default each task starts a Python there, which costs 0.2 s of a core for most modules: with 19
-hosts on a laptop's two cores that was nearly all of a run's time. Of the toolkit's packages, which
-Ansible finds here and nowhere else.
+By default each task starts one there: docs/adr/0021-one-python-on-each-host.md has what that took.
+Mitogen is one of the toolkit's packages; this file only tells Ansible of it.
 """
 
 import ansible_mitogen.loaders
