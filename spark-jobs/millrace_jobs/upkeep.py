@@ -22,7 +22,7 @@ from millrace_jobs.stream import names_of
 
 log = logging.getLogger(__name__)
 
-CONFLICT = re.compile(r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)")
+CONFLICT = re.compile(r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED).*")
 CONFLICT_SECONDS = 60
 # In the names of applications and of their containers.
 APPLICATION = re.compile(r"(\d{10,}_\d+)")
@@ -56,9 +56,17 @@ def expire(spark: SparkSession, table: str, keep: timedelta, now: datetime) -> N
     Received, not happened: a log of years ago that is replayed today stays as long as any other.
     A file holds what was received within few hours, so nearly all are deleted whole or not touched;
     `compact` removes them from the disk later.
+
+    Only the days that hold such events are looked at: Delta lets a delete lose against every append
+    that it might have had to read, and the archive's job appends more often than a delete of a
+    month's table ends.
     """
-    oldest = (now - keep).isoformat()
-    spark.sql(f"DELETE FROM delta.`{table}` WHERE timestamp < TIMESTAMP '{oldest}'")
+    oldest = f"timestamp < TIMESTAMP '{(now - keep).isoformat()}'"
+    expired = spark.read.format("delta").load(table).where(oldest)
+    days = [str(row.event_date) for row in expired.select("event_date").distinct().collect()]
+    if days:
+        among = ", ".join(f"DATE '{day}'" for day in sorted(days))
+        spark.sql(f"DELETE FROM delta.`{table}` WHERE event_date IN ({among}) AND {oldest}")
 
 
 def insist(operation: Callable[[], None], what: str) -> None:
@@ -68,9 +76,10 @@ def insist(operation: Callable[[], None], what: str) -> None:
         try:
             operation()
         except Exception as error:
-            if CONFLICT.search(str(error)):
-                raise Conflict(str(error).partition("\n")[0]) from error
-            raise
+            conflict = CONFLICT.search(str(error))
+            if conflict is None:
+                raise
+            raise Conflict(conflict[0]) from error
 
     retry(attempt, Conflict, CONFLICT_SECONDS, what)
 
