@@ -1,6 +1,7 @@
 """`millrace logs`: what all hosts say, in the order of time."""
 
 import heapq
+import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +37,7 @@ def logs_command(
         typer.Option(help="Only this service; or driver, executor, system."),
     ] = None,
     gc: Annotated[bool, typer.Option("--gc", help="Garbage collectors' logs, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="An object on each line.")] = False,
 ) -> None:
     """Show what all hosts logged, in the order of time: millrace logs --since 10m --grep ERROR."""
     plan = load_plan(stack_name())
@@ -44,7 +46,12 @@ def logs_command(
     hosts = hosts_of(plan, host, group, parts)
     wanted = Wanted(now - parse_duration(since), now, parts, pattern(grep), gc)
     with reading(plan, hosts, wanted) as logs:
-        show(plan, merged(logs), Console(highlight=False, soft_wrap=True))
+        entries = merged(logs)
+        if as_json:
+            for entry in entries:
+                typer.echo(in_json(entry))
+        else:
+            show(plan, entries, Console(highlight=False, soft_wrap=True))
         silent = [f"{log.host}: {log.problem}" for log in logs if log.problem]
     if silent:
         raise OperatorError(
@@ -130,6 +137,12 @@ def show(plan: Plan, entries: Iterable[Entry], console: Console) -> None:
                 printable(entry.text),
             )
         )
+
+
+def in_json(entry: Entry) -> str:
+    """For programs: whatever a service writes, its time, host and source are fields of their own."""
+    when = datetime.fromtimestamp(entry.time, UTC).isoformat(timespec="milliseconds")
+    return json.dumps({**entry._asdict(), "time": when})
 
 
 def moment(seconds: float) -> str:

@@ -18,7 +18,7 @@ from millrace.cluster import logs as cluster_logs
 from millrace.cluster.logs import Entry, Wanted, reading
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan, load_plan
-from millrace.support.logs import hosts_of, merged, parts_of, pattern, show
+from millrace.support.logs import hosts_of, in_json, merged, parts_of, pattern, show
 from tests.unit.stand_ins import install
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()
@@ -268,6 +268,15 @@ def test_hosts_that_are_down_or_hang_are_named_and_the_others_read(
             "kafka-2": "no route to host",
             "kafka-3": "not done in time",
         }
+
+
+def test_an_entry_is_an_object_for_programs() -> None:
+    assert json.loads(in_json(Entry(NOON + 0.25, "kafka-2", "kafka-broker", "one\n\ttwo"))) == {
+        "time": "2026-11-23T12:00:00.250+00:00",
+        "host": "kafka-2",
+        "source": "kafka-broker",
+        "text": "one\n\ttwo",
+    }
 
 
 def test_an_entry_is_a_line_that_commands_no_terminal(plan: Plan) -> None:
