@@ -25,6 +25,7 @@ REQUESTS = 32  # at once
 CONNECT_SECONDS = 1.0
 ANSWER_SECONDS = 25.0  # longer than the collector itself waits for Kafka
 PAUSE_SECONDS = 0.1  # once each host was tried
+AWAY_SECONDS = 2.0  # a host that didn't answer a connection is the last one to be tried
 QUEUE_EVENTS = 1_000_000
 PATIENCE_SECONDS = 120.0  # of a Sender, for one request
 LATER = {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
@@ -58,6 +59,7 @@ class CollectorProducer:
         self._sent: dict[Future[list[Place] | None], list[Report]] = {}
         self._turn = 0
         self._waiting = 0
+        self._away_until = dict.fromkeys(self._urls, 0.0)  # of the monotonic clock
 
     def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Report) -> None:
         """Topic and key are the collector's to choose. Raises BufferError when too much waits."""
@@ -102,11 +104,11 @@ class CollectorProducer:
     def _post(self, body: bytes, turn: int) -> list[Place] | None:
         """Where the records are; None if nobody knows."""
         while True:
-            for number in range(len(self._urls)):
-                url = self._urls[(turn + number) % len(self._urls)]
+            for url in self._in_turn(turn):
                 try:
                     answer = self._client.post(url, content=body)
                 except (httpx.ConnectError, httpx.ConnectTimeout):
+                    self._away_until[url] = time.monotonic() + AWAY_SECONDS
                     continue
                 except httpx.TransportError:
                     return None
@@ -117,6 +119,12 @@ class CollectorProducer:
                 if answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
                     raise OperatorError(f"{url}: {answer.status_code}: {answer.text}")
             time.sleep(PAUSE_SECONDS)
+
+
+    def _in_turn(self, turn: int) -> list[str]:
+        first, now = turn % len(self._urls), time.monotonic()
+        turns = self._urls[first:] + self._urls[:first]
+        return sorted(turns, key=lambda url: self._away_until[url] > now)
 
 
 class Sender:
