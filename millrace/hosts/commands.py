@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+from collections.abc import Iterable
 from operator import not_
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.common.waiting import wait_until
 from millrace.hosts.power import Action, act, named
-from millrace.plan import load_plan
+from millrace.plan import Host, load_plan
 
 PAUSE_SECONDS = 10  # between two looks, each of which costs every host a process or two
 HEALTHY = "healthy"
@@ -33,8 +34,7 @@ def who_command(
 
     plan = load_plan(stack_name())
     if others:
-        for host in roles.others(plan, role):
-            print(host.name)
+        tell(roles.others(plan, role))
         return
     found = roles.holder(plan, role)
     print(*found.pids) if pids else print(found.host.name)
@@ -48,9 +48,16 @@ def hosts_command(
 ) -> None:
     """List hosts by name, one per line, for loops in the shell."""
     plan = load_plan(stack_name())
-    for host in plan.hosts:
-        if service in (None, *host.services) and zone in (None, host.zone):
-            print(host.name)
+    tell(
+        host
+        for host in plan.hosts
+        if service in (None, *host.services) and zone in (None, host.zone)
+    )
+
+
+def tell(hosts: Iterable[Host]) -> None:
+    """Their names, in one write: whoever takes the first line and ends leaves no other one to fail."""
+    typer.echo("".join(f"{host.name}\n" for host in hosts), nl=False)
 
 
 def on_command(
