@@ -1,7 +1,9 @@
 """Who has a role, and what is done to hosts: the parts that need no cluster."""
 
+import io
 import re
 import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -114,6 +116,16 @@ def test_commands_keep_their_words_and_their_exit_code(monkeypatch):
 )
 def test_hosts_are_listed_by_service_and_zone(options, listed):
     assert CliRunner().invoke(app, ["hosts", *options]).stdout.split() == listed
+
+
+def test_hosts_are_listed_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else `millrace hosts | head -n 1` fails now and then, where Python's output isn't buffered."""
+    writes: list[bytes] = []
+    pipe = io.StringIO()
+    monkeypatch.setattr(pipe, "write", writes.append)
+    monkeypatch.setattr(sys, "stdout", pipe)
+    commands.hosts_command(service="kafka_broker", zone=None)
+    assert [*filter(None, writes)] == [b"kafka-1\nkafka-2\nkafka-3\n"]
 
 
 def test_only_health_can_be_awaited():
