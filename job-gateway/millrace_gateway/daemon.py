@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -108,8 +109,19 @@ class Gateway:
             ended=[] if len(active) >= limits.drivers else self._yarn.ended(application),
             leading=leads["run"],
             standbys=frozenset(d["run"] for d in drivers if d["state"] == "standby"),
+            sharing=self._sharing(drivers, leads),
             led_since=leads["since"],
         )
+
+    def _sharing(
+        self, drivers: Sequence[Mapping[str, Any]], leads: Mapping[str, Any]
+    ) -> frozenset[str]:
+        sharing = frozenset(
+            driver["run"]
+            for driver in drivers
+            if driver["state"] == "standby" and driver["host"] == leads["host"]
+        )
+        return sharing if sharing and self._yarn.hosts() > 1 else frozenset()
 
     def _act(self, application: str, decision: Decision) -> None:
         match decision.action:

@@ -71,7 +71,8 @@ class Seen:
     """Everything a decision rests on. ``active`` and ``ended`` are in the order they started.
 
     ``leading`` is the run whose driver leads since ``led_since``, ``standbys`` are those whose
-    drivers are ready to.
+    drivers are ready to; ``sharing`` are those of them that are on the leader's host, though YARN
+    has others.
     """
 
     now: float
@@ -82,6 +83,7 @@ class Seen:
     ended: Sequence[Run] = ()
     leading: str = ""
     standbys: frozenset[str] = frozenset()
+    sharing: frozenset[str] = frozenset()
     led_since: float = 0.0
 
 
@@ -120,7 +122,7 @@ class Decision:
 
 
 def leader(drivers: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Who leads, of drivers as they tell of themselves; nobody has an empty ``run``.
+    """Who leads, of drivers as they tell of themselves; of nobody ``run`` and ``host`` are empty.
 
     The one that finishes its last batches still leads, as long as nobody else does.
     """
@@ -128,7 +130,7 @@ def leader(drivers: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         if found := [driver for driver in drivers if driver["state"] == state]:
             # One that is frozen still says that it leads.
             return max(found, key=lambda driver: driver["since"])
-    return {"run": "", "since": 0.0}
+    return {"run": "", "host": "", "since": 0.0}
 
 
 def decide(seen: Seen, limits: Limits) -> Decision:
@@ -148,7 +150,15 @@ def decide(seen: Seen, limits: Limits) -> Decision:
         return _hand_over(seen, leader, wanted, limits)
     if len(wanted) < limits.drivers:
         return _bring_up(seen, wanted, limits)
+    # One host's loss would end both.
+    if together := [run for run in wanted if _is_to_move(seen, run, limits)]:
+        return _remove(together[-1], "the leading driver's host is its own")
     return _keep(seen, wanted)
+
+
+def _is_to_move(seen: Seen, run: Run, limits: Limits) -> bool:
+    """The last of YARN's attempts takes whatever host it gets; a new run can choose again."""
+    return run.id in seen.sharing and seen.now - run.started > limits.settled
 
 
 def _stop(seen: Seen, leader: Run | None, limits: Limits) -> Decision:

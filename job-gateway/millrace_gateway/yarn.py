@@ -55,6 +55,10 @@ class Yarn:
         found = self._ask(f"/ws/v1/cluster/apps?states={ACTIVE}")
         return [app["id"] for app in (found["apps"] or {}).get("app", [])]
 
+    def hosts(self) -> int:
+        """How many can be given containers."""
+        return int(self._ask("/ws/v1/cluster/metrics")["clusterMetrics"]["activeNodes"])
+
     def kill(self, run: str) -> None:
         query = urllib.parse.urlencode({"user.name": self._user})
         self._ask(f"/ws/v1/cluster/apps/{run}/state?{query}", {"state": "KILLED"})

@@ -120,7 +120,6 @@ class CollectorProducer:
                     raise OperatorError(f"{url}: {answer.status_code}: {answer.text}")
             time.sleep(PAUSE_SECONDS)
 
-
     def _in_turn(self, turn: int) -> list[str]:
         first, now = turn % len(self._urls), time.monotonic()
         turns = self._urls[first:] + self._urls[:first]

@@ -274,6 +274,10 @@ def applications(plan: Plan, drivers: list[dict[str, Any]], now: float) -> Compo
             leaderless = True
         elif not standby:
             problems.append(f"no driver of '{name}' stands by")
+        elif together := [
+            d["host"] for d in mine if d["state"] == "standby" and d["host"] in leading
+        ]:
+            problems.append(f"both drivers of '{name}' are on {together[0]}")
     return _component("Applications", "; ".join(texts), problems, leaderless)
 
 

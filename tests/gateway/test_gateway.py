@@ -109,6 +109,32 @@ TABLE = {
         Wait(),
         "running",
     ),
+    "two on one host: the standby goes, to come elsewhere": (
+        Seen(
+            NOW,
+            RUNNING_V2,
+            TOLD_V2,
+            active=PAIR,
+            leading=ONE,
+            standbys=frozenset({TWO}),
+            sharing=frozenset({TWO}),
+        ),
+        Kill(TWO),
+        "removing",
+    ),
+    "two on one host, one of which has only just come there: nothing": (
+        Seen(
+            NOW,
+            RUNNING_V2,
+            TOLD_V2,
+            active=[run("v2"), run("v2", number=2, started=NOW - 300)],
+            leading=ONE,
+            standbys=frozenset({TWO}),
+            sharing=frozenset({TWO}),
+        ),
+        Wait(),
+        "running",
+    ),
     "two, of which none leads yet: nothing": (
         Seen(NOW, RUNNING_V2, TOLD_V2, active=PAIR),
         Wait(),
@@ -535,6 +561,7 @@ class Cluster:
         self.runs: list[Run] = []
         self.killed: list[str] = []
         self.away = False
+        self.workers = 3
 
     def kill(self, run: str) -> None:
         self.killed.append(run)
@@ -546,6 +573,9 @@ class Cluster:
 
     def ended(self, _: str) -> list[Run]:
         return []
+
+    def hosts(self) -> int:
+        return self.workers
 
 
 @pytest.fixture
@@ -651,8 +681,8 @@ def test_one_log_line_and_one_status_for_each_change(settings, caplog):
     registry.orders["insights"] = TOLD_V2
     cluster.runs = PAIR
     registry.told = [
-        {"run": ONE, "state": "leading", "since": NOW},
-        {"run": TWO, "state": "standby", "since": NOW},
+        {"run": ONE, "host": "worker-1", "state": "leading", "since": NOW},
+        {"run": TWO, "host": "worker-2", "state": "standby", "since": NOW},
     ]
     gateway = Gateway(settings, registry, cluster)
     with caplog.at_level(logging.INFO, "gateway"):
@@ -672,10 +702,28 @@ def test_who_finishes_its_last_batches_is_not_killed_meanwhile(settings, one, tw
     registry.orders["insights"] = Order("stopped", "v1", NOW)
     cluster.runs = UPGRADE
     registry.told = [
-        {"run": ONE, "state": one, "since": NOW},
-        {"run": TWO, "state": two, "since": NOW + 1},
+        {"run": ONE, "host": "worker-1", "state": one, "since": NOW},
+        {"run": TWO, "host": "worker-2", "state": two, "since": NOW + 1},
     ]
     Gateway(settings, registry, cluster, clock=lambda: NOW + 2).turn()
+    assert cluster.killed == killed
+
+
+@pytest.mark.parametrize(
+    ("host", "workers", "killed"),
+    [("worker-1", 3, [TWO]), ("worker-1", 1, []), ("worker-2", 3, [])],
+)
+def test_who_stands_by_on_the_leaders_host_goes_if_there_is_another(
+    settings, host, workers, killed
+):
+    registry, cluster = Registry(RUNNING_V2), Cluster()
+    registry.orders["insights"] = TOLD_V2
+    cluster.runs, cluster.workers = PAIR, workers
+    registry.told = [
+        {"run": ONE, "host": "worker-1", "state": "leading", "since": NOW},
+        {"run": TWO, "host": host, "state": "standby", "since": NOW},
+    ]
+    Gateway(settings, registry, cluster, clock=lambda: NOW).turn()
     assert cluster.killed == killed
 
 
@@ -819,6 +867,11 @@ def app(number: int, started: int) -> dict[str, Any]:
         "startedTime": started,
         "finishedTime": 0,
     }
+
+
+def test_hosts_are_those_that_can_be_given_containers(resourcemanagers):
+    resourcemanagers[1].answer = {"clusterMetrics": {"activeNodes": 2, "lostNodes": 1}}
+    assert yarn(resourcemanagers).hosts() == 2
 
 
 def test_the_active_resourcemanager_is_found_beside_a_dead_one_and_a_standby(resourcemanagers):

@@ -123,6 +123,17 @@ def test_a_missing_driver_shows(driver, state, problem):
     assert (found.state, found.problems) == (state, [problem])
 
 
+def test_drivers_that_would_be_lost_together_show():
+    observed = healthy()
+    for driver in observed["drivers"]:
+        driver["host"] = "worker-1"
+    found = verdict(observed, "Applications")
+    assert (found.state, found.problems) == (
+        "degraded",
+        ["both drivers of 'insights' are on worker-1"],
+    )
+
+
 @pytest.mark.parametrize(("lost", "state"), [(1, "degraded"), (2, "down")])
 def test_cassandra_goes_on_with_a_majority(lost, state):
     observed = healthy()
