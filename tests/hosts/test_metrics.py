@@ -181,9 +181,10 @@ def test_alertmanagers_know_each_other_and_have_their_configuration(plan, ask):
         assert "operators" in status["config"]["original"]
 
 
-def test_each_alertmanager_is_told_by_each_prometheus(plan, prometheus):
-    for found in prometheus("alertmanagers").values():
-        assert len(found["activeAlertmanagers"]) == len(plan.services["alertmanager"].hosts)
+def test_each_prometheus_tells_the_alertmanager_of_its_host(plan, prometheus):
+    for host, found in prometheus("alertmanagers").items():
+        [told] = found["activeAlertmanagers"]
+        assert plan.host(host).address in told["url"]
 
 
 def test_the_page_that_an_alert_links_to_opens_on_both_edges(plan, ask):
