@@ -60,9 +60,11 @@ def drills_table(records: Records, runbooks: Sequence[Runbook]) -> str:
         if not runbook.about.faults and runbook.name not in records:
             link = f"[{runbook.about.title}](runbooks/{runbook.name}.md)"
             rows.append(f"| {link} | not recorded yet | | | | | | | |")
+    floor = next((report for report in _ordered(records) if not report.faults), None)
     for report in _ordered(records):
+        load = f", under {report.rate:,.0f} events/s" if floor and report.rate != floor.rate else ""
         cells = [
-            f"[{report.title}](docs/drills/README.md#{report.name})",
+            f"[{report.title}](docs/drills/README.md#{report.name}){load}",
             verdict(report),
             *(_against_goal(report, plane) for plane in OF_EVERY_DRILL),
             _of_component(report, components.get(report.name)),

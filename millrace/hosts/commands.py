@@ -56,7 +56,7 @@ def hosts_command(
 
 
 def tell(hosts: Iterable[Host]) -> None:
-    """Their names, in one write: whoever takes the first line and ends leaves no other one to fail."""
+    """Their names, in one write: who takes the first line and ends leaves no other one to fail."""
     typer.echo("".join(f"{host.name}\n" for host in hosts), nl=False)
 
 

@@ -140,7 +140,7 @@ def show(plan: Plan, entries: Iterable[Entry], console: Console) -> None:
 
 
 def in_json(entry: Entry) -> str:
-    """For programs: whatever a service writes, its time, host and source are fields of their own."""
+    """For programs: whatever a service writes, time, host and source are fields of their own."""
     when = datetime.fromtimestamp(entry.time, UTC).isoformat(timespec="milliseconds")
     return json.dumps({**entry._asdict(), "time": when})
 

@@ -119,7 +119,7 @@ def test_hosts_are_listed_by_service_and_zone(options, listed):
 
 
 def test_hosts_are_listed_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else `millrace hosts | head -n 1` fails now and then, where Python's output isn't buffered."""
+    """Else `millrace hosts | head -n 1` fails now and then, with unbuffered Python."""
     writes: list[bytes] = []
     pipe = io.StringIO()
     monkeypatch.setattr(pipe, "write", writes.append)
