@@ -17,12 +17,9 @@ STAND_INS = {
 case $1 in
     hosts) echo worker-1 ;;
     who) [ "${3:-}" ] && echo the pids || echo worker-1 ;;
+    logs) grep -hE "${!#}" "$STAGE/stdout" ;;
     on) shift 3
-        case $1 in
-            kill) ;;
-            find) grep -hE "${10}" "$STAGE/stdout" ;;
-            *) exec "$@" ;;
-        esac ;;
+        [ "$1" = kill ] || exec "$@" ;;
 esac
 """,
     "hdfs": """\
