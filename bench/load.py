@@ -34,7 +34,7 @@ from millrace.ledger.session import Wish, ledgers, settle
 from millrace.ledger.spec import PAGES, Spec
 from millrace.plan import Plan, load_plan
 
-TICK_SECONDS = 0.025  # as the toolkit's own producer lingers
+TICK_SECONDS = 0.025
 STATE_SECONDS = 1.0
 MOST_WAITING = 2000  # batches: half a minute of brokers that are away, at 10,000 events/s
 POOL = 200_000

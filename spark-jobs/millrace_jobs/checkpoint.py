@@ -44,17 +44,19 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         jvm: Any = spark.sparkContext._jvm
+        # Once: each part of a class's name looks for a class in every jar.
+        self._new_path = jvm.org.apache.hadoop.fs.Path
+        self._io = jvm.org.apache.commons.io.IOUtils
         self.location = path
-        self._path = jvm.org.apache.hadoop.fs.Path(path)
+        self._path = self._new_path(path)
         self._fs = self._path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-        self._jvm = jvm
 
     def remove(self) -> None:
         self._fs.delete(self._path, True)
 
     def query_id(self) -> str | None:
         """Of the query that writes here; None if there is no checkpoint."""
-        file = self._jvm.org.apache.hadoop.fs.Path(self._path, "metadata")
+        file = self._new_path(self._path, "metadata")
         return json.loads(self._text(file))["id"] if self._fs.exists(file) else None
 
     def newest(self) -> int:
@@ -82,7 +84,7 @@ class Checkpoint:
         return self._entry(number - 1).watermark_ms if number else 0
 
     def _batches(self, log: str) -> list[int]:
-        folder = self._jvm.org.apache.hadoop.fs.Path(self._path, log)
+        folder = self._new_path(self._path, log)
         if not self._fs.exists(folder):
             return []
         names = [status.getPath().getName() for status in self._fs.listStatus(folder)]
@@ -90,7 +92,7 @@ class Checkpoint:
 
     def _entry(self, number: int) -> "_Entry":
         """A version line, a line of metadata, then a line of offsets for each source."""
-        file = self._jvm.org.apache.hadoop.fs.Path(self._path, f"offsets/{number}")
+        file = self._new_path(self._path, f"offsets/{number}")
         _, metadata, *sources = self._text(file).splitlines()
         offsets = merged(json.loads(source) for source in sources if source != NOTHING_READ)
         return _Entry(offsets, json.loads(metadata)["batchWatermarkMs"])
@@ -98,7 +100,7 @@ class Checkpoint:
     def _text(self, file: Any) -> str:
         stream = self._fs.open(file)
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            return str(self._io.toString(stream, "UTF-8"))
         finally:
             stream.close()
 

@@ -109,6 +109,7 @@ def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> Non
     _use_utc()
     builder = SparkSession.builder.appName(config.application)
     spark = builder.config("spark.ui.port", config.web_port).getOrCreate()
+    _forget_sources(spark)
     try:
         serve(config, spark, coordination, rehearsing=rehearsing)
     finally:
@@ -394,6 +395,20 @@ def _while_leading(
             raise
 
     return write_batch
+
+
+def _forget_sources(spark: SparkSession) -> None:
+    """Hadoop's configuration no longer tells from which file each of its 2,000 values is.
+
+    Each batch sends it to every executor, with these names compressed one by one: that was a tenth
+    of what drivers and executors computed for small batches. Nothing but error messages reads them,
+    and no method of `Configuration` leaves them out.
+    """
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    configuration.size()  # read all files first
+    field = configuration.getClass().getDeclaredField("updatingResource")
+    field.setAccessible(True)
+    field.set(configuration, spark.sparkContext._jvm.java.util.concurrent.ConcurrentHashMap())
 
 
 def _use_utc() -> None:

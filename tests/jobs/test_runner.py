@@ -1101,3 +1101,23 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
     with pytest.raises(Started):
         runner.start(runner.ReadyJob(context, job, Frame("prepared")), driver)  # type: ignore[arg-type]
     assert steps == ["lead", "built anew" if changed else "prepared"]
+
+
+@pytest.mark.slow
+def test_batches_send_hadoops_configuration_without_the_names_of_its_files(
+    spark: SparkSession,
+) -> None:
+    java: Any = spark.sparkContext._jvm
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+
+    def sent() -> int:
+        written = java.java.io.ByteArrayOutputStream()
+        configuration.write(java.java.io.DataOutputStream(written))
+        return int(written.size())
+
+    values, before = configuration.size(), sent()
+    runner._forget_sources(spark)
+    assert sent() < 0.7 * before
+    assert configuration.size() == values
+    configuration.set("one.more", "value")
+    assert configuration.get("one.more") == "value"
