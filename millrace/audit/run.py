@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -98,10 +98,7 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
         _archive_plane(ledgers, rows),
         *_stored_planes(truth, days_truth, stored, windows, pages),
         api,
-        # Of pages that only others viewed, the topic told before the runs began.
-        _results_plane(
-            truth, results, windows, truth_of(own, cut, lateness, rule).low_pages.keys()
-        ),
+        _results_plane(truth, truth_of(own, cut, lateness, rule), results, windows),
     ]
     doubtful = len(own) - sum(int(ledger.acked.sum()) for ledger in ledgers)
     names = [ledger.spec.run for ledger in ledgers]
@@ -209,16 +206,21 @@ def _api_plane(truth: Truth, answers: Answers, windows: set[Window]) -> tuple[Pl
 
 
 def _results_plane(
-    truth: Truth, stream: list[dict[str, Any]], windows: set[Window], pages: Collection[Page]
+    truth: Truth, own: Truth, stream: list[dict[str, Any]], windows: set[Window]
 ) -> Plane:
-    """``windows`` and ``pages`` are those that the runs changed: only of them there are records."""
+    """``own`` is the truth of the runs' events alone: what they surely changed has a record. Of
+    windows and pages that others filled, the topic told before the runs began; what the runs sent
+    too late changes none."""
     plane = Plane("results topic")
     # Of every job: each change of a row comes once, in the order of its versions.
     compare.follow(plane, ((record["key"], record["version"]) for record in stream))
     last_windows, last_pages = _last(record for record in stream if not is_declared(record))
-    compare.compare_windows(plane, truth, windows, last_windows)
-    plane.late = compare.late_requests(truth, windows, last_windows)
-    compare.compare_pages(plane, truth, pages, last_pages)
+    told = windows & (own.low.keys() | last_windows.keys())
+    compare.compare_windows(plane, truth, told, last_windows)
+    untold = (windows - told) & own.high.keys()
+    plane.late = compare.late_requests(truth, told, last_windows)
+    plane.late += compare.late_requests(own, untold, {})
+    compare.compare_pages(plane, truth, own.low_pages.keys(), last_pages)
     return plane
 
 

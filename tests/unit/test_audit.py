@@ -21,6 +21,7 @@ from millrace.audit.page_views import PageViewRule
 from millrace.audit.records import foreign_records, own_records
 from millrace.audit.report import Plane, Report
 from millrace.audit.truth import (
+    STATUS_CLASSES,
     Cut,
     Lateness,
     PageList,
@@ -475,3 +476,16 @@ def test_of_the_results_topic_a_list_has_what_is_not_older_than_it() -> None:
     _, lists = run._last(stream)
     assert lists == {0: PageList({"/a": 9}, error=2, other=13)}
     assert lists[0].page_views == 20
+
+
+def test_the_results_topic_needs_no_word_of_what_only_others_counted() -> None:
+    """A run's events that are too late for an hour change nothing in it, and so tell nothing."""
+    figures = dict.fromkeys(("requests", "page_views", "bytes", *STATUS_CLASSES), 0)
+    others, late, ours = figures | {"requests": 7}, figures | {"requests": 3}, ("1h", 3600)
+    hour = ("1h", 0)
+    high = {hour: figures | {"requests": 10}, ours: others}
+    truth = Truth({hour: others, ours: others}, high, {}, {})
+    own = Truth({ours: others}, {hour: late, ours: others}, {}, {})
+    plane = run._results_plane(truth, own, [], {hour, ours})
+    assert plane.unseen == 1  # the hour that the run surely changed
+    assert plane.late == 3 + 7
