@@ -217,9 +217,8 @@ def _results_plane(
     last_windows, last_pages = _last(record for record in stream if not is_declared(record))
     told = windows & (own.low.keys() | last_windows.keys())
     compare.compare_windows(plane, truth, told, last_windows)
-    untold = (windows - told) & own.high.keys()
     plane.late = compare.late_requests(truth, told, last_windows)
-    plane.late += compare.late_requests(own, untold, {})
+    plane.late += compare.late_requests(own, own.high.keys() - told, {})
     compare.compare_pages(plane, truth, own.low_pages.keys(), last_pages)
     return plane
 
