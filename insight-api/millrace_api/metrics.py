@@ -79,10 +79,11 @@ class Metrics:
             await asyncio.sleep(LOOK_SECONDS)
 
     @contextmanager
-    def served(self, port: int) -> Iterator[None]:
+    def served(self, port: int) -> Iterator[int]:
+        """At /metrics of this port, or of one that is free for 0; gives which."""
         server, thread = start_http_server(port, registry=self.registry)
         try:
-            yield
+            yield server.server_port
         finally:
             server.shutdown()
             server.server_close()

@@ -1,7 +1,6 @@
 """What Prometheus reads from the API, parsed by its own client."""
 
 import asyncio
-import socket
 import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
@@ -129,10 +128,7 @@ def replace_limits(settings: Settings) -> Settings:
 def test_they_are_served_on_a_port_of_their_own() -> None:
     metrics = Metrics()
     metrics.look = replace(metrics.look, viewers=4)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with metrics.served(port):
+    with metrics.served(0) as port:
         address = f"http://127.0.0.1:{port}/metrics"
         text = urllib.request.urlopen(address, timeout=5).read().decode()
     assert "millrace_api_stream_clients 4.0" in text

@@ -1,5 +1,4 @@
 import hashlib
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,19 +32,13 @@ def collector_settings(**changes: Any) -> Settings:
             for name, secret, rate in (("tests", SECRET, 100_000), ("slow", SLOW_SECRET, 1))
         ],
         "kafka": {"bootstrap.servers": "127.0.0.1:1"},
-        "metrics_port": free_port(),
+        "metrics_port": 0,
         "request_bytes": 100_000,
         "buffer_bytes": 1_000_000,
         "receive_seconds": 0.5,
         "burst_seconds": 1,
     }
     return Settings.model_validate(content | changes)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 @contextmanager
