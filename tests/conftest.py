@@ -6,6 +6,11 @@ Each keeps its order, so that a test that passes beside others does so again.
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes is the machine's matter, and these are busy: no test fails by it.
+settings.register_profile("millrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("millrace")
 
 SPARK = Path(__file__).parent / "jobs"
 

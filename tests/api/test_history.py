@@ -218,7 +218,7 @@ def test_a_failure_is_not_kept_and_what_was_read_is(
 moments = st.integers(min_value=0, max_value=4 * 24 * 60).map(lambda n: FIRST + n * MINUTE)
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=60)
 @given(moments, moments, st.none() | moments, st.sets(moments, max_size=30))
 def test_a_total_is_the_sum_of_its_windows_whatever_is_kept(
     one: datetime, other: datetime, watermark: datetime | None, minutes: set[datetime]

@@ -157,7 +157,7 @@ def test_the_documented_producer_s_records_are_events(
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.binary(max_size=80) | st.binary().map(lambda end: encoded()[:40] + end)))
 @example([encoded()])
 def test_whatever_comes_is_an_event_or_a_dead_letter(

@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from millrace_jobs import check, config, jobs
 from pyspark.sql import SparkSession
@@ -108,7 +108,6 @@ def test_a_function_that_cant_be_run(
 NAMES = {"a": "x", "longer_name": 86400, "empty": ""}
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["SELECT ", ", ", "${a}", "${longer_name}", "$empty ", "$$"])))
 def test_a_column_is_where_it_was_written(parts: list[str]) -> None:
     line = "".join(parts)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from millrace_jobs import declared
 from millrace_jobs.declaration import Refused
@@ -201,7 +201,6 @@ class Driver:
 EVENTS = st.lists(st.sampled_from(["put", "begin", "commit", "takeover", "zombie"]), max_size=40)
 
 
-@settings(deadline=None)
 @given(EVENTS)
 def test_whatever_happens_a_batch_is_stored_with_the_facts_of_one_version(
     events: list[str],

@@ -76,7 +76,7 @@ def test_it_may_happen_at_any_request(events: Events) -> None:
 GAPS = st.integers(1, APART) | st.integers(1, REQUESTS)
 
 
-@settings(deadline=None, derandomize=True, database=None)
+@settings(derandomize=True, database=None)
 @given(st.lists(st.tuples(GAPS, st.sampled_from(Event)), min_size=2, max_size=6).map(history))
 def test_whatever_happens_nothing_is_lost_or_doubled_or_goes_back(happens: History) -> None:
     assert run(happens) == []

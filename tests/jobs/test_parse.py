@@ -131,7 +131,7 @@ anything = st.one_of(
 
 
 # Many values to an example: Spark takes as long for one as for hundreds.
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(values=st.lists(anything, min_size=50, max_size=200))
 def test_every_record_gets_exactly_one_verdict(
     records: Records, values: list[bytes | None]

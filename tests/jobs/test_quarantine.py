@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from millrace_jobs import declared, isolation, runner, sources
 from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, without
@@ -53,7 +53,6 @@ PARTITIONS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(PARTITIONS, st.data())
 def test_exactly_the_failing_records_are_found_by_a_bounded_number_of_probes(
     partitions: list[tuple[int, int]], data: st.DataObject
@@ -70,7 +69,6 @@ def test_exactly_the_failing_records_are_found_by_a_bounded_number_of_probes(
     assert tried.probes <= len(ranges) + 2 * len(bad) * ceil(log2(longest))
 
 
-@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(50, 5000))
 def test_what_fails_by_everything_is_given_up_early(limit: int, records: int) -> None:
     tried = Tried({(0, n) for n in range(records)})

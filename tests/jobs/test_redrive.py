@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from millrace_jobs.isolation import left_out, row_of
 from millrace_jobs.outputs import Output
@@ -47,7 +47,6 @@ OUTPUT = Output(
 # -- Which windows, which rows
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=9))
 def test_records_are_together_if_their_windows_overlap(ranges: list[tuple[int, int]]) -> None:
     ones = [
@@ -79,7 +78,6 @@ def written(before: Counts, after: Counts, stored: Counts) -> Counts:
 URLS = st.sampled_from("abcd")
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(URLS, st.integers(1, 9)), st.dictionaries(URLS, st.integers(1, 3)), st.data()
 )

@@ -114,7 +114,7 @@ def test_a_click_matches_within_the_hour_and_is_counted_when_it_came(spark: Spar
     }
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(st.integers(0, 2**32), st.floats(1, 20), st.floats(60, 120))
 def test_generated_traffic_gives_what_plain_counting_and_its_truth_say(
     spark: SparkSession, seed: int, rate: float, seconds: float

@@ -43,7 +43,7 @@ def sent(seed: int, rate: float, seconds: float) -> tuple[Producer, Truth]:
     return producer, truth
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32), st.floats(1, 200), st.floats(1, 120))
 def test_the_truth_is_what_the_records_say(seed: int, rate: float, seconds: float) -> None:
     producer, truth = sent(seed, rate, seconds)

@@ -86,7 +86,7 @@ class TestRecords:
         assert plane.checked == EVENTS
 
     @given(number=st.integers(0, EVENTS - 1))
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     def test_dropped_is_lost(self, ledger: Ledger, rows: pa.Table, number: int) -> None:
         plane = archived(ledger, rows.take([n for n in range(EVENTS) if n != number]))
         assert (plane.lost, plane.duplicated, plane.wrong) == (1, 0, 0)
@@ -95,7 +95,7 @@ class TestRecords:
         assert f"partition {number % 3}, offset {number // 3}" in example
 
     @given(number=st.integers(0, EVENTS - 1))
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     def test_repeated_is_duplicated(self, ledger: Ledger, rows: pa.Table, number: int) -> None:
         plane = archived(ledger, rows.take([*range(EVENTS), number, number]))
         assert (plane.lost, plane.duplicated, plane.wrong) == (0, 2, 0)
@@ -206,7 +206,7 @@ class TestWindows:
         assert plane.checked == len(truth.high)
 
     @given(data=st.data())
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     def test_a_figure_raised_or_lowered_is_wrong(self, truth: Truth, data: st.DataObject) -> None:
         window = data.draw(st.sampled_from(sorted(truth.high)))
         name = data.draw(st.sampled_from(compare.COUNTS))

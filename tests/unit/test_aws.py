@@ -46,7 +46,7 @@ def plan_of(environment: Environment, name: str = "dev") -> Plan:
 # --- subnets and addresses ------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(16, 22), st.integers(0, 255), st.sampled_from(["abc", "abcd"]))
 def test_subnets_lie_in_the_vpc_and_not_in_each_other(prefix, second, zones):
     content = load_environment("dev").model_dump(mode="json")

@@ -55,7 +55,7 @@ def started() -> tuple[Pool, Spec]:
 
 class TestPool:
     @given(first=st.integers(0, 15_000), count=st.integers(1, 3000))
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     def test_what_it_writes_is_what_the_ledger_knows(
         self, started: tuple[Pool, Spec], first: int, count: int
     ) -> None:

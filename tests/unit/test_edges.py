@@ -83,7 +83,7 @@ def check_edges(environment: Environment, any_port: int) -> None:
                     assert passes == allowed(environment, *call), call
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(placements(), st.integers(1, 65535))
 def test_the_edges_allow_what_the_components_say_and_nothing_else(environment, any_port):
     check_edges(environment, any_port)

@@ -39,7 +39,7 @@ class TestEvents:
     numbers = np.arange(20_000)
 
     @given(st.lists(st.integers(0, 19_999), min_size=1, max_size=50))
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     def test_an_event_is_the_same_in_whatever_company(self, numbers: list[int]) -> None:
         whole = events(SPEC, self.numbers)
         assert events(SPEC, np.array(numbers)).to_pylist() == whole.take(numbers).to_pylist()
@@ -100,7 +100,7 @@ class TestEvents:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @given(rate=st.floats(1, 20_000), seconds=st.integers(1, 120))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_schedule_ends_with_all_of_its_events_due(
     profile: str, rate: float, seconds: int
 ) -> None:

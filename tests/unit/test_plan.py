@@ -188,7 +188,7 @@ def stopped_by_losing(plan: Plan, lost: set[str]) -> list[str]:
     return stopped
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.filter_too_much])
 @given(environments())
 def test_an_accepted_plan_survives_any_host_and_any_zone(content):
     try:
@@ -201,7 +201,6 @@ def test_an_accepted_plan_survives_any_host_and_any_zone(content):
         assert stopped_by_losing(plan, {h.name for h in plan.hosts if h.zone == zone}) == []
 
 
-@settings(deadline=None)
 @given(st.integers(0, 4))
 def test_a_host_added_to_a_group_moves_no_other_host(more):
     before = {host.name: host.address for host in plan_of(LOCAL).hosts}

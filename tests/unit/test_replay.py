@@ -11,7 +11,7 @@ from threading import Event
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.common.errors import OperatorError
@@ -157,7 +157,6 @@ faults = st.sampled_from(["kill", "kill after", "abort", "retry", "retry after"]
 lives = st.lists(st.dictionaries(st.integers(1, 40), faults, max_size=4), max_size=6)
 
 
-@settings(deadline=None)
 @given(count=st.integers(1, 60), lives=lives, zipped=st.booleans(), batch=st.integers(1, 20))
 def test_every_line_arrives_once_wherever_the_replay_dies(
     tmp_path_factory: pytest.TempPathFactory,
@@ -280,7 +279,6 @@ def test_another_run_or_another_log_is_another_source(tmp_path: Path) -> None:
     assert Source(path).identity("") != Source(str(other)).identity("")
 
 
-@settings(deadline=None)
 @given(
     content=st.lists(st.binary(max_size=60), max_size=30)
     .map(b"\n".join)

@@ -10,7 +10,7 @@ import yaml
 from cassandra import WriteTimeout, WriteType
 from cassandra.cluster import Session
 from cassandra.protocol import ErrorMessage
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from typer.testing import CliRunner
@@ -177,7 +177,6 @@ def test_everything_that_is_wrong_is_said_at_once(campaigns: TablePlan) -> None:
         assert problem in said
 
 
-@settings(deadline=None)
 @given(st.integers() | st.floats(), st.sampled_from(["integer", "double"]))
 def test_a_number_is_within_its_range_or_refused(value: float, kind: str) -> None:
     rule = plan_table(
@@ -284,7 +283,6 @@ def test_a_table_stays_small(campaigns: TablePlan) -> None:
     assert versions.kept == {}
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(0, 9))))
 def test_a_version_holds_the_last_row_of_each_key(edits: list[tuple[str, bool, int]]) -> None:
     table = plan_table(Table.model_validate(content()), "small")
