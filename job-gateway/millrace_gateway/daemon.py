@@ -213,7 +213,7 @@ def _watch(settings: Settings, registry: Registry) -> Metrics:
 
 
 def main() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stdout)
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     # As an exception, so that `systemctl stop` takes the way of every other end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

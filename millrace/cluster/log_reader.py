@@ -1,11 +1,12 @@
 """Runs on a host, fed to its ``python3 -`` over SSH: standard library only.
 
 Reads one JSON object from argv[1] and prints what this host's logs say, the oldest first: a line
-for each, as a JSON list ``[seconds since 1970, source, text]``. A text may have several lines, such
-as a stack trace.
+for each, as a JSON list ``[seconds since 1970, source, level, text]``. A text may have several
+lines, such as a stack trace.
 
     since, until   seconds since 1970
     pattern        a regular expression; only texts in which it is found
+    level          the least of `LEVELS`
     units          unit → folder of its log files; of these the journal is read, too
     containers     where a NodeManager keeps its containers' logs, or null
     kinds          which of them: driver, executor
@@ -32,6 +33,21 @@ STAMP = re.compile(
     r"\[?(?P<second>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[.,](?P<fraction>\d+)"
     r"(?P<zone>[+-]\d{4})?\]? ?"
 )
+LEVELS = ("debug", "info", "warning", "error")
+# How those and Python's daemons, logfmt (Prometheus and its like) and Redis say how bad it is.
+LEVEL = re.compile(
+    r"\[?(?P<word>TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b"
+    r"|(?:\S+ )*?level=(?P<logfmt>\w+)"
+    r"|\d+:[XCSM] \d+ \w+ \d+ [\d:.]+ (?P<redis>[-.*#]) ",
+    re.IGNORECASE,
+)
+OTHER_NAMES = {
+    "trace": "debug",
+    "notice": "info",
+    "warn": "warning",
+    "#": "warning",
+} | dict.fromkeys(("critical", "fatal"), "error")
+SYSLOG = ("error",) * 4 + ("warning", "info", "info", "debug")  # by journald's PRIORITY
 LOG = re.compile(r"(?P<name>.+?)\.log\b")  # what follows is added when a full file is put aside
 GC = "gc"
 CONTAINER = re.compile(r"container_(?:e\d+_)?\d+_0*(?P<application>\d+)_\d+_0*(?P<number>\d+)$")
@@ -61,6 +77,14 @@ def entries(lines, otherwise):
         text.append(line)
     if text:
         yield otherwise if time is None else time, "\n".join(text)
+
+
+def level_of(text, otherwise="info"):
+    """One of `LEVELS`; ``otherwise`` for what doesn't say."""
+    found = LEVEL.match(text)
+    said = next(filter(None, found.groups())).lower() if found else otherwise
+    said = OTHER_NAMES.get(said, said)
+    return said if said in LEVELS else otherwise
 
 
 def read(paths, since):
@@ -107,10 +131,10 @@ def containers(folder, kinds):
 
 
 def journal(wanted):
-    """(time, source, text) of each message."""
+    """(time, source, level, text) of each message."""
     command = ["journalctl", "--quiet", "--no-pager", "--all", "--output=json"]
     command += [f"--since=@{wanted['since']:.0f}", f"--until=@{wanted['until'] + 1:.0f}"]
-    command += ["--output-fields=MESSAGE,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER"]
+    command += ["--output-fields=MESSAGE,PRIORITY,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER"]
     if not wanted["system"]:
         command += [f"--unit={unit}" for unit in wanted["units"]]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
@@ -125,14 +149,15 @@ def message(said, wanted):
     time = int(said["__REALTIME_TIMESTAMP"]) / 1e6
     unit = (said.get("UNIT") or said.get("_SYSTEMD_UNIT") or "").removesuffix(".service")
     who = said.get("SYSLOG_IDENTIFIER") or unit
+    level = level_of(text, SYSLOG[int(said.get("PRIORITY", 6))])
     if unit in wanted["units"]:
-        yield time, unit, text
+        yield time, unit, level, text
     elif wanted["system"] and not OWN.fullmatch(who):
-        yield time, "system", f"{who}: {text}"
+        yield time, "system", level, f"{who}: {text}"
 
 
 def of(source, found):
-    return ((time, source, text) for time, text in found)
+    return ((time, source, level_of(text), text) for time, text in found)
 
 
 def sources(wanted):
@@ -150,9 +175,10 @@ def sources(wanted):
 
 def main(wanted):
     pattern = re.compile(wanted["pattern"])
-    for time, source, text in heapq.merge(*sources(wanted), key=itemgetter(0)):
-        if wanted["since"] <= time <= wanted["until"] and pattern.search(text):
-            print(json.dumps([time, source, text]))
+    levels = LEVELS[LEVELS.index(wanted["level"]) :]
+    for time, source, level, text in heapq.merge(*sources(wanted), key=itemgetter(0)):
+        if level in levels and wanted["since"] <= time <= wanted["until"] and pattern.search(text):
+            print(json.dumps([time, source, level, text]))
 
 
 if __name__ == "__main__":

@@ -25,19 +25,22 @@ class Entry(NamedTuple):
     time: float
     host: str
     source: str
+    level: str  # of `log_reader.LEVELS`
     text: str
 
 
 @dataclass(frozen=True)
 class Wanted:
     """Which entries: ``since`` and ``until`` are seconds since 1970, ``pattern`` is a regular
-    expression, ``parts`` are services of the plan, `CONTAINERS` or `SYSTEM`."""
+    expression, ``parts`` are services of the plan, `CONTAINERS` or `SYSTEM`, ``level`` is the least
+    one."""
 
     since: float
     until: float
     parts: Collection[str]
     pattern: str = ""
     gc: bool = False
+    level: str = log_reader.LEVELS[0]
 
     def question(self, plan: Plan, host: Host) -> dict[str, Any]:
         """As `log_reader` on that host takes it."""
@@ -48,6 +51,7 @@ class Wanted:
             "since": self.since,
             "until": self.until,
             "pattern": self.pattern,
+            "level": self.level,
             "units": {service.unit: f"{LOGS_ROOT}/{service.unit}" for service in services},
             "containers": worker if runs_containers else None,
             "kinds": [kind for kind in CONTAINERS if kind in self.parts],
@@ -86,8 +90,8 @@ class HostLog:
         for line in self._process.stdout:
             if not line.endswith("\n"):
                 break  # cut off
-            time, source, text = json.loads(line)
-            yield Entry(time, self.host, source, text)
+            time, source, level, text = json.loads(line)
+            yield Entry(time, self.host, source, level, text)
         said = self._process.stderr.read().strip()
         if self._process.wait() and not self.problem:
             self.problem = said.splitlines()[-1] if said else "unreachable"

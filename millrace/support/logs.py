@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from millrace.cluster.log_reader import LEVELS
 from millrace.cluster.logs import CONTAINERS, SYSTEM, Entry, Wanted, reading
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
@@ -23,6 +24,7 @@ COLOURS = (
     *("cyan", "green", "magenta", "yellow", "blue", "bright_red"),
     *("bright_cyan", "bright_green", "bright_magenta", "bright_yellow", "bright_blue", "red"),
 )
+OF_LEVEL = {"error": "bold red", "warning": "bold yellow"}
 # What a terminal would obey: colours, cursors, titles.
 CONTROL = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\N{REPLACEMENT CHARACTER}")
 
@@ -30,6 +32,9 @@ CONTROL = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\N{REPLACEMEN
 def logs_command(
     since: Annotated[str, typer.Option(help="How far back: 90s, 10m, 2h.")] = "10m",
     grep: Annotated[str, typer.Option(help="Only what this regular expression is found in.")] = "",
+    level: Annotated[str, typer.Option(help=f"Only this and worse: {', '.join(LEVELS)}.")] = LEVELS[
+        0
+    ],
     host: Annotated[list[str] | None, typer.Option(help="Only this host; may be repeated.")] = None,
     group: Annotated[list[str] | None, typer.Option(help="Only hosts of this group.")] = None,
     service: Annotated[
@@ -44,7 +49,7 @@ def logs_command(
     now = time.time()
     parts = parts_of(plan, service)
     hosts = hosts_of(plan, host, group, parts)
-    wanted = Wanted(now - parse_duration(since), now, parts, pattern(grep), gc)
+    wanted = Wanted(now - parse_duration(since), now, parts, pattern(grep), gc, known(level))
     with reading(plan, hosts, wanted) as logs:
         entries = merged(logs)
         if as_json:
@@ -124,8 +129,14 @@ def pattern(text: str) -> str:
     return text
 
 
+def known(level: str) -> str:
+    if level not in LEVELS:
+        raise OperatorError(f"there is no level {level}", f"they are {', '.join(LEVELS)}")
+    return level
+
+
 def show(plan: Plan, entries: Iterable[Entry], console: Console) -> None:
-    """Prints each when it comes, in its host's colour."""
+    """Prints each when it comes, in its host's colour; what is bad stands out."""
     colours = {host.name: COLOURS[n % len(COLOURS)] for n, host in enumerate(plan.hosts)}
     width = max(map(len, colours))
     for entry in entries:
@@ -133,14 +144,14 @@ def show(plan: Plan, entries: Iterable[Entry], console: Console) -> None:
             Text.assemble(
                 (moment(entry.time), "dim"),
                 (f" {entry.host:{width}} ", colours[entry.host]),
-                (f"{entry.source:16} ", "bold"),
+                (f"{entry.source:16} ", OF_LEVEL.get(entry.level, "bold")),
                 printable(entry.text),
             )
         )
 
 
 def in_json(entry: Entry) -> str:
-    """For programs: whatever a service writes, time, host and source are fields of their own."""
+    """For programs: whatever a service writes, time, host, source and level are fields."""
     when = datetime.fromtimestamp(entry.time, UTC).isoformat(timespec="milliseconds")
     return json.dumps({**entry._asdict(), "time": when})
 

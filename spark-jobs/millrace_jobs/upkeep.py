@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--left-days", type=int, required=True, help="what ended ones leave stays")
     parser.add_argument("--running", nargs="*", default=[], help="applications that have not ended")
     arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     deployed = config.load(arguments.config)
     now = datetime.now(UTC)
     spark = SparkSession.builder.appName("upkeep").getOrCreate()

@@ -40,11 +40,16 @@ Doors = set[tuple[str, int]]
 
 
 @pytest.fixture(scope="module")
-def listening(plan, host_named) -> Doors:
-    """Address and port of whatever listens for other hosts."""
-    return {
+def listening(plan, host_named) -> Iterator[Doors]:
+    """Address and port of whatever listens for other hosts.
+
+    Afterwards the rules' counters start anew: they are to count what services call.
+    """
+    yield {
         (host.address, port) for host in plan.hosts for port in open_ports(host_named(host.name))
     }
+    for host in plan.hosts:
+        host_named(host.name).check_output("systemctl reload firewall.service")
 
 
 def open_ports(connection) -> set[int]:

@@ -18,7 +18,7 @@ from millrace.cluster import logs as cluster_logs
 from millrace.cluster.logs import Entry, Wanted, reading
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan, load_plan
-from millrace.support.logs import hosts_of, in_json, merged, parts_of, pattern, show
+from millrace.support.logs import hosts_of, in_json, known, merged, parts_of, pattern, show
 from tests.unit.stand_ins import install
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()
@@ -122,6 +122,7 @@ def asked(host: Path, capsys: pytest.CaptureFixture[str], **different: object) -
         "since": NOON,
         "until": NOON + 60,
         "pattern": "",
+        "level": "debug",
         "units": {"namenode": f"{host}/namenode"},
         "containers": f"{host}/containers",
         "kinds": ["driver", "executor"],
@@ -130,7 +131,7 @@ def asked(host: Path, capsys: pytest.CaptureFixture[str], **different: object) -
     }
     log_reader.main(question | different)
     lines = capsys.readouterr().out.splitlines()
-    return [(when - NOON, source, text) for when, source, text in map(json.loads, lines)]
+    return [(when - NOON, source, text) for when, source, _, text in map(json.loads, lines)]
 
 
 def test_files_journal_and_containers_are_one_log(host: Path, capsys) -> None:
@@ -180,10 +181,50 @@ def test_collectors_are_silent_unless_asked(host: Path, capsys) -> None:
     assert len(asked(host, capsys, gc=True)) == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("INFO  [Messaging-1:2] Gossip.java:1 - ERROR is what the peer said", "info"),
+        ("WARN Client: slow\n\tat a.b", "warning"),
+        ("FATAL org.apache.hadoop.hdfs.server.namenode.NameNode: no", "error"),
+        ("[warning] GC(3) a long pause", "warning"),
+        ("INFO:     Application startup complete.", "info"),
+        ("WARNING the lease was lost", "warning"),
+        ("time=2026-11-23T12:00:01.500Z level=ERROR source=main.go:9 msg=x", "error"),
+        ("ts=2026-11-23T12:00:01.500Z caller=main.go:9 level=debug msg=x", "debug"),
+        ("12:M 23 Nov 2026 12:00:01.500 # Connection with replica lost", "warning"),
+        ("12:M 23 Nov 2026 12:00:01.500 * Ready to accept connections", "info"),
+        ("Informing everybody: level=unheard", "info"),
+        ("Exception in thread main", "info"),
+    ],
+)
+def test_how_bad_it_is_is_understood(text: str, level: str) -> None:
+    assert log_reader.level_of(text) == level
+
+
+def test_only_what_is_bad_enough_is_read(host: Path, capsys) -> None:
+    write(
+        host / "namenode/x.log",
+        "2026-11-23 12:00:01,0 INFO a\n2026-11-23 12:00:02,0 WARN b\n"
+        "2026-11-23 12:00:03,0 ERROR c\n",
+    )
+    journal(host, (NOON + 4, "namenode.service", "killed"), (NOON + 5, "kernel", "fine"))
+    text = (host / "journal").read_text()
+    (host / "journal").write_text(text.replace('"killed"', '"killed", "PRIORITY": "3"'))
+    worse = [(2, "namenode", "WARN b"), (3, "namenode", "ERROR c"), (4, "namenode", "killed")]
+    assert asked(host, capsys, level="warning") == worse
+    assert asked(host, capsys, level="error") == worse[1:]
+
+
 # --- all hosts as one -----------------------------------------------------------------------------
 
 ENTRIES = st.builds(
-    Entry, st.integers(0, 20).map(float), st.sampled_from("abc"), st.just("x"), st.text(max_size=3)
+    Entry,
+    st.integers(0, 20).map(float),
+    st.sampled_from("abc"),
+    st.just("x"),
+    st.just("info"),
+    st.text(max_size=3),
 )
 
 
@@ -209,7 +250,7 @@ def test_entries_are_handed_on_before_the_last_one_has_come() -> None:
     def endless(host: str):
         when = 0.0
         while True:
-            yield Entry(when, host, "x", "")
+            yield Entry(when, host, "x", "info", "")
             when += 1
 
     both = merged([endless("a"), endless("b")])
@@ -239,6 +280,12 @@ def test_a_wrong_expression_is_refused_before_anybody_is_asked() -> None:
         pattern("(")
 
 
+def test_an_unknown_level_is_refused_before_anybody_is_asked() -> None:
+    assert known("warning") == "warning"
+    with pytest.raises(OperatorError, match="no level warn"):
+        known("warn")
+
+
 def test_a_host_is_asked_for_its_own_services(plan: Plan) -> None:
     wanted = Wanted(0, 1, {"datanode", "driver", "zookeeper"})
     asked = wanted.question(plan, plan.host("worker-1"))
@@ -262,7 +309,7 @@ def test_hosts_that_are_down_or_hang_are_named_and_the_others_read(
     hosts = [plan.host(name) for name in shells]
     wanted = Wanted(NOON, NOON + 60, {"kafka_broker"})
     with reading(plan, hosts, wanted, within=2) as logs:
-        assert list(merged(logs)) == [Entry(NOON + 5, "kafka-1", "kafka-broker", "ok")]
+        assert list(merged(logs)) == [Entry(NOON + 5, "kafka-1", "kafka-broker", "info", "ok")]
         assert {log.host: log.problem for log in logs} == {
             "kafka-1": None,
             "kafka-2": "no route to host",
@@ -271,17 +318,20 @@ def test_hosts_that_are_down_or_hang_are_named_and_the_others_read(
 
 
 def test_an_entry_is_an_object_for_programs() -> None:
-    assert json.loads(in_json(Entry(NOON + 0.25, "kafka-2", "kafka-broker", "one\n\ttwo"))) == {
+    assert json.loads(
+        in_json(Entry(NOON + 0.25, "kafka-2", "kafka-broker", "error", "one\n\ttwo"))
+    ) == {
         "time": "2026-11-23T12:00:00.250+00:00",
         "host": "kafka-2",
         "source": "kafka-broker",
+        "level": "error",
         "text": "one\n\ttwo",
     }
 
 
 def test_an_entry_is_a_line_that_commands_no_terminal(plan: Plan) -> None:
     shown = io.StringIO()
-    entries = [Entry(NOON + 1.5, "kafka-1", "kafka-broker", "a [red]\x1b[31m\nb")]
+    entries = [Entry(NOON + 1.5, "kafka-1", "kafka-broker", "warning", "a [red]\x1b[31m\nb")]
     show(plan, entries, Console(file=shown, highlight=False, soft_wrap=True))
     assert shown.getvalue() == (
         "2026-11-23 12:00:01.500 kafka-1     kafka-broker     a [red]�[31m\n    b\n"
