@@ -21,7 +21,8 @@ BIN = Path(sys.executable).parent
 STACK = "test"
 
 console = Console()
-# Spark's tests run beside the others, and Docker's beside the stand-in for AWS.
+# Spark's tests run beside the others, the slow ones each file beside the next, and Docker's beside
+# the stand-in for AWS.
 IN_TWO = ["-n", "2", "--dist"]
 FAST = [f"tests/{part}" for part in ("unit", "infra", "api", "collector", "gateway", "jobs")]
 
@@ -45,7 +46,7 @@ FAST_STAGES = {
     ),
 }
 CLUSTER_STAGES = {
-    "slow tests": pytest("tests/jobs", "-m", "slow"),
+    "slow tests": pytest("tests/jobs", *IN_TWO, "loadfile", "-m", "slow"),
     "setup": millrace("setup"),
     "ansible-lint": [str(BIN / "ansible-lint"), "--offline", "-q", str(REPO / "ansible")],
     "engine tests": pytest("tests/infra", *IN_TWO, "loadfile", "-m", "engine"),
