@@ -49,7 +49,7 @@ CLUSTER_STAGES = {
     "slow tests": pytest("tests/jobs", *IN_TWO, "loadfile", "-m", "slow"),
     "setup": millrace("setup"),
     "ansible-lint": [str(BIN / "ansible-lint"), "--offline", "-q", str(REPO / "ansible")],
-    "engine tests": pytest("tests/infra", *IN_TWO, "loadfile", "-m", "engine"),
+    "engine tests": pytest("tests/infra", *IN_TWO, "loadfile", "-m", "engine and not slow"),
     "clean slate": millrace("down", "--purge"),
     "up": millrace("up"),
     "deploy": millrace("deploy"),
@@ -59,7 +59,9 @@ CLUSTER_STAGES = {
     "drills": pytest("tests/drills", "-m", "not spoils and not slow"),
 }
 MORE_STAGES = {
-    "slower proofs": pytest("tests/hosts", "tests/e2e", "tests/drills", "-m", "slow"),
+    "slower proofs": pytest(
+        "tests/infra", "tests/hosts", "tests/e2e", "tests/drills", "-m", "slow"
+    ),
     "controls": pytest("tests/drills", "-m", "spoils"),
 }
 

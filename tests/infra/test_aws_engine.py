@@ -88,7 +88,14 @@ def resources(stack: auto.Stack) -> list[dict]:
     return stack.export_stack().deployment.get("resources", [])
 
 
-@pytest.mark.parametrize("name", ["dev", "staging", "prod"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("dev", marks=pytest.mark.slow),
+        pytest.param("staging", marks=pytest.mark.slow),
+        "prod",  # the largest, with all that the others have
+    ],
+)
 def test_an_environment_from_nothing_to_nothing(account: Account, name: str) -> None:
     plan = load_plan(name)
     stack = account.stack(plan)
