@@ -67,10 +67,8 @@ def driver(plan: Plan) -> str:
     return next(found["host"] for found in drivers(plan) if found["state"] == "leading")
 
 
-@pytest.mark.parametrize(
-    "victim",
-    [pytest.param(broker, marks=pytest.mark.slow, id="broker"), pytest.param(driver, id="driver")],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [broker, driver])
 def test_a_replay_is_exact_when_a_host_dies(
     plan: Plan,
     insights: Insights,

@@ -8,6 +8,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from millrace.inventory import artifacts_url
 from millrace.plan import Plan, load_plan
 from tests.playbooks import inventory_of, run_playbook, written
@@ -47,6 +49,7 @@ def test_the_groups_are_the_same(plan: Plan) -> None:
     assert mounted == {host.name for host in plan.hosts if host.volumes}
 
 
+@pytest.mark.slow
 def test_every_role_can_be_checked(plan: Plan, tmp_path: Path) -> None:
     inventory = written(as_instances(plan), tmp_path)
     recap = run_playbook("site.yml", "-i", inventory, "--check", "--limit", "*-1")
