@@ -7,7 +7,7 @@ from millrace.plan import Plan
 from millrace.status import health
 
 STEADY_SECONDS = 480
-RATE = 500  # events a second, on a test machine of two cores
+RATE = 200  # events a second: a test machine of two slow cores keeps up with it
 
 
 def wait_until_steady(plan: Plan) -> None:

@@ -22,7 +22,7 @@ from millrace.common.paths import stack_name
 from millrace.plan import Plan, load_plan
 from tests.e2e.support import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 TOPIC = "ledger-control"
 PARTITION = TopicPartition(TOPIC, 0)
