@@ -5,18 +5,45 @@ machine and from a container that is no host of the cluster.
 """
 
 import json
+import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from ipaddress import IPv4Network
 
 import docker
 import pytest
 
-from millrace.config import OPERATOR, PRODUCERS, READERS
+from millrace.cluster.ssh import on_all, run_on
+from millrace.config import OPERATOR, OUTSIDE, PRODUCERS, READERS
+from millrace.drill.planes import redis_probe, yarn_probe
 from millrace.plan import Host, Plan
+from millrace.plan.edges import Edge
+
+# What operators run on hosts, and what only a fault brings about: no service calls by these edges
+# from day to day.
+APPLICATION = "APP=$(yarn application -list 2>/dev/null | grep -om1 'application_[0-9_]*') &&"
+FAULT = """
+(head -c 300000 /dev/zero; exec sleep 60) | timeout -s KILL 25 hadoop fs -appendToFile - {file} &
+until hadoop fs -cat {file} | grep -q .; do sleep 1; done 2>/dev/null
+wait  # the writer is dead by then; DataNodes agree on its last block
+hdfs debug recoverLease -path {file} -retries 10 && hadoop fs -rm -skipTrash {file}
+""".format(file="/tmp/written-by-$(hostname)")
+ON_DEMAND = {
+    "zookeeper": "zkCli ls /",
+    "kafka_controller": "kafka-topics --list",
+    "journalnode": "hdfs haadmin -getAllServiceState",
+    "namenode": "hadoop-health zkfc 2 && hadoop fs -cat /millrace/checkpoints/traffic/metadata",
+    "resourcemanager": f"{APPLICATION} yarn logs -applicationId $APP -log_files stdout -size 100",
+    "nodemanager": "yarn application -list",
+    "job_gateway": f"{APPLICATION} curl -fsSL -o /dev/null http://{{web}}/proxy/$APP/"
+    f" && yarn rmadmin -getAllServiceState && ({FAULT})",
+}
+# ip saddr @from_worker tcp dport 9092 counter packets 12 bytes 720 accept comment "…"
+COUNTED = re.compile(r"saddr @from_(\S+) (tcp|udp) dport (\d+)(?:-\d+)? counter packets (\d+)")
 
 # Prints which of `[[address, port], …]` take a connection within the seconds that are given.
 TRY = """
@@ -40,16 +67,57 @@ Doors = set[tuple[str, int]]
 
 
 @pytest.fixture(scope="module")
-def listening(plan, host_named) -> Iterator[Doors]:
-    """Address and port of whatever listens for other hosts.
-
-    Afterwards the rules' counters start anew: they are to count what services call.
-    """
-    yield {
+def listening(plan, host_named) -> Doors:
+    """Address and port of whatever listens for other hosts."""
+    return {
         (host.address, port) for host in plan.hosts for port in open_ports(host_named(host.name))
     }
+
+
+Key = tuple[str, str, int]
+
+
+def test_every_edge_is_used(plan):
+    """One that nobody needs is a door left open. The first test: others here try every port."""
+    on_all(plan.hosts, lambda host: [demand(plan, host, name) for name in host.services])
+    with ExitStack() as stack:
+        yarn_probe(plan, stack)()
+        redis_probe(plan)()
+    counts = connections(plan)
+    assert len(counts) == len({(edge.server, key_of(edge)) for edge in plan.edges})
+    assert [edge.name for edge in plan.edges if not counts[edge.server, key_of(edge)]] == []
+
+
+def demand(plan: Plan, host: Host, service: str) -> None:
+    """On two hosts of each: one of a pair may find what it asks for at home."""
+    if service in ON_DEMAND and host in plan.hosts_of(service)[:2]:
+        [web, *_] = plan.addresses("resourcemanager", "http")
+        script = ON_DEMAND[service].replace("{web}", web)
+        done = run_on(plan, host, f"sudo bash -c {shlex.quote(script)}", timeout=240)
+        assert done.returncode == 0, f"{host.name}: {script}\n{done.stdout}{done.stderr}"
+
+
+def connections(plan: Plan) -> Counter[tuple[str, Key]]:
+    """Group of servers and key of an edge → how many connections they let in by it.
+
+    Since their rules were loaded, before their services were started.
+    """
+    rules = "sudo nft list table inet edges"
+    listed = on_all(plan.hosts, lambda host: run_on(plan, host, rules).stdout)
+    counts: Counter[tuple[str, Key]] = Counter()
     for host in plan.hosts:
-        host_named(host.name).check_output("systemctl reload firewall.service")
+        for client, protocol, port, packets in COUNTED.findall(listed[host.name]):
+            counts[host.group, (of_one_place(client), protocol, int(port))] += int(packets)
+    return counts
+
+
+def key_of(edge: Edge) -> Key:
+    return of_one_place(edge.client), edge.protocol, edge.first
+
+
+def of_one_place(client: str) -> str:
+    """Who calls from outside a laptop's cluster is this machine, whether it reads or operates."""
+    return "outside" if client in OUTSIDE else client
 
 
 def open_ports(connection) -> set[int]:
