@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 DEFAULT_FILE = "/etc/millrace/collector/config.json"
 
@@ -43,12 +43,12 @@ class ApiKey(Model):
 
 
 class Settings(Model):
-    """Sizes are bytes, port 0 is any free one. ``kafka`` are librdkafka's properties."""
+    """Sizes are bytes. ``kafka`` are librdkafka's properties."""
 
     streams: dict[str, StreamRule]
     keys: list[ApiKey]
     kafka: dict[str, str | int | bool]
-    metrics_port: NonNegativeInt
+    metrics_port: PositiveInt
     request_bytes: PositiveInt
     buffer_bytes: PositiveInt
     receive_seconds: PositiveFloat

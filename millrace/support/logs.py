@@ -32,9 +32,9 @@ CONTROL = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\N{REPLACEMEN
 def logs_command(
     since: Annotated[str, typer.Option(help="How far back: 90s, 10m, 2h.")] = "10m",
     grep: Annotated[str, typer.Option(help="Only what this regular expression is found in.")] = "",
-    level: Annotated[str, typer.Option(help=f"Only this and worse: {', '.join(LEVELS)}.")] = LEVELS[
-        0
-    ],
+    level: Annotated[
+        str, typer.Option(help=f"Only this and worse: {', '.join(LEVELS)}.")
+    ] = Wanted.level,
     host: Annotated[list[str] | None, typer.Option(help="Only this host; may be repeated.")] = None,
     group: Annotated[list[str] | None, typer.Option(help="Only hosts of this group.")] = None,
     service: Annotated[

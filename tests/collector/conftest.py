@@ -32,13 +32,14 @@ def collector_settings(**changes: Any) -> Settings:
             for name, secret, rate in (("tests", SECRET, 100_000), ("slow", SLOW_SECRET, 1))
         ],
         "kafka": {"bootstrap.servers": "127.0.0.1:1"},
-        "metrics_port": 0,
+        "metrics_port": 1,
         "request_bytes": 100_000,
         "buffer_bytes": 1_000_000,
         "receive_seconds": 0.5,
         "burst_seconds": 1,
     }
-    return Settings.model_validate(content | changes)
+    any_free = {"metrics_port": 0}  # of the tests alone: no host is configured so
+    return Settings.model_validate(content | changes).model_copy(update=any_free)
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def resources(stack: auto.Stack) -> list[dict]:
     [
         pytest.param("dev", marks=pytest.mark.slow),
         pytest.param("staging", marks=pytest.mark.slow),
-        "prod",  # the largest, with all that the others have
+        "prod",  # the largest
     ],
 )
 def test_an_environment_from_nothing_to_nothing(account: Account, name: str) -> None:

@@ -8,7 +8,6 @@ second reads the others again, with a parser that keeps the types, to explain. T
 here; what is Avro knows its types.
 """
 
-from collections.abc import Collection
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -26,8 +25,7 @@ COORDINATES = {
 }
 
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-_TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss[.SSS]XXX"
-# The same, for a cast, which takes much more. To read by a format is a tenth of `classify` dearer.
+# What a cast may be given, which takes much more. To read by a format cost a tenth of `classify`.
 _TIME_TEXT = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?(Z|[+-]\d\d:\d\d)\z"
 
 
@@ -36,11 +34,7 @@ def classify(records: DataFrame, stream: Stream) -> DataFrame:
     if stream.avro_schema:
         return avro.classify(records, stream)
     texts = records.withColumn("text", _text(stream))
-    fields = {
-        field.name: "string" if field.type == "time" else field.sql_type for field in stream.fields
-    }
-    times = {field.name for field in stream.fields if field.type == "time"}
-    parsed = texts.transform(_with_fields, fields, times)
+    parsed = texts.transform(_with_fields, stream.columns)
     return parsed.withColumn("is_event", _is_event(stream))
 
 
@@ -71,18 +65,16 @@ def _text(stream: Stream) -> Column:
     return F.when(F.octet_length("value") <= stream.record_bytes, text)
 
 
-def _with_fields(
-    records: DataFrame, fields: dict[str, str], times: Collection[str] = ()
-) -> DataFrame:
+def _with_fields(records: DataFrame, fields: dict[str, str]) -> DataFrame:
     """The fields of the JSON object that ``text`` is; all null if it isn't one.
-
-    ``times`` are those that are read as text and become timestamps.
 
     The text is parsed as the content of an array: a parser that expects one value stops after it
     and would accept whatever follows. The fields leave an array by ``inline``, because the
     optimiser never merges expressions across it; else it would parse again for each use of a field.
     """
-    schema = ", ".join(f"{name} {kind}" for name, kind in fields.items())
+    times = {name for name, kind in fields.items() if kind == "timestamp"}
+    read_as = fields | dict.fromkeys(times, "string")
+    schema = ", ".join(f"{name} {kind}" for name, kind in read_as.items())
     as_array = F.concat(F.lit("["), F.col("text"), F.lit("]"))
     parsed = records.withColumn(
         "parsed", F.from_json(as_array, f"array<struct<{schema}>>", _STRICT)
@@ -161,5 +153,5 @@ def _value(field: Field) -> Column:
     """A field's value out of its variant, null where it can't be had."""
     if field.type == "time":
         text = F.try_variant_get(field.name, "$", "string")
-        return F.try_to_timestamp(text, F.lit(_TIME_FORMAT))
+        return _time(text)
     return F.try_variant_get(field.name, "$", field.sql_type)
