@@ -32,12 +32,22 @@ for N in $(seq 30); do hadoop fs -cat $FILE 2>/dev/null | grep -q y && break; do
 kill -KILL $!  # DataNodes agree on the last block of a writer that died
 hdfs debug recoverLease -path $FILE -retries 10 && hadoop fs -rm -skipTrash $FILE
 """
+# DataNodes whose heartbeats hang call by the lifeline's port; a NameNode that starts reads finished
+# segments of the edit log.
+STANDBY_HANGS = """
+STATE="http://{namenode}/jmx?qry=Hadoop:service=NameNode,name=NameNodeStatus"
+curl -fsS "$STATE" | grep -q standby || exit 0
+systemctl kill --signal=STOP namenode && sleep 15 && systemctl kill --signal=CONT namenode
+systemctl restart namenode
+"""
 ON_DEMAND = {
     "zookeeper": "zkCli ls /",
     "kafka_controller": "kafka-topics --list",
     "journalnode": "hdfs haadmin -getAllServiceState",
-    "namenode": "hadoop-health zkfc 2 && hadoop fs -cat /millrace/checkpoints/traffic/metadata",
-    "resourcemanager": f"{APPLICATION} yarn logs -applicationId $APP -log_files stdout -size 100",
+    "namenode": "hadoop-health zkfc {zkfcs} && hadoop fs -cat {checkpoints}/*/metadata &&"
+    f" ({STANDBY_HANGS})",
+    "resourcemanager": f"{APPLICATION} yarn logs -applicationId $APP -log_files stdout -size 100"
+    " && yarn rmadmin -getAllServiceState",
     "nodemanager": "yarn application -list",
     "job_gateway": f"{APPLICATION} curl -fsSL -o /dev/null http://{{web}}/proxy/$APP/"
     f" && yarn rmadmin -getAllServiceState && ({FAULT})",
@@ -93,7 +103,12 @@ def demand(plan: Plan, host: Host, service: str) -> None:
     """On two hosts of each: one of a pair may find what it asks for at home."""
     if service in ON_DEMAND and host in plan.hosts_of(service)[:2]:
         [web, *_] = plan.addresses("resourcemanager", "http")
-        script = ON_DEMAND[service].replace("{web}", web)
+        script = ON_DEMAND[service].format(
+            web=web,
+            namenode=f"{host.address}:{plan.services['namenode'].ports['http']}",
+            zkfcs=len(plan.hosts_of("zkfc")),
+            checkpoints=plan.spark.settings.common.checkpoints,
+        )
         done = run_on(plan, host, f"sudo bash -c {shlex.quote(script)}", timeout=240)
         assert done.returncode == 0, f"{host.name}: {script}\n{done.stdout}{done.stderr}"
 
