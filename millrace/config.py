@@ -32,6 +32,8 @@ ZnodePath = Annotated[str, Field(pattern=r"^(/[a-z0-9_-]+)+$")]
 # Clients that are no service: people and programs outside the cluster, known by their addresses.
 OPERATOR, PRODUCERS, READERS = "operator", "producers", "readers"
 OUTSIDE = (OPERATOR, PRODUCERS, READERS)
+# By whose hosts operators come in, where they may enter no others: the tools are there anyway.
+ENTRANCE = "job_gateway"
 # Who gets metrics.
 MONITOR = "prometheus_server"
 # What firmware and kernel leave of an instance's nominal memory. /proc/meminfo of EC2 instances
@@ -258,8 +260,12 @@ class Outside(Model):
 
 
 class Network(Model):
+    """``way_in``: whether operators call the hosts straight, or enter an edge host by SSH and call
+    the others from there."""
+
     subnet: IPv4Network = Field(strict=False)
     outside: Outside = Outside()
+    way_in: Literal["straight", "edge"] = "straight"
 
 
 class KafkaReplication(Model):

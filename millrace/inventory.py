@@ -1,9 +1,11 @@
 """The plan as Ansible sees it."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from millrace.cluster.access import key_file, user
+from millrace.cluster.access import HOST_KEYS, key_file, user, way_in
+from millrace.common.paths import REPO
 from millrace.plan import CONFIG_ROOT, CONTROLLER_ID_BASE, DATA_ROOT, LOGS_ROOT, Host, Plan, Service
 from millrace.plan.receivers import secrets_folder, secrets_of, with_folder
 
@@ -48,6 +50,18 @@ def build_inventory(
     }
 
 
+def entered(plan: Plan, inventory: dict[str, Any]) -> dict[str, Any]:
+    """An inventory with the way from this machine to each host."""
+    variables = inventory["all"]["vars"]
+    variables["ansible_ssh_private_key_file"] = str(
+        REPO / variables["ansible_ssh_private_key_file"]
+    )
+    for name, host in inventory["_meta"]["hostvars"].items():
+        options = (*HOST_KEYS, "-o", "LogLevel=ERROR", *way_in(plan, plan.host(name)))
+        host["ansible_ssh_common_args"] = shlex.join(options)
+    return inventory
+
+
 def deployment(plan: Plan, application: str) -> dict[str, Any]:
     """What an application's jobs are configured with, all but the version: the plan's own parts."""
     return {
@@ -79,7 +93,7 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
             "names": plan.names.model_dump(),
             "digest": plan.digest,
             "artifacts_url": url,
-            "hosts": {host.name: _host(host) for host in plan.hosts},
+            "hosts": {host.name: _host(plan, host) for host in plan.hosts},
             "paths": PATHS,
             "services": {name: _service(service) for name, service in plan.services.items()},
             "shared": {
@@ -157,16 +171,18 @@ def _places(name: str, entry: Mapping[str, str], url: str) -> dict[str, str]:
     }
 
 
-def _host(host: Host) -> dict[str, Any]:
+def _host(plan: Plan, host: Host) -> dict[str, Any]:
+    """``reached_at``: its address, as an operator's machine knows it."""
     return host.model_dump(exclude={"name", "volumes"}) | {
-        "controller_id": CONTROLLER_ID_BASE + host.index
+        "controller_id": CONTROLLER_ID_BASE + host.index,
+        "reached_at": plan.reached_at(host.address),
     }
 
 
 def _host_vars(plan: Plan, host: Host, devices: Mapping[str, str]) -> dict[str, Any]:
     found = {
         "ansible_host": host.address,
-        "millrace_host": {"name": host.name} | _host(host),
+        "millrace_host": {"name": host.name} | _host(plan, host),
         "firewall_clients": firewall_clients(plan, host),
     }
     if devices:

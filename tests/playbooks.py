@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from millrace.cluster.access import HOST_KEYS, key_file
-from millrace.common.paths import ANSIBLE, REPO, stack_name
-from millrace.inventory import build_inventory
-from millrace.plan import Plan
+from millrace.cluster import inside
+from millrace.common.paths import ANSIBLE, stack_name
+from millrace.inventory import build_inventory, entered
+from millrace.plan import Plan, load_plan
 from millrace.setup.artifacts import read_manifest
 
 Recap = dict[str, tuple[str, ...]]
@@ -20,6 +20,7 @@ RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+fai
 
 def run_playbook(playbook: str | Path, *arguments: str) -> Recap:
     """Host → (changed, unreachable, failed) of a run that must succeed."""
+    inside.enter(load_plan(stack_name()))
     ansible = Path(sys.executable).with_name("ansible-playbook")
     environment = os.environ | {
         "MILLRACE_STACK": stack_name(),
@@ -45,12 +46,8 @@ def changed(recap: Recap) -> Recap:
 def inventory_of(plan: Plan, **arguments: Any) -> dict[str, Any]:
     """What the stack's output would be, entered with the running cluster's key."""
     made = build_inventory(plan, read_manifest(), **arguments)
-    made["all"]["vars"] |= {
-        "ansible_user": "millrace",
-        "ansible_ssh_private_key_file": str(REPO / key_file(plan)),
-        "ansible_ssh_common_args": " ".join(HOST_KEYS),
-    }
-    return made
+    made["all"]["vars"]["ansible_user"] = "millrace"
+    return entered(plan, made)
 
 
 def written(inventory: dict[str, Any], folder: Path) -> str:

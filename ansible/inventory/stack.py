@@ -5,7 +5,6 @@ The hosts are those that Pulumi has really made, not those a configuration file 
 """
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from infra.automation import outputs, stack
-from millrace.cluster.access import HOST_KEYS, tunnel_options
 from millrace.common.errors import OperatorError
-from millrace.common.paths import REPO, stack_name
+from millrace.common.paths import stack_name
+from millrace.inventory import entered
 from millrace.plan import load_plan
 
 
@@ -26,15 +25,7 @@ def inventory(name: str) -> dict[str, Any]:
     made = outputs(stack(name))
     if "inventory" not in made:
         raise OperatorError(f"stack {name} has no hosts yet", f"make up STACK={name}")
-    found: dict[str, Any] = made["inventory"]
-    variables = found["all"]["vars"]
-    variables["ansible_ssh_private_key_file"] = str(
-        REPO / variables["ansible_ssh_private_key_file"]
-    )
-    variables["ansible_ssh_common_args"] = shlex.join(
-        (*HOST_KEYS, "-o", "LogLevel=ERROR", *tunnel_options(plan))
-    )
-    return found
+    return entered(plan, made["inventory"])
 
 
 def main() -> None:

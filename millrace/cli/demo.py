@@ -59,7 +59,8 @@ def run_demo(stack: str, log: str | None, console: Console) -> None:
     api = InsightApi(plan)
     console.print(insights_view(api))
     console.print(render(judge(plan, collect(plan), last_events(plan)), plan.cluster))
-    console.print(f"[bold]The live page: {api.urls[0]}/[/]   (or {api.urls[1]}/)")
+    first, *others = [f"http://{address}/" for address in plan.addresses("insight_api", "http")]
+    console.print(f"[bold]The live page: {first}[/]   (or {' '.join(others)})")
     console.print("All of it keeps running. `make status` shows it, `make down` removes it.")
 
 

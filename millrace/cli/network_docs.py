@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from millrace.config import OUTSIDE, Component
 from millrace.plan import Plan
-from millrace.plan.reachability import Step, missing
+from millrace.plan.reachability import Step
 
 INTRODUCTION = """\
 # Who may call which port
@@ -30,10 +30,18 @@ its driver.
 ENVIRONMENTS = """
 ## From outside
 
-| environment | operator | producers | readers |
-|---|---|---|---|
+| environment | operator | by way of | producers | readers |
+|---|---|---|---|---|
 """
-ON_AWS = """
+WAYS_IN = """
+Straight, operators call whatever the first table says. By way of an edge host (`network.way_in`)
+they get nowhere but to its sshd, and the edge hosts may call what is the operator's: `millrace`
+opens one SSH connection, and each service's address a.b.c.d is found at 127.b.c.d of the operator's
+machine, with the same port, as long as a command runs. Other hosts are entered through that
+connection as well. When the edge host dies, the next one takes its place. Brokers have a listener
+for it, which tells clients those addresses.
+[Decision 22](adr/0022-operators-come-by-an-edge-host.md) says why.
+
 On AWS operators enter hosts through Session Manager, whose agent on the host calls sshd there, so
 SSH needs no CIDR. Readers come through the load balancer: the CIDRs are those of its HTTPS, and
 hosts let its subnets in.
@@ -41,11 +49,10 @@ hosts let its subnets in.
 STEPS = """
 ## What commands and playbooks call
 
-From `configs/reachability.yaml`. A test finds each step allowed by the edges of every environment,
-but for what the last column names: these commands don't work there yet from an operator's machine.
+From `configs/reachability.yaml`. A test finds each step allowed by the edges of every environment.
 
-| step | from | to | no edge in |
-|---|---|---|---|
+| step | from | to |
+|---|---|---|
 """
 
 
@@ -58,9 +65,9 @@ def network_page(
             *_lines([("22", "sshd", "–", "operator"), *_ports(components)]),
             ENVIRONMENTS,
             *_lines([_environment(plan) for plan in plans]),
-            ON_AWS,
+            WAYS_IN,
             STEPS,
-            *_lines([_step(step, plans) for step in steps]),
+            *_lines([(step.step, step.client, ", ".join(step.to)) for step in steps]),
         ]
     )
 
@@ -87,13 +94,9 @@ def _ports(components: Mapping[str, Component]) -> Iterator[tuple[str, ...]]:
 
 
 def _environment(plan: Plan) -> tuple[str, ...]:
-    cidrs = (plan.network.outside[client] for client in OUTSIDE)
-    return (plan.environment, *(", ".join(each) or "–" for each in cidrs))
-
-
-def _step(step: Step, plans: Sequence[Plan]) -> tuple[str, ...]:
-    without = [plan.environment for plan in plans if missing(plan, step)]
-    return step.step, step.client, ", ".join(step.to), ", ".join(without) or "–"
+    operator, *others = (", ".join(plan.network.outside[client]) or "–" for client in OUTSIDE)
+    way = "an edge host" if plan.by_edge else "–"
+    return (plan.environment, operator, way, *others)
 
 
 def _lines(rows: Sequence[tuple[str, ...]]) -> list[str]:

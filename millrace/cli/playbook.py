@@ -14,8 +14,10 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from millrace.cluster import inside
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ANSIBLE, stack_state
+from millrace.plan import load_plan
 
 Event = Mapping[str, Any]  # as ansible/plugins/callback/millrace_events.py writes it
 
@@ -39,6 +41,10 @@ def run_playbook(stack: str, name: str, arguments: Sequence[str], console: Conso
         known = ", ".join(sorted(p.name for p in path.parent.glob("*.yml")))
         raise OperatorError(f"there is no playbook {name}", f"the playbooks are: {known}")
     ansible = Path(sys.executable).with_name("ansible-playbook")
+    plan = load_plan(stack)
+    with console.status("entering"):
+        inside.await_entrance(plan)
+    inside.addresses(plan, "kafka_broker", "operator")  # the topics are made from here
     # The toolkit's own interpreter comes first on PATH: the inventory script runs in it.
     environment = os.environ | {
         "MILLRACE_STACK": stack,

@@ -15,6 +15,7 @@ from cassandra.cluster import (
 )
 from cassandra.concurrent import execute_concurrent_with_args
 from cassandra.policies import (
+    AddressTranslator,
     ConstantReconnectionPolicy,
     ConstantSpeculativeExecutionPolicy,
     DCAwareRoundRobinPolicy,
@@ -22,6 +23,7 @@ from cassandra.policies import (
     TokenAwarePolicy,
 )
 
+from millrace.cluster import inside
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
@@ -89,11 +91,23 @@ def quiet() -> None:
     logging.getLogger("cassandra").setLevel(logging.CRITICAL)
 
 
+class Reached(AddressTranslator):
+    """Nodes tell of each other by their own addresses."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def translate(self, addr: str) -> str:
+        return self._plan.reached_at(addr)
+
+
 @contextmanager
 def _session(plan: Plan, profile: ExecutionProfile, **options: Any) -> Iterator[Session]:
+    nodes = inside.reachable(plan, "cassandra", "native")
     cluster = Cluster(
-        [host.address for host in plan.hosts_of("cassandra")],
-        port=plan.services["cassandra"].ports["native"],
+        [node.host for node in nodes],
+        port=nodes[0].port,
+        address_translator=Reached(plan),
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
         **options,
     )

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from millrace.cluster import inside
 from millrace.cluster.http import AnyHost, Unanswered, is_ok
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
@@ -23,7 +24,7 @@ class Hdfs:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        addresses = plan.addresses("namenode", "http")
+        addresses = inside.addresses(plan, "namenode", "http")
         self._namenodes = AnyHost(addresses, TIMEOUT_SECONDS, accept=_is_active)
 
     def names(self, folder: str) -> list[str]:
@@ -40,8 +41,11 @@ class Hdfs:
 
     def _reachable(self, location: str) -> str:
         """The operator's machine doesn't know the cluster's host names: the plan does."""
-        name = urlsplit(location).hostname or ""
-        return location.replace(f"//{name}:", f"//{self._plan.host(name).address}:", 1)
+        asked = urlsplit(location)
+        host = self._plan.host(asked.hostname or "")
+        return asked._replace(
+            netloc=str(inside.on_host(self._plan, host, "datanode", "http"))
+        ).geturl()
 
     def _ask(self, path: str, operation: str, **parameters: str) -> dict[str, Any]:
         answer = self._namenodes.get(f"/webhdfs/v1{path}", op=operation, **parameters)

@@ -4,6 +4,7 @@ import time
 from datetime import datetime
 from typing import Any
 
+from millrace.cluster import inside
 from millrace.cluster.http import AnyHost, Unanswered, any_host
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
@@ -21,7 +22,7 @@ LOOK_BACK = "6h"
 def last_events(plan: Plan) -> list[dict[str, Any]] | None:
     """Take-overs, restarts, deployments and alerts, the newest first: ``at`` in seconds since 1970,
     ``kind``, ``text``. None while no edge host and its Prometheus answer."""
-    addresses = plan.addresses("insight_api", "http")
+    addresses = inside.addresses(plan, "insight_api", "http")
     with any_host(addresses, LOOK_SECONDS, LOOK_CONNECT_SECONDS) as hosts:
         try:
             answer = hosts.get("/v1/operations/events", range=LOOK_BACK)
@@ -38,8 +39,7 @@ class InsightApi:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._hosts = AnyHost(plan.addresses("insight_api", "http"), TIMEOUT_SECONDS)
-        self.urls = self._hosts.urls
+        self._hosts = AnyHost(inside.addresses(plan, "insight_api", "http"), TIMEOUT_SECONDS)
 
     def get(self, path: str, **parameters: Any) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE_SECONDS

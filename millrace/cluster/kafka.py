@@ -23,6 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from millrace.cluster import inside
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
@@ -52,7 +53,7 @@ MOVED = {
 
 
 def brokers(plan: Plan) -> str:
-    return ",".join(plan.addresses("kafka_broker", "client"))
+    return ",".join(inside.addresses(plan, "kafka_broker", "operator"))
 
 
 def patient(plan: Plan) -> dict[str, Any]:

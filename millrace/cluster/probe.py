@@ -118,6 +118,7 @@ def prometheus_server(service):
         "silent": sum(target["health"] == "down" for target in targets),
         "alerts": [
             {
+                "labels": alert["labels"],
                 "alert": alert["labels"]["alertname"],
                 "state": alert["state"],
                 "component": alert["labels"]["component"],

@@ -7,7 +7,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from millrace.plan import Plan
+from millrace.cluster import inside
+from millrace.plan import Endpoint, Plan
 
 __all__ = ["Master", "RedisError", "master_address"]
 
@@ -27,6 +28,7 @@ class Master:
     """The master that the Sentinels name at this moment; nothing is tried twice."""
 
     def __init__(self, plan: Plan, seconds: float) -> None:
+        self._plan = plan
         self._name = plan.names.redis.master
         self._seconds = seconds
         self._sentinel = _sentinel(plan, seconds)
@@ -44,12 +46,14 @@ class Master:
 
     def _client(self, address: tuple[str, int]) -> Redis:
         if address not in self._clients:
-            self._clients[address] = Redis(*address, **_once(self._seconds))
+            host, port = address
+            reached_at = inside.at(self._plan, Endpoint(host, port))
+            self._clients[address] = Redis(*reached_at, **_once(self._seconds))
         return self._clients[address]
 
 
 def _sentinel(plan: Plan, seconds: float) -> Sentinel:
-    sentinels = plan.reachable("redis_sentinel", "client")
+    sentinels = inside.reachable(plan, "redis_sentinel", "client")
     return Sentinel(sentinels, sentinel_kwargs=_once(seconds))
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import httpx
 
+from millrace.cluster import inside
 from millrace.plan import Host, Plan
 
 TIMEOUT_SECONDS = 4  # a frozen daemon accepts the call and never answers
@@ -11,8 +12,7 @@ TIMEOUT_SECONDS = 4  # a frozen daemon accepts the call and never answers
 
 def containers(plan: Plan, worker: Host) -> list[dict[str, Any]]:
     """What a NodeManager runs now, each with ``id`` and ``state``; nothing when it is silent."""
-    port = plan.services["nodemanager"].ports["http"]
-    url = f"http://{worker.address}:{port}/ws/v1/node/containers"
+    url = f"http://{inside.on_host(plan, worker, 'nodemanager', 'http')}/ws/v1/node/containers"
     try:
         answer = httpx.get(url, timeout=TIMEOUT_SECONDS).json()
     except httpx.HTTPError:

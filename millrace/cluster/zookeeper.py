@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from millrace.cluster import inside
 from millrace.common.errors import OperatorError
 from millrace.common.waiting import wait_until
 from millrace.plan import Plan
@@ -119,7 +120,7 @@ def quiet() -> None:
 
 
 def _client(plan: Plan, retry: dict[str, float] | None = None) -> KazooClient:
-    servers = ",".join(plan.addresses("zookeeper", "client"))
+    servers = ",".join(inside.addresses(plan, "zookeeper", "client"))
     return KazooClient(servers, timeout=TIMEOUT_SECONDS, connection_retry=retry)
 
 

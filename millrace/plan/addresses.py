@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
-from millrace.config import Component, Environment
+from millrace.config import ENTRANCE, Component, Environment
 from millrace.plan.aws import private_subnet
 from millrace.plan.parts import DATA_ROOT, Endpoint, Host, NetworkPlan, Volume, unit
 
@@ -17,11 +17,13 @@ ARTIFACTS_PORT = 8000
 def plan_network(environment: Environment) -> NetworkPlan:
     subnet = environment.network.subnet
     outside = environment.network.outside.model_dump(mode="json")
+    way_in = environment.network.way_in
     if environment.provider != "docker":
-        return NetworkPlan(subnet=str(subnet), outside=outside)
+        return NetworkPlan(subnet=str(subnet), outside=outside, way_in=way_in)
     return NetworkPlan(
         subnet=str(subnet),
         outside=outside,
+        way_in=way_in,
         gateway=str(_gateway(subnet)),
         artifacts=Endpoint(str(subnet.network_address + ARTIFACTS_OFFSET), ARTIFACTS_PORT),
     )
@@ -43,10 +45,18 @@ def problems(environment: Environment) -> Iterator[str]:
     for host in sorted(machines.keys() - wanted):
         yield f"machines.hosts.{host}: no group asks for it"
     seen: dict[IPv4Address, str] = {}
+    mirrors: dict[str, str] = {}
     for host, machine in machines.items():
         if machine.address in seen:
             yield f"machines.hosts.{host}: {machine.address} is {seen[machine.address]}'s, too"
         seen[machine.address] = host
+        mirror = str(machine.address).partition(".")[2]
+        if environment.network.way_in == "edge" and mirror in mirrors:
+            yield (
+                f"machines.hosts.{host}: {machine.address} and {mirrors[mirror]}'s differ in their"
+                " first byte alone; by way of an edge host they couldn't be told apart"
+            )
+        mirrors[mirror] = host
         if machine.zone not in environment.zones:
             yield f"machines.hosts.{host}: zone {machine.zone} isn't one of zones"
 
@@ -62,6 +72,9 @@ def _way_in_problems(environment: Environment) -> Iterator[str]:
         )
     if environment.provider == "static" and not operator:
         yield "network.outside.operator: none; the hosts would let nobody in"
+    entered = any(ENTRANCE in environment.services(group) for group in environment.groups)
+    if network.way_in == "edge" and not entered:
+        yield f"network.way_in: edge; operators come in where {ENTRANCE} runs, which is nowhere"
 
 
 def _gateway(subnet: IPv4Network) -> IPv4Address:

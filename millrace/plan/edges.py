@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Literal
 
-from millrace.config import OPERATOR, OUTSIDE, Component, Environment
+from millrace.config import ENTRANCE, OPERATOR, OUTSIDE, Component, Environment
 from millrace.plan.parts import Model
 
 SSH = 22
@@ -47,9 +47,16 @@ def edges(environment: Environment, components: Mapping[str, Component]) -> list
         for service in environment.services(name):
             servers[service].append(name)
     callers = servers | {client: [client] for client in OUTSIDE}
+    by_edge = environment.network.way_in == "edge"
+    if by_edge:
+        callers[OPERATOR] = servers[ENTRANCE]
     purposes: dict[tuple[str, str, Protocol, int, int], list[str]] = defaultdict(list)
-    for name in environment.groups:
+    for name in servers[ENTRANCE] if by_edge else environment.groups:
         purposes[OPERATOR, name, "tcp", SSH, SSH].append("ssh")
+    # On AWS Session Manager's agent, on each host itself, opens the connection.
+    if by_edge and environment.aws is None:
+        for client, name in product(servers[ENTRANCE], environment.groups):
+            purposes[client, name, "tcp", SSH, SSH].append("ssh")
     for service, names in sorted(servers.items()):
         component = components[service]
         for port, (first, last) in _ports(component).items():

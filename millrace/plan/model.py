@@ -77,6 +77,19 @@ class Plan(Model):
         return [Endpoint(host.address, number) for host in self.hosts_of(service)]
 
     @property
+    def by_edge(self) -> bool:
+        """Whether operators enter edge hosts only, and call all others from there."""
+        return self.network.way_in == "edge"
+
+    def reached_at(self, address: str) -> str:
+        """Where an operator's machine finds a host's address: there, or at its mirror.
+
+        The mirror of a.b.c.d is 127.b.c.d on that machine, which SSH forwards: the same ports, and
+        a client needs to know nothing else. Brokers advertise it, so it has to be the same for all.
+        """
+        return f"127.{address.partition('.')[2]}" if self.by_edge else address
+
+    @property
     def applications_memory(self) -> int:
         """MiB that all Spark applications' containers ask YARN for."""
         return len(self.applications) * self.spark.settings.defaults.application_mebibytes

@@ -97,11 +97,13 @@ class TopicPlan(Model):
 class NetworkPlan(Model):
     """``gateway`` and ``artifacts`` are on this machine's bridge: of `local` only.
 
-    ``outside``: the CIDRs that each client from outside comes from.
+    ``outside``: the CIDRs that each client from outside comes from. ``way_in``: ``straight``, or
+    ``edge`` where operators enter by SSH to an edge host.
     """
 
     subnet: str
     outside: dict[str, list[str]]
+    way_in: str
     gateway: str | None = None
     artifacts: Endpoint | None = None
 

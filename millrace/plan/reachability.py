@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from millrace.common.paths import CONFIGS
-from millrace.config import OUTSIDE, read_yaml, validate
+from millrace.config import ENTRANCE, OPERATOR, OUTSIDE, read_yaml, validate
 from millrace.config import Model as Config
 from millrace.plan.edges import SSH, Edge
 from millrace.plan.model import Plan
@@ -42,7 +42,9 @@ def _is_allowed(plan: Plan, client: str, target: str) -> bool:
     if target == BY_SSH:
         # Session Manager's agent, on the host itself, opens the connection.
         return plan.aws is not None or all(
-            _lets_in(plan, client, host.group, SSH) for host in plan.hosts
+            _lets_in(plan, name, host.group, SSH)
+            for name in _names(plan, client)
+            for host in plan.hosts
         )
     service, _, port = target.partition(".")
     if service not in plan.services or client not in (*OUTSIDE, *plan.services):
@@ -56,7 +58,9 @@ def _is_allowed(plan: Plan, client: str, target: str) -> bool:
 
 def _names(plan: Plan, client: str) -> Iterator[str]:
     """By which names the plan's edges know a client."""
-    if client in OUTSIDE:
+    if client == OPERATOR and plan.by_edge:
+        yield from {host.group for host in plan.hosts_of(ENTRANCE)}
+    elif client in OUTSIDE:
         yield client
     else:
         yield from {host.group for host in plan.hosts_of(client)}

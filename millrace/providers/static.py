@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from millrace.config import ENTRANCE
 from millrace.plan import Plan
 from millrace.plan.parts import MachinesPlan
 from millrace.providers import HostControl, no_control, refuse
@@ -19,7 +20,7 @@ def check_machine(plan: Plan) -> str:
 
 
 def _unreachable(plan: Plan) -> Iterator[str]:
-    for host in plan.hosts:
+    for host in plan.hosts_of(ENTRANCE) if plan.by_edge else plan.hosts:
         try:
             socket.create_connection((host.address, SSH_PORT), ANSWER_SECONDS).close()
         except OSError as error:

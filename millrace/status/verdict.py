@@ -1,5 +1,6 @@
 """From observations to a verdict. Pure, so that every state of a cluster can be tested."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -57,7 +58,7 @@ class Status:
     hosts: dict[str, dict[str, Any]]
     applications: list[dict[str, Any]]
     progress: list[dict[str, Any]]
-    alerts: list[dict[str, str]] | None
+    alerts: list[dict[str, Any]] | None
     events: list[dict[str, Any]] | None
     at: float
     resident: int
@@ -150,14 +151,19 @@ class _Seen:
         told = (d.get("troubles", {}) for d in self.drivers if d["state"] == "leading")
         return next((troubles[job] for troubles in told if job in troubles), None)
 
-    def alerts(self, *states: str) -> list[dict[str, str]] | None:
+    def alerts(self, *states: str) -> list[dict[str, Any]] | None:
         """What either Prometheus found, the worst first; both see all, so most is told by both.
 
-        In any state: one that is pending has begun as well.
+        In any state: one that is pending has begun as well. Labels say which it is: its figures
+        differ by when each of them looked.
         """
         answers = [a for a in self.answers("prometheus_server").values() if "alerts" in a]
         told = [a for answer in answers for a in answer["alerts"]]
-        found = {(a["alert"], a["summary"]): a for a in told if not states or a["state"] in states}
+        found = {
+            json.dumps(a["labels"], sort_keys=True): a
+            for a in sorted(told, key=lambda a: a["since"], reverse=True)
+            if not states or a["state"] in states
+        }
         ranked = sorted(found.values(), key=lambda a: (SEVERITIES.index(a["severity"]), a["since"]))
         return ranked if answers else None
 
@@ -169,7 +175,7 @@ class _Seen:
         return []
 
 
-def _dated(component: Component, alerts: list[dict[str, str]]) -> Component:
+def _dated(component: Component, alerts: list[dict[str, Any]]) -> Component:
     """With the alerts that tell of its part. Infos go on for long after what they tell of."""
     part = "jobs" if component.name.startswith("Job ") else ALERTS.get(component.name)
     if component.state == HEALTHY or part is None:
@@ -414,7 +420,7 @@ def _reachable_endpoints(plan: Plan) -> dict[str, Any]:
     return {
         "insight_api": [f"http://{a}" for a in plan.addresses("insight_api", "http")],
         "collector": [f"http://{a}" for a in plan.addresses("collector", "http")],
-        "kafka": plan.addresses("kafka_broker", "client"),
+        "kafka": plan.addresses("kafka_broker", "outside"),
         "zookeeper": plan.addresses("zookeeper", "client"),
         "cassandra": plan.addresses("cassandra", "native"),
         "sentinels": plan.addresses("redis_sentinel", "client"),

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from cassandra import OperationTimedOut
@@ -101,15 +103,19 @@ PAGES = 5500  # more than the driver's page of 5,000 rows
 
 @asynccontextmanager
 async def connected(settings: Any) -> AsyncIterator[CassandraStore]:
-    """A store on the running cluster."""
+    """A store on the running cluster, as this machine reaches it."""
+    from millrace.cluster import inside
+    from millrace.cluster.cassandra import Reached
     from millrace.common.paths import stack_name
     from millrace.plan import load_plan
 
     plan = load_plan(stack_name())
-    addresses = plan.reachable("cassandra", "native")
+    addresses = inside.reachable(plan, "cassandra", "native")
     store = CassandraStore(settings.model_copy(update={"cassandra": addresses}))
-    async with asyncio.timeout(60):
-        await store.connect_forever()
+    translated = partial(store_module.Cluster, address_translator=Reached(plan))
+    with patch.object(store_module, "Cluster", translated):
+        async with asyncio.timeout(60):
+            await store.connect_forever()
     try:
         yield store
     finally:

@@ -1,5 +1,6 @@
 """Testinfra hosts of the running cluster, found through the plan of stack ``$MILLRACE_STACK``."""
 
+import shlex
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -8,7 +9,8 @@ import pytest
 import testinfra
 from testinfra.host import Host as Connection
 
-from millrace.cluster.access import HOST_KEYS
+from millrace.cluster import inside
+from millrace.cluster.access import HOST_KEYS, way_in
 from millrace.common.paths import stack_name, stack_state
 from millrace.plan import Plan, load_plan
 
@@ -26,11 +28,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @cache
 def _connect(name: str) -> Connection:
     plan = load_plan(stack_name())
+    inside.enter(plan)
     (Path.home() / ".ssh").mkdir(mode=0o700, exist_ok=True)
+    way = shlex.join(way_in(plan, plan.host(name))).replace("%", "%%")
     return testinfra.get_host(
         f"ssh://millrace@{plan.host(name).address}",
         ssh_identity_file=str(stack_state(plan.environment) / "ssh_key"),
-        ssh_extra_args=f"{SSH} {SHARED}",
+        ssh_extra_args=f"{SSH} {SHARED} {way}",
         sudo=True,
     )
 

@@ -14,7 +14,8 @@ from millrace.inventory import artifacts_url
 from millrace.plan import Plan, load_plan
 from tests.playbooks import inventory_of, run_playbook, written
 
-ENTRY = ("ansible_user", "ansible_ssh_private_key_file", "ansible_ssh_common_args")
+ENTRY = ("ansible_user", "ansible_ssh_private_key_file")
+WAY = "ansible_ssh_common_args"
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
 
@@ -34,7 +35,10 @@ def as_instances(running: Plan) -> dict:
         }
     )
     inventory = inventory_of(dev, artifacts=artifacts_url(running), devices=devices)
-    inventory["all"]["vars"] |= {name: inventory_of(running)["all"]["vars"][name] for name in ENTRY}
+    entered = inventory_of(running)
+    inventory["all"]["vars"] |= {name: entered["all"]["vars"][name] for name in ENTRY}
+    for name, host in inventory["_meta"]["hostvars"].items():
+        host[WAY] = entered["_meta"]["hostvars"][name][WAY]
     addresses = {str(host.address): str(running.host(host.name).address) for host in dev.hosts}
     text = ADDRESS.sub(lambda found: addresses.get(found[0], found[0]), json.dumps(inventory))
     return json.loads(text)

@@ -11,6 +11,7 @@ import millrace_jobs
 import pytest
 from kazoo.client import KazooClient
 
+from millrace.cluster import inside
 from millrace.cluster.zookeeper import insisting
 from millrace.config import load_names
 from millrace.plan import Plan
@@ -39,7 +40,7 @@ time.sleep(60)
 
 @pytest.fixture
 def servers(plan: Plan) -> str:
-    return ",".join(plan.addresses("zookeeper", "client"))
+    return ",".join(inside.addresses(plan, "zookeeper", "client"))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ANSIBLE, CONFIGS, REPO
 from millrace.config import (
+    ENTRANCE,
     OPERATOR,
     OUTSIDE,
     READERS,
@@ -52,9 +53,16 @@ def allowed(
     environment: Environment, client: str, server: str, port: int, protocol: str = "tcp"
 ) -> bool:
     """An oracle of its own, port by port: is there a service that has that client?"""
-    if (client, port) == (OPERATOR, SSH):
-        return protocol == "tcp"
+    by_edge = environment.network.way_in == "edge"
     at_client = {client} if client in OUTSIDE else set(environment.services(client))
+    if port == SSH:
+        entrance = not by_edge or ENTRANCE in environment.services(server)
+        goes_on = by_edge and not environment.aws and ENTRANCE in at_client
+        return protocol == "tcp" and (goes_on or (client == OPERATOR and entrance))
+    if by_edge and ENTRANCE in at_client:
+        at_client.add(OPERATOR)
+    elif by_edge:
+        at_client.discard(OPERATOR)
     for service in environment.services(server):
         component = COMPONENTS[service]
         for name, clients in component.clients.items():
@@ -109,7 +117,15 @@ def test_only_the_api_is_for_readers_and_only_the_operator_comes_in_by_ssh(name)
     assert [(e.server, e.first, e.last) for e in made if e.client == READERS] == [
         ("edge", 8080, 8080)
     ]
-    assert {e.client for e in made if e.first <= SSH <= e.last} == {OPERATOR}
+    assert {e.client for e in made if e.first <= SSH <= e.last} & {*OUTSIDE} == {OPERATOR}
+
+
+@pytest.mark.parametrize("name", [*ON_AWS, "test"])
+def test_where_operators_come_by_an_edge_host_they_get_nowhere_else(name):
+    made = load_plan(name).edges
+    assert [(e.server, e.purpose) for e in made if e.client == OPERATOR] == [("edge", "ssh")]
+    onwards = {e.server for e in made if e.client == "edge" and e.first == SSH}
+    assert onwards == (set() if name in ON_AWS else {e.server for e in made})
 
 
 @pytest.mark.parametrize("name", ON_AWS)
@@ -155,12 +171,8 @@ def test_a_cidr_that_is_none_is_refused():
 
 @each_environment
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.step)
-def test_what_a_step_calls_is_allowed_everywhere_but_from_an_operators_machine_to_aws(name, step):
-    """On AWS an operator's machine reaches sshd only: these commands are still to run inside."""
-    plan = load_plan(name)
-    work_left = plan.aws is not None and step.client == OPERATOR
-    expected = [target for target in step.to if target != BY_SSH] if work_left else []
-    assert missing(plan, step) == expected
+def test_what_a_step_calls_is_allowed_everywhere(name, step):
+    assert missing(load_plan(name), step) == []
 
 
 def test_the_operator_may_call_what_a_step_needs_and_nothing_else():
@@ -180,7 +192,9 @@ ASKED_THERE = {"prometheus_server.http"}
 
 def test_the_steps_name_every_port_that_the_toolkit_calls():
     """Where the toolkit asks the plan for addresses of hosts, and where for a port."""
-    asked = re.compile(r'(?:addresses|reachable)\("(\w+)", "(\w+)"\)')
+    asked = re.compile(
+        r"(?:addresses|reachable|on_host)\([^\"']*[\"'](\w+)[\"'], [\"'](\w+)[\"']\)"
+    )
     number = re.compile(r'services\["(\w+)"\]\.ports\["(\w+)"\]')
     found = {
         f"{service}.{port}"

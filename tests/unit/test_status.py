@@ -292,6 +292,7 @@ def test_a_new_cluster_waits_for_its_first_night():
 def alert(name: str, severity: str, since: str = "2026-01-01T00:00:00.123Z") -> dict[str, str]:
     what = {"summary": f"{name} of worker-1 [eth0]", "runbook": "driver-killed"}
     what |= {"state": "firing", "component": "jobs"}
+    what |= {"labels": {"alertname": name, "severity": severity}}
     return {"alert": name, "severity": severity, "since": since} | what
 
 
@@ -344,6 +345,17 @@ def test_a_problem_is_told_with_its_age_as_soon_as_it_is_seen():
     assert "NodeDown for 8 min" in shown(status)
     assert status.alerts is not None
     assert [a["alert"] for a in status.alerts] == ["Other", "Info"]
+
+
+def test_an_alert_whose_figures_differ_by_prometheus_is_told_once_with_its_first_time():
+    observed = healthy()
+    first, second = PLAN.hosts_of("prometheus_server")
+    for host, since in ((first, "2026-01-01T00:05:00Z"), (second, "2026-01-01T00:01:00Z")):
+        told = alert("Late", "warning", since) | {"summary": f"{host.index}0 s"}
+        observed["hosts"][host.name]["services"]["prometheus_server"]["alerts"] = [told]
+    status = judge(PLAN, observed)
+    assert status.alerts is not None
+    assert [a["since"] for a in status.alerts] == ["2026-01-01T00:01:00Z"]
 
 
 def test_of_several_times_of_an_alert_the_first_is_its_age():

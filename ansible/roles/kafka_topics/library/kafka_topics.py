@@ -43,7 +43,7 @@ options:
 EXAMPLES = """
 - name: Have the topic `events`
   kafka_topics:
-    brokers: [198.18.0.21:9092]
+    brokers: [198.18.0.21:9095]
     topics:
       events: {partitions: 6, replication: 3, config: {min.insync.replicas: "2"}}
 """

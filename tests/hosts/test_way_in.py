@@ -1,0 +1,87 @@
+"""The operator's way to services where only edge hosts let this machine in."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from millrace.cluster import inside
+from millrace.cluster.access import shared_socket
+from millrace.cluster.insight_api import InsightApi
+from millrace.cluster.zookeeper import insisting
+from millrace.common.waiting import wait_until
+from millrace.config import ENTRANCE
+from millrace.plan import Plan
+from millrace.providers import provider_of
+
+# A host that is frozen keeps its connection until its silence is noticed, and lets nobody in until
+# that times out.
+WITHIN_SECONDS = 15
+
+
+@pytest.fixture(autouse=True)
+def _only_by_an_edge_host(plan: Plan) -> None:
+    if not plan.by_edge:
+        pytest.skip("this environment's operators call the hosts straight")
+
+
+def shared_connection(plan: Plan) -> int:
+    """The process id of the SSH that holds the connection."""
+    check = ["ssh", "-o", f"ControlPath={shared_socket(plan)}", "-O", "check", "any"]
+    said = subprocess.run(check, capture_output=True, text=True).stderr
+    return int(said.rpartition("pid=")[2].split(")")[0])
+
+
+def answers(address: str) -> bool:
+    """Whether ZooKeeper does; a forward takes a connection for a host that is dead as well."""
+    host, _, port = address.partition(":")
+    try:
+        with socket.create_connection((host, int(port)), 2) as link:
+            link.settimeout(2)
+            link.sendall(b"srvr")
+            return b"Zookeeper version" in link.recv(200)
+    except OSError:
+        return False
+
+
+def test_services_answer_at_their_mirrors_and_nowhere_else(plan: Plan) -> None:
+    mirrors = inside.addresses(plan, "zookeeper", "client")
+    assert [m.startswith("127.") for m in mirrors] == [True] * len(mirrors)
+    assert all(map(answers, mirrors))
+    assert not any(map(answers, plan.addresses("zookeeper", "client")))
+
+
+def test_a_connection_that_dies_is_opened_again_for_a_command_that_goes_on(plan: Plan) -> None:
+    [mirror, *_] = inside.addresses(plan, "zookeeper", "client")
+    before = shared_connection(plan)
+    os.kill(before, signal.SIGKILL)
+    assert wait_until(lambda: answers(mirror), WITHIN_SECONDS, 0.2)
+    assert shared_connection(plan) != before
+
+
+def test_another_edge_host_takes_the_place_of_one_that_hangs(plan: Plan) -> None:
+    with insisting(plan) as zookeeper:
+        assert zookeeper.get_children("/")
+        first = plan.hosts_of(ENTRANCE)[0]
+        control = provider_of(plan).control(plan)
+        control.freeze(first)
+        frozen = time.monotonic()
+        try:
+            [mirror, *_] = inside.addresses(plan, "zookeeper", "client")
+            time.sleep(1)
+            assert wait_until(lambda: answers(mirror), WITHIN_SECONDS, 0.2)
+            print(f"a way in again after {time.monotonic() - frozen:.1f} s")
+            assert zookeeper.get_children("/")
+            assert InsightApi(plan).get("/v1/progress")
+        finally:
+            control.thaw(first)
+
+
+def test_two_commands_share_the_connection(plan: Plan) -> None:
+    inside.enter(plan)
+    before = shared_connection(plan)
+    subprocess.run(["millrace", "jobs"], check=True, capture_output=True)
+    assert shared_connection(plan) == before
