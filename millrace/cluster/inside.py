@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from operator import not_
+from typing import TextIO
 
 from millrace.cluster.access import entry, shared_socket, target, way_in
 from millrace.common.errors import OperatorError
@@ -112,18 +113,21 @@ class _Way:
                     self._open(plan)
 
     def _open(self, plan: Plan) -> None:
-        with _alone(plan):
+        with _alone(plan) as latest:
             if not _is_open(plan):
-                _enter(plan)
+                latest.seek(0)
+                entered = _enter(plan, but_last=latest.read())
+                latest.truncate(0)
+                latest.write(entered)
             _forward(plan, self._needed)
 
 
 @contextmanager
-def _alone(plan: Plan) -> Iterator[None]:
-    """One process at a time opens the connection."""
-    with shared_socket(plan).with_suffix(".lock").open("w") as lock:
+def _alone(plan: Plan) -> Iterator[TextIO]:
+    """One process at a time opens the connection; in the file stands who was entered latest."""
+    with shared_socket(plan).with_suffix(".lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock
 
 
 def _is_open(plan: Plan) -> bool:
@@ -133,15 +137,16 @@ def _is_open(plan: Plan) -> bool:
     return False
 
 
-def _enter(plan: Plan) -> None:
+def _enter(plan: Plan, but_last: str) -> str:
+    """The name of the edge host that let this machine in; one whose connection ended may hang."""
     shared_socket(plan).unlink(missing_ok=True)  # of one that was killed
     shared = ("-o", "ControlMaster=yes", "-o", f"ControlPersist={KEPT_SECONDS}")
     refusals = []
-    for host in plan.hosts_of(ENTRANCE):
+    for host in sorted(plan.hosts_of(ENTRANCE), key=lambda host: host.name == but_last):
         options = (*entry(plan), *shared, *way_in(plan, host))
         reason = _ssh(plan, "-fN", *options, target(plan, host))
         if reason is None:
-            return
+            return host.name
         refusals.append(f"{host.name} ({host.address}) doesn't let this machine in: {reason}")
     raise OperatorError("\n".join(refusals), "operators come in by SSH to an edge host")
 
@@ -156,7 +161,7 @@ def _forward(plan: Plan, endpoints: Iterable[Endpoint]) -> None:
     if wanted and (reason := _ssh(plan, "-O", "forward", *wanted, plan.cluster)):
         raise OperatorError(
             f"SSH to an edge host forwards nothing: {reason}",
-            "on Linux every address of 127.0.0.0/8 is this machine's; macOS needs an alias of lo0",
+            "does another program hold these ports? On macOS each address needs an alias of lo0",
         )
 
 

@@ -68,11 +68,23 @@ def test_what_is_neither_way_is_refused():
         Environment.model_validate(changed("local", way_in="vpn"))
 
 
+def nowhere() -> Plan:
+    """A plan whose cluster nobody is connected to."""
+    return load_plan("test").model_copy(update={"cluster": "millrace-nowhere"})
+
+
+def test_one_whose_connection_ended_is_tried_last(monkeypatch):
+    from millrace.cluster import inside
+
+    monkeypatch.setattr(inside, "_ssh", lambda *_: None)
+    assert inside._enter(nowhere(), but_last="") == "edge-1"
+    assert inside._enter(nowhere(), but_last="edge-1") == "edge-2"
+
+
 def test_an_edge_host_that_refuses_is_told_with_its_reason(monkeypatch):
     from millrace.cluster import inside
 
-    plan: Plan = load_plan("test").model_copy(update={"cluster": "millrace-nowhere"})
     monkeypatch.setattr(inside, "_ssh", lambda *_: "Permission denied")
     with pytest.raises(OperatorError, match=r"edge-1 .*Permission denied\nedge-2 ") as refused:
-        inside._enter(plan)
+        inside._enter(nowhere(), but_last="edge-2")
     assert "by SSH to an edge host" in refused.value.hint
