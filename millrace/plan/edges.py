@@ -55,7 +55,8 @@ def edges(environment: Environment, components: Mapping[str, Component]) -> list
         purposes[OPERATOR, name, "tcp", SSH, SSH].append("ssh")
     # On AWS Session Manager's agent, on each host itself, opens the connection.
     if by_edge and environment.aws is None:
-        for client, name in product(servers[ENTRANCE], environment.groups):
+        others = [name for name in environment.groups if name not in servers[ENTRANCE]]
+        for client, name in product(servers[ENTRANCE], others):
             purposes[client, name, "tcp", SSH, SSH].append("ssh")
     for service, names in sorted(servers.items()):
         component = components[service]

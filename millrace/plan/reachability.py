@@ -42,8 +42,7 @@ def _is_allowed(plan: Plan, client: str, target: str) -> bool:
     if target == BY_SSH:
         # Session Manager's agent, on the host itself, opens the connection.
         return plan.aws is not None or all(
-            _lets_in(plan, name, host.group, SSH)
-            for name in _names(plan, client)
+            any(_lets_in(plan, name, host.group, SSH) for name in {client, *_names(plan, client)})
             for host in plan.hosts
         )
     service, _, port = target.partition(".")

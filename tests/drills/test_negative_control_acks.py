@@ -71,7 +71,7 @@ def topic(plan: Plan, admin: AdminClient) -> Iterator[str]:
 def brokers(plan: Plan, admin: AdminClient, topic: str) -> Iterator[dict[int, str]]:
     """Containers by node id, all well before; whatever was done to them is undone."""
     wait_until(lambda: _all_in_sync(plan, admin), PATIENCE_SECONDS, "all brokers are well")
-    names = {host.address: host.name for host in plan.hosts_of("kafka_broker")}
+    names = {plan.reached_at(host.address): host.name for host in plan.hosts_of("kafka_broker")}
     nodes = admin.list_topics(timeout=10).brokers
     containers = {node: f"{plan.cluster}-{names[b.host]}" for node, b in nodes.items()}
     yield containers

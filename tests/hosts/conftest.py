@@ -30,7 +30,7 @@ def _connect(name: str) -> Connection:
     plan = load_plan(stack_name())
     inside.enter(plan)
     (Path.home() / ".ssh").mkdir(mode=0o700, exist_ok=True)
-    way = shlex.join(way_in(plan, plan.host(name))).replace("%", "%%")
+    way = shlex.join(way_in(plan, plan.host(name)))
     return testinfra.get_host(
         f"ssh://millrace@{plan.host(name).address}",
         ssh_identity_file=str(stack_state(plan.environment) / "ssh_key"),

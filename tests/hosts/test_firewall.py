@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from ipaddress import IPv4Network
 
 import docker
+import httpx
 import pytest
 
+from millrace.cluster import inside
 from millrace.cluster.ssh import on_all, run_on
 from millrace.config import OPERATOR, OUTSIDE, PRODUCERS, READERS
 from millrace.plan import Host, Plan
@@ -92,10 +94,13 @@ def test_every_edge_is_used(plan):
     Among hosts: what the operator calls from outside is in configs/reachability.yaml.
     """
     on_all(plan.hosts, lambda host: [demand(plan, host, name) for name in host.services])
+    for service in ("insight_api", "collector"):  # of both hosts, by way of one
+        for address in inside.addresses(plan, service, "http"):
+            assert httpx.get(f"http://{address}/healthz").is_success
     counts = connections(plan)
-    inside = [edge for edge in plan.edges if edge.client not in OUTSIDE]
+    among = [edge for edge in plan.edges if edge.client not in OUTSIDE]
     assert len(counts) == len(plan.edges)
-    unused = {edge.name for edge in inside if not counts[edge.server, *key_of(edge)]}
+    unused = {edge.name for edge in among if not counts[edge.server, *key_of(edge)]}
     assert unused - WITH_EVENTS == set()
 
 

@@ -39,7 +39,8 @@ def test_every_broker_stands_in_the_rack_of_its_zone(plan, admin):
     nodes = admin.describe_cluster().result(timeout=10).nodes
     racks = {node.id: (node.host, node.rack) for node in nodes}
     assert racks == {
-        host.index: (host.address, host.zone) for host in plan.hosts_of("kafka_broker")
+        host.index: (plan.reached_at(host.address), host.zone)
+        for host in plan.hosts_of("kafka_broker")
     }
 
 
