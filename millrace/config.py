@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from millrace.common.errors import OperatorError
+from millrace.common.parsing import parse_yaml
 from millrace.common.paths import CONFIGS
 
 Profile = Literal["small", "standard", "large"]
@@ -432,7 +433,7 @@ class Environment(Model):
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; refused with file, line and reason when it isn't one."""
     try:
-        content = yaml.safe_load(path.read_text())
+        content = parse_yaml(path.read_text())
     except FileNotFoundError:
         raise OperatorError(f"{_shown(path)}: no such file") from None
     except yaml.YAMLError as error:

@@ -11,6 +11,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from millrace.common.errors import OperatorError
+from millrace.common.parsing import parse_yaml
 from millrace.common.paths import REPO
 from millrace.config import Model
 from millrace.ledger.door import Door
@@ -146,7 +147,7 @@ def _front_matter(text: str, path: Path) -> tuple[FrontMatter, int]:
         raise OperatorError(f"{path}:1: no front matter between two lines of ---")
     source = match[1]
     try:
-        content = yaml.safe_load(source)
+        content = parse_yaml(source)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 2 if mark else 1
