@@ -33,14 +33,18 @@ def way_in(plan: Plan, host: Host) -> tuple[str, ...]:
 
     By an edge host it leads through the connection that `inside` shares, as long as there is one.
     """
-    if options := provider_of(plan).ssh_options(plan):
-        return options
-    if not plan.by_edge or ENTRANCE in host.services:
-        return ()
+    if not leads_by_edge(plan, host):
+        return provider_of(plan).ssh_options(plan)
     entrance = target(plan, plan.hosts_of(ENTRANCE)[0])
     shared = ("-o", f"ControlPath={shared_socket(plan)}")
     through = ("ssh", *entry(plan), *shared, "-W", "%h:%p", entrance)
     return ("-o", f"ProxyCommand={shlex.join(through)}")
+
+
+def leads_by_edge(plan: Plan, host: Host) -> bool:
+    """Where the provider has a way of its own, it leads to every host."""
+    own = provider_of(plan).ssh_options(plan)
+    return plan.by_edge and not own and ENTRANCE not in host.services
 
 
 def entry(plan: Plan) -> tuple[str, ...]:

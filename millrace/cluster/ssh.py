@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from millrace.cluster import inside
-from millrace.cluster.access import entry, sockets, target, way_in
+from millrace.cluster.access import entry, leads_by_edge, sockets, target, way_in
 from millrace.plan import Host, Plan
 
 Answer = TypeVar("Answer")
@@ -15,7 +15,8 @@ KEPT = 30  # s that an idle connection is kept
 
 def ssh_command(plan: Plan, host: Host) -> list[str]:
     """The ``ssh`` call that reaches a host of the plan with the stack's own key."""
-    inside.enter(plan)
+    if leads_by_edge(plan, host):
+        inside.enter(plan)
     return [
         "ssh",
         *entry(plan),

@@ -39,6 +39,7 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
         network=NetworkPlan(
             subnet="198.18.30.0/24",
             outside={"operator": ["198.18.30.1/32"]},
+            way_in="straight",
             gateway="198.18.30.1",
             artifacts=Endpoint("198.18.30.2", 8000),
         ),

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from millrace.cluster import inside
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.http import AnyHost, Unanswered
 from millrace.cluster.insight_api import InsightApi
 from millrace.common.errors import OperatorError
-from millrace.plan import Plan, load_plan
+from millrace.plan import load_plan
 
 NOBODY = "127.0.0.1:1"
 STANDBY = b'{"RemoteException": {"exception": "StandbyException"}}'
@@ -89,7 +90,7 @@ def test_nobody_says_of_each_host_what_it_did_instead(servers):
 
 
 def insight_api(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> InsightApi:
-    monkeypatch.setattr(Plan, "addresses", lambda *_: list(addresses))
+    monkeypatch.setattr(inside, "addresses", lambda *_: list(addresses))
     return InsightApi(load_plan("local"))
 
 
@@ -122,7 +123,7 @@ def test_an_api_that_refuses_without_a_time_is_given_up_at_once(servers, monkeyp
 
 
 def hdfs(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> Hdfs:
-    monkeypatch.setattr(Plan, "addresses", lambda *_: list(addresses))
+    monkeypatch.setattr(inside, "addresses", lambda *_: list(addresses))
     monkeypatch.setattr("millrace.cluster.hdfs.PAUSE_SECONDS", 0.01)
     return Hdfs(load_plan("local"))
 

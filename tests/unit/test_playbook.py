@@ -52,7 +52,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (ansible / "playbooks" / "some.yml").write_text(text)
         console = Console(width=120, file=(tmp_path / "shown").open("w"))
         try:
-            run_playbook("a-stack", "some.yml", arguments, console)
+            run_playbook("local", "some.yml", arguments, console)
         finally:
             console.file.close()
         return (tmp_path / "shown").read_text()
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_read_is_told_by_ansible_itself(run):
 
 def test_an_unknown_playbook_is_refused_with_those_there_are():
     with pytest.raises(OperatorError) as caught:
-        run_playbook("a-stack", "sight.yml", [], Console())
+        run_playbook("local", "sight.yml", [], Console())
     assert "site.yml" in caught.value.hint
 
 
