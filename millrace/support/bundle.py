@@ -28,8 +28,6 @@ from millrace.common.paths import REPO, stack_name
 from millrace.panels import load_panels, page, scrape_seconds
 from millrace.plan import Host, Plan, load_plan
 from millrace.setup.artifacts import read_manifest
-from millrace.status.collect import collect
-from millrace.status.verdict import judge
 from millrace.support.logs import moment, parts_of
 from millrace.support.newest import Newest
 from millrace.support.redact import REMOVED, Redactor, known_secrets
@@ -91,7 +89,7 @@ def gather(plan: Plan, settings: Settings, since: float, until: float) -> Bundle
     bundle = Bundle(Redactor(known_secrets(plan)))
     bundle.add("plan.json", plan.model_dump_json(indent=2))
     bundle.try_to_add("versions.json", versions)
-    bundle.try_to_add("status.json", lambda: _json(judge(plan, collect(plan)).as_json()))
+    bundle.try_to_add("status.json", lambda: _status(plan))
     most = settings["megabytes"] * 10**6
     _add_figures(bundle, plan, settings, since, until, most // 4)
     answering = _add_facts(bundle, plan, most // 8 // len(plan.hosts))
@@ -249,6 +247,13 @@ def _readme(plan: Plan, bundle: Bundle, since: float, until: float) -> Iterator[
     yield "What was cut:"
     yield from bundle.cut or ["nothing"]
     yield ""
+
+
+def _status(plan: Plan) -> str:
+    from millrace.status.collect import collect
+    from millrace.status.verdict import judge
+
+    return _json(judge(plan, collect(plan)).as_json())
 
 
 def _json(content: object) -> str:

@@ -149,7 +149,9 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 
     monkeypatch.setattr(ssh, "ssh_command", shell)
     monkeypatch.setattr(cluster_logs, "ssh_command", shell)
-    monkeypatch.setattr(support, "collect", lambda _: {}[SECRETS[0]])  # it fails, too
+    monkeypatch.setattr(
+        "millrace.status.collect.collect", lambda _: {}[SECRETS[0]]
+    )  # it fails, too
     return plan
 
 
