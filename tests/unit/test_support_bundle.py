@@ -19,7 +19,6 @@ from millrace.common import paths
 from millrace.common.errors import OperatorError
 from millrace.panels import load_panels
 from millrace.plan import Plan, load_plan
-from millrace.support import bundle as support
 from millrace.support import redact
 from millrace.support.bundle import Bundle, gather, write
 from millrace.support.newest import Newest
