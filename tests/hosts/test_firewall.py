@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import IPv4Network
 
 import docker
@@ -20,9 +20,13 @@ import pytest
 
 from millrace.cluster import inside
 from millrace.cluster.ssh import on_all, run_on
+from millrace.common.paths import stack_name
+from millrace.common.waiting import wait_until
 from millrace.config import OPERATOR, OUTSIDE, PRODUCERS, READERS
-from millrace.plan import Host, Plan
+from millrace.plan import Host, Plan, load_plan
 from millrace.plan.edges import Edge
+from millrace.status.collect import collect
+from millrace.status.verdict import HEALTHY, judge
 
 # What operators run on hosts, and what only a fault brings about: no service calls by these edges
 # from day to day.
@@ -56,6 +60,8 @@ ON_DEMAND = {
 }
 # Jobs tell the live page of windows that change; tests of hosts send no events.
 WITH_EVENTS = {"redis-6379-from-worker", "coord-26379-from-worker"}
+# What the operator calls from outside is in configs/reachability.yaml.
+AMONG = [edge for edge in load_plan(stack_name()).edges if edge.client not in OUTSIDE]
 # ip saddr @from_worker tcp dport 9092 counter packets 12 bytes 720 accept comment "…"
 COUNTED = re.compile(r"saddr @from_(\S+) (tcp|udp) dport (\d+)(?:-\d+)? counter packets (\d+)")
 
@@ -89,33 +95,42 @@ def listening(plan, host_named) -> Doors:
 
 
 def test_every_edge_is_used(plan):
-    """One that nobody needs is a door left open. The first test: others here try every port.
-
-    Among hosts: what the operator calls from outside is in configs/reachability.yaml.
-    """
-    on_all(plan.hosts, lambda host: [demand(plan, host, name) for name in host.services])
-    for service in ("insight_api", "collector"):  # of both hosts, by way of one
-        for address in inside.addresses(plan, service, "http"):
-            assert httpx.get(f"http://{address}/healthz").is_success
+    """One that nobody needs is a door left open. The first test: others here try every port."""
+    asked = ask_for_everything(plan)
+    assert [said for said in asked if said] == []
     counts = connections(plan)
-    among = [edge for edge in plan.edges if edge.client not in OUTSIDE]
     assert len(counts) == len(plan.edges)
-    unused = {edge.name for edge in among if not counts[edge.server, *key_of(edge)]}
+    unused = {edge.name for edge in AMONG if not counts[edge.server, *key_of(edge)]}
     assert unused - WITH_EVENTS == set()
 
 
-def demand(plan: Plan, host: Host, service: str) -> None:
-    """On two hosts of each: one of a pair may find what it asks for at home."""
-    if service in ON_DEMAND and host in plan.hosts_of(service)[:2]:
-        [web, *_] = plan.addresses("resourcemanager", "http")
-        script = ON_DEMAND[service].format(
-            web=web,
-            namenode=f"{host.address}:{plan.services['namenode'].ports['http']}",
-            zkfcs=len(plan.hosts_of("zkfc")),
-            checkpoints=plan.spark.settings.common.checkpoints,
-        )
-        done = run_on(plan, host, f"sudo bash -c {shlex.quote(script)}", timeout=240)
-        assert done.returncode == 0, f"{host.name}: {script}\n{done.stdout}{done.stderr}"
+def ask_for_everything(plan: Plan, group: str | None = None) -> list[str]:
+    """What operators run on the hosts, or on those of one group; says what failed."""
+    hosts = [host for host in plan.hosts if group in (None, host.group)]
+    answers = on_all(hosts, lambda host: [demand(plan, host, name) for name in host.services])
+    failed = [said for each in answers.values() for said in each]
+    for service in ("insight_api", "collector"):  # of both hosts, by way of one
+        for address in inside.addresses(plan, service, "http"):
+            with suppress(httpx.HTTPError):
+                if httpx.get(f"http://{address}/healthz").is_success:
+                    continue
+            failed.append(f"{address} doesn't answer")
+    return failed
+
+
+def demand(plan: Plan, host: Host, service: str) -> str:
+    """On two hosts of each: one of a pair may find what it asks for at home. Says what failed."""
+    if service not in ON_DEMAND or host not in plan.hosts_of(service)[:2]:
+        return ""
+    [web, *_] = plan.addresses("resourcemanager", "http")
+    script = ON_DEMAND[service].format(
+        web=web,
+        namenode=f"{host.address}:{plan.services['namenode'].ports['http']}",
+        zkfcs=len(plan.hosts_of("zkfc")),
+        checkpoints=plan.spark.settings.common.checkpoints,
+    )
+    done = run_on(plan, host, f"sudo bash -c {shlex.quote(script)}", timeout=240)
+    return f"{host.name}: {script}\n{done.stdout}{done.stderr}" if done.returncode else ""
 
 
 def connections(plan: Plan) -> Counter[tuple[str, str, str, int]]:
@@ -234,20 +249,20 @@ NEEDED = [
 ]
 
 
+Handles = dict[str, str]  # host → handle of the rule there
+
+
 @contextmanager
-def taken_away(plan: Plan, host_named, client: str, service: str, port: str) -> Iterator[None]:
-    """No new connection gets in by an edge; those that are open go on."""
-    group = plan.hosts_of(client)[0].group
-    number = plan.services[service].ports[port]
-    rule = f"ip saddr @from_{group} tcp dport {number} tcp flags syn drop"
-    handles = {}
+def laid(host_named, hosts: list[Host], rule: str) -> Iterator[Handles]:
+    """A rule before all others, on some hosts and for a while."""
+    handles: Handles = {}
     try:
-        for host in plan.hosts_of(service):
+        for host in hosts:
             added = host_named(host.name).check_output(
                 f"nft --echo --handle insert rule inet edges input {shlex.quote(rule)}"
             )
             handles[host.name] = added.rpartition("handle")[2].split()[0]
-        yield
+        yield handles
     finally:
         for name, handle in handles.items():
             host_named(name).check_output(f"nft delete rule inet edges input handle {handle}")
@@ -255,9 +270,48 @@ def taken_away(plan: Plan, host_named, client: str, service: str, port: str) -> 
 
 @pytest.mark.parametrize(("client", "service", "port"), NEEDED)
 def test_an_edge_is_needed(plan, host_named, hosts_of, client, service, port):
+    """No new connection gets in by it; those that are open go on."""
     [first, *_], hosts = hosts_of(client).values(), len(plan.hosts_of(client))
     health = f"hadoop-health {client} {hosts}"
     first.check_output(health)
-    with taken_away(plan, host_named, client, service, port):
+    group, number = plan.hosts_of(client)[0].group, plan.services[service].ports[port]
+    drop = f"ip saddr @from_{group} tcp dport {number} tcp flags syn drop"
+    with laid(host_named, plan.hosts_of(service), drop):
         assert first.run(health).rc != 0
     first.check_output(health)
+
+
+NOTICED_SECONDS = 20  # a scrape, and a heartbeat of whatever is idle
+
+
+@pytest.fixture(scope="module")
+def _healed(plan):
+    """What was cut off goes on by itself."""
+    yield
+    assert wait_until(lambda: judge(plan, collect(plan)).state == HEALTHY, 600, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_healed")
+@pytest.mark.parametrize("edge", AMONG, ids=lambda edge: edge.name)
+def test_each_edge_that_is_taken_away_is_missed(plan, host_named, edge):
+    """Connections that are open are reset, and no new one gets in: some client meets it."""
+    if edge.name in WITH_EVENTS:
+        pytest.skip("asked by jobs that have events")
+    servers = [host for host in plan.hosts if host.group == edge.server]
+    verdict = "reject with tcp reset" if edge.protocol == "tcp" else "drop"
+    rule = f"ip saddr @from_{edge.client} {edge.protocol} dport {edge.ports} counter {verdict}"
+
+    def refused() -> int:
+        return sum(
+            int(re.search(rf"counter packets (\d+) .* handle {handle}\n", listed(name))[1])
+            for name, handle in handles.items()
+        )
+
+    def listed(name: str) -> str:
+        return host_named(name).check_output("nft --handle list chain inet edges input") + "\n"
+
+    with laid(host_named, servers, rule) as handles:
+        if not wait_until(refused, NOTICED_SECONDS):
+            ask_for_everything(plan, edge.client)
+        assert refused()
