@@ -21,7 +21,7 @@ from pulumi.automation.errors import CommandError, ConcurrentUpdateError
 from infra.keys import ensure_passphrase
 from infra.leftovers import remove_containers, remove_networks_and_volumes
 from infra.program import program
-from infra.progress import EventLog, Report
+from infra.progress import Change, Changes, EventLog, Report
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO, STATE, stack_state
 from millrace.setup.engine import ensure_engine
@@ -104,6 +104,16 @@ def preview(
         stack, log, lambda: stack.preview(refresh=True, policy_packs=folders, on_event=log)
     )
     return _changes(result.change_summary)
+
+
+def planned(
+    stack: auto.Stack, report: Report = silent, *, packs: Sequence[Path] = ()
+) -> list[Change]:
+    """As `preview`, resource by resource."""
+    log = Changes(report)
+    folders = [str(pack) for pack in packs]
+    _run(stack, log, lambda: stack.preview(refresh=True, policy_packs=folders, on_event=log))
+    return log.planned
 
 
 def refresh(stack: auto.Stack, report: Report = silent) -> dict[str, int]:

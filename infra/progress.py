@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
-from pulumi.automation import EngineEvent
+from pulumi.automation import EngineEvent, OpType
+from pulumi.automation.events import StepEventMetadata
 
 Report = Callable[[str], None]
 
@@ -36,13 +38,52 @@ class EventLog:
         if not any(known in message for known in self.errors):
             self.errors.append(message)
 
-    def _finished(self, step) -> None:
+    def _finished(self, step: StepEventMetadata) -> None:
         if step.type.startswith("pulumi:"):
             return  # the engine's own: the stack and its providers
-        kind, name = step.type.rsplit(":", 1)[-1], step.urn.rsplit("::", 1)[-1]
+        kind, name = _named(step)
         if verb := VERBS.get(step.op):
             self._report(f"{verb} {kind} {name}")
 
 
 def _plain(message: str) -> str:
     return NOISE.sub("", message).strip()
+
+
+# --- what would change ----------------------------------------------------------------------------
+
+PLANNED = {
+    "create": "create",
+    "update": "update",
+    "replace": "replace",
+    "delete": "remove",
+}
+
+
+class Change(NamedTuple):
+    """What `up` would do to one resource; ``properties`` are those that differ."""
+
+    what: str
+    kind: str
+    name: str
+    properties: tuple[str, ...]
+
+
+class Changes(EventLog):
+    """Give it to a preview as `on_event`: keeps what would change."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(report)
+        self.planned: list[Change] = []
+
+    def __call__(self, event: EngineEvent) -> None:
+        super().__call__(event)
+        if event.resource_pre_event:
+            step = event.resource_pre_event.metadata
+            what = PLANNED.get(OpType(step.op).value)
+            if what and not step.type.startswith("pulumi:"):
+                self.planned.append(Change(what, *_named(step), tuple(step.diffs or ())))
+
+
+def _named(step: StepEventMetadata) -> tuple[str, str]:
+    return step.type.rsplit(":", 1)[-1], step.urn.rsplit("::", 1)[-1]

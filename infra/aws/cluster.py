@@ -9,6 +9,7 @@ from pulumi_aws import sns
 from infra.aws.edge import Edge, EdgeArgs
 from infra.aws.firewall import PUBLIC, Firewall
 from infra.aws.first_boot import user_data
+from infra.aws.flow_log import FlowLog
 from infra.aws.hosts import Host, HostArgs
 from infra.aws.identity import Identities, Storage
 from infra.aws.naming import named, tags
@@ -50,6 +51,7 @@ class AwsCluster(ComponentResource):
         plan, account = args.plan, args.region.account
         self._network = Network("network", plan, self._child)
         self._firewall = Firewall("firewall", plan, self._network.vpc.id, self._child)
+        FlowLog("flow-log", plan, self._network.vpc.id, self._child)
         self._key = Key("key", plan, account, self._child)
         self._identities = self._make_storage(plan, account)
         Names("names", plan, self._network.vpc.id, self._child)

@@ -76,6 +76,9 @@ class Host(ComponentResource):
                 "http_put_response_hop_limit": 1,
             },
             maintenance_options={"auto_recovery": "default"},
+            # By hand or by another tool nobody ends it; `up` and `down` still may.
+            disable_api_termination=True,
+            force_destroy=True,
             root_block_device={
                 "volume_type": "gp3",
                 "volume_size": self._aws.root_disk.size,

@@ -31,6 +31,9 @@ from millrace.replay.send import send_command
 from millrace.support.bundle import bundle_command
 from millrace.support.logs import logs_command
 
+YesOption = Annotated[
+    bool, typer.Option("--yes", help="Where changes need somebody's word: they have it.")
+]
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -142,21 +145,21 @@ def preflight() -> None:
 
 
 @app.command()
-def up() -> None:
+def up(yes: YesOption = False) -> None:
     """Make the hosts (Pulumi) and their services (Ansible). Again: heal what drifted."""
     from millrace.cli.operations import make_hosts
     from millrace.cli.playbook import run_playbook
 
-    make_hosts(load_plan(stack_name()), console)
+    make_hosts(load_plan(stack_name()), console, yes=yes)
     run_playbook(stack_name(), "site.yml", [], console)
 
 
 @app.command()
-def deploy() -> None:
+def deploy(yes: YesOption = False) -> None:
     """Deploy the streaming jobs of this checkout; where they run already, upgrade by hand-over."""
     from millrace.cli.operations import deploy_jobs
 
-    deploy_jobs(load_plan(stack_name()), console)
+    deploy_jobs(load_plan(stack_name()), console, yes=yes)
 
 
 @app.command()

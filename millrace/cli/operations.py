@@ -1,11 +1,21 @@
 """Operations on a stack: check the machine, make the hosts, converge the services, remove all."""
 
-from rich.console import Console
+import sys
+from collections.abc import Sequence
 
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from infra.progress import Change
 from millrace.cli.playbook import run_playbook
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 from millrace.providers import provider_of
+
+# What ends something comes first: it mustn't be overlooked.
+ORDER = ("remove", "replace", "update", "create")
+MOST_NAMES = 6
 
 
 def check_machine(plan: Plan, console: Console) -> None:
@@ -13,20 +23,50 @@ def check_machine(plan: Plan, console: Console) -> None:
     console.print(f"preflight: {provider_of(plan).check_machine(plan)}")
 
 
-def make_hosts(plan: Plan, console: Console) -> None:
-    """``pulumi up``: makes the hosts, or puts back what drifted."""
+def make_hosts(plan: Plan, console: Console, *, yes: bool = False) -> None:
+    """``pulumi up``: makes the hosts, or puts back what drifted.
+
+    Where that may cost money or data, somebody sees first what would change, and agrees to it.
+    """
     from infra import automation
 
     check_machine(plan, console)
     stack = automation.stack(plan.environment, console.print)
     if provider_of(plan).PREVIEWS:
-        automation.preview(stack, packs=[automation.POLICIES])
+        planned = automation.planned(stack, packs=[automation.POLICIES])
+        if planned and not yes:
+            approve(plan, planned, console)
     result = automation.up(stack, console.print)
     changes = ", ".join(f"{count} {kind}" for kind, count in sorted(result.changes.items()))
     console.print(f"pulumi: {changes or 'no changes'}; {len(plan.hosts)} hosts")
 
 
-def follow_plan(plan: Plan, console: Console) -> None:
+def approve(plan: Plan, changes: Sequence[Change], console: Console) -> None:
+    """Raises OperatorError unless somebody agrees."""
+    console.print(changes_view(plan.environment, changes))
+    refused = OperatorError(f"{plan.environment}: nothing was created or changed", "--yes agrees")
+    if not sys.stdin.isatty():
+        raise refused
+    if not typer.confirm(f"Have {len(changes)} changes made in {plan.environment}?"):
+        raise refused
+
+
+def changes_view(environment: str, changes: Sequence[Change]) -> Table:
+    """Those that end something first; what is alike in one line."""
+    table = Table(title=f"{environment}: what would change", title_justify="left")
+    for column in ("", "resource", "names", "what differs"):
+        table.add_column(column, overflow="fold")
+    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for one in sorted(changes, key=lambda one: (ORDER.index(one.what), one.kind, one.name)):
+        alike.setdefault((one.what, one.kind, one.properties), []).append(one.name)
+    for (what, kind, properties), names in alike.items():
+        shown = ", ".join(names[:MOST_NAMES])
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        table.add_row(what, f"{len(names)} × {kind}", shown + more, ", ".join(properties))
+    return table
+
+
+def follow_plan(plan: Plan, console: Console, *, yes: bool = False) -> None:
     """Have the stack know the plan, which playbooks read from it.
 
     Only if they have changed since the last `up`: otherwise a deployment needn't ask Pulumi.
@@ -39,12 +79,12 @@ def follow_plan(plan: Plan, console: Console) -> None:
         raise OperatorError(f"stack {name} has no hosts yet", f"make up STACK={name}")
     if known != plan.digest:
         console.print("configs/ has changed: the hosts follow first")
-        make_hosts(plan, console)
+        make_hosts(plan, console, yes=yes)
 
 
-def deploy_jobs(plan: Plan, console: Console, release: str = "") -> None:
+def deploy_jobs(plan: Plan, console: Console, release: str = "", *, yes: bool = False) -> None:
     """The jobs of this checkout, by hand-over where they run already."""
-    follow_plan(plan, console)
+    follow_plan(plan, console, yes=yes)
     arguments = ["-e", f"job_gateway_release={release}"]
     run_playbook(plan.environment, "deploy-jobs.yml", arguments, console)
 

@@ -7,8 +7,10 @@ from millrace.config import ENTRANCE, Component, Environment
 from millrace.plan.aws import private_subnet
 from millrace.plan.parts import DATA_ROOT, Endpoint, Host, NetworkPlan, Volume, unit
 
-# Addresses of a group: the first is never used, so one fewer hosts than this.
-GROUP_STRIDE = 10
+# Addresses of a group, of which the first is never used, in a network of LARGE addresses and more,
+# as each zone's is on AWS, and in a smaller one. By nothing but the network: no host ever moves.
+LARGE = 4096
+LARGE_STRIDE, SMALL_STRIDE = 256, 10
 # Addresses: .1 is the gateway, .2 the artifact server, .11 the first host of the first group.
 ARTIFACTS_OFFSET = 2
 ARTIFACTS_PORT = 8000
@@ -114,11 +116,18 @@ def _place(environment: Environment, host: str, group: int, index: int) -> tuple
         machine = environment.machines.hosts[host]
         return machine.zone, machine.address
     zone = environment.zones[(index - 1) % len(environment.zones)]
-    aws = environment.aws is not None
-    subnet = private_subnet(environment, zone) if aws else environment.network.subnet
-    return zone, _address(subnet, group, index)
+    return zone, _address(hosts_subnet(environment, zone), group, index)
 
 
 def _address(subnet: IPv4Network, group: int, index: int) -> IPv4Address:
     # A stride per group: a host added to one group moves no other host's address.
-    return subnet.network_address + group * GROUP_STRIDE + index
+    return subnet.network_address + group * group_stride(subnet) + index
+
+
+def group_stride(subnet: IPv4Network) -> int:
+    return LARGE_STRIDE if subnet.num_addresses >= LARGE else SMALL_STRIDE
+
+
+def hosts_subnet(environment: Environment, zone: str) -> IPv4Network:
+    """Where a zone's hosts are."""
+    return private_subnet(environment, zone) if environment.aws else environment.network.subnet

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from millrace.config import Component, Environment, Profile
-from millrace.plan.addresses import GROUP_STRIDE
-from millrace.plan.parts import HOST_OVERHEAD, Host
+from millrace.plan.addresses import group_stride, hosts_subnet
+from millrace.plan.aws import NARROWEST
+from millrace.plan.parts import CONTROLLER_ID_BASE, HOST_OVERHEAD, Host
 
 # Services that decide by majority: an even count tolerates no more than the odd one below it.
 QUORUM_SERVICES = ("zookeeper", "kafka_controller", "journalnode", "redis_sentinel")
@@ -34,14 +35,20 @@ def problems(
 
 
 def _network_problems(environment: Environment) -> Iterator[str]:
-    subnet = environment.network.subnet
-    needed = (len(environment.groups) + 1) * GROUP_STRIDE
-    if subnet.num_addresses <= needed:
-        yield f"network.subnet: {subnet} is too small; {needed} addresses are needed"
+    most, why = CONTROLLER_ID_BASE - 1, "the numbers that brokers have"
+    if environment.machines is None:
+        subnet = hosts_subnet(environment, environment.zones[0])
+        stride = group_stride(subnet)
+        needed = (len(environment.groups) + 1) * stride
+        # What isn't a VPC at all is refused as such.
+        is_one = environment.aws is None or environment.network.subnet.prefixlen <= NARROWEST
+        if subnet.num_addresses <= needed and is_one:
+            yield f"network.subnet: {subnet} is too small; {needed} addresses are needed"
+        if stride <= most:
+            most, why = stride - 1, "the addresses of a group"
     for name, group in environment.groups.items():
-        if group.hosts >= GROUP_STRIDE:
-            most = GROUP_STRIDE - 1
-            yield f"groups.{name}.hosts: {group.hosts} is over {most}, the addresses of a group"
+        if group.hosts > most:
+            yield f"groups.{name}.hosts: {group.hosts} is over {most}, {why}"
 
 
 def _placement_problems(

@@ -99,7 +99,9 @@ def resources(stack: auto.Stack) -> list[dict]:
 def test_an_environment_from_nothing_to_nothing(account: Account, name: str) -> None:
     plan = load_plan(name)
     stack = account.stack(plan)
-    assert automation.preview(stack, packs=[automation.POLICIES]).keys() == {"create"}
+    planned = automation.planned(stack, packs=[automation.POLICIES])
+    assert {change.what for change in planned} == {"create"}
+    assert {c.name for c in planned if c.kind == "Instance"} == {h.name for h in plan.hosts}
     assert account.done()["create"] == set()
 
     made = automation.up(stack)
@@ -111,7 +113,7 @@ def test_an_environment_from_nothing_to_nothing(account: Account, name: str) -> 
     placed = Counter(r["inputs"]["subnetId"] for r in resources(stack) if r["type"] == INSTANCE)
     assert sorted(placed.values()) == sorted(Counter(h.zone for h in plan.hosts).values())
 
-    assert automation.preview(stack, packs=[automation.POLICIES]) == {}
+    assert automation.planned(stack, packs=[automation.POLICIES]) == []
 
     automation.destroy(stack, purge=False)
     kept = {r["urn"].split("::")[-1] for r in resources(stack) if r["type"] == VOLUME}

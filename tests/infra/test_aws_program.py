@@ -125,6 +125,8 @@ def test_hosts_are_closed_hardened_and_recovered(declared) -> None:
         assert instance["metadataOptions"]["httpTokens"] == "required"
         assert instance["metadataOptions"]["httpPutResponseHopLimit"] == 1
         assert instance["maintenanceOptions"] == {"autoRecovery": "default"}
+        assert instance["disableApiTermination"] is True
+        assert instance["forceDestroy"] is True  # `down` is asked for by name
         assert instance["rootBlockDevice"]["encrypted"] is True
         assert "keyName" not in instance
     assert not any(subnet["mapPublicIpOnLaunch"] for subnet in made["Subnet"].values())
@@ -259,6 +261,18 @@ def test_each_group_may_only_do_what_its_services_need(declared) -> None:
         writes = any("s3:PutObject" in s["Action"] for s in statements)
         runs_jobs = any(h.group == group for h in plan.hosts_of("nodemanager"))
         assert writes == runs_jobs
+
+
+def test_what_is_refused_is_logged_by_a_role_that_can_do_nothing_else(declared) -> None:
+    plan, made = declared
+    [log] = made["FlowLog"].values()
+    assert log["trafficType"] == "REJECT"
+    [group] = made["LogGroup"].values()
+    assert group["name"] == f"/{plan.cluster}/refused"
+    assert group["retentionInDays"] == 30
+    [statement] = json.loads(made["RolePolicy"]["flow-log"]["policy"])["Statement"]
+    assert {action.partition(":")[0] for action in statement["Action"]} == {"logs"}
+    assert len({arn.removesuffix(":*") for arn in statement["Resource"]}) == 1
 
 
 def test_names_are_those_of_local(declared) -> None:

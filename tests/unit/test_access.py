@@ -21,7 +21,7 @@ def test_hosts_of_local_are_entered_straight():
 def test_hosts_on_aws_are_entered_through_session_manager():
     plan = load_plan("dev")
     command = ssh_command(plan, plan.host("kafka-1"))
-    assert command[-1] == "millrace@10.64.0.21"
+    assert command[-1] == "millrace@10.64.2.1"
     assert f"ProxyCommand={TUNNEL} us-east-1 dev %h %p" in command
 
 
@@ -31,9 +31,9 @@ def test_the_tunnel_finds_the_instance_that_has_the_address_now(tmp_path):
     aws.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n[ "$1" = ec2 ] && echo i-0123 || true\n')
     aws.chmod(0o755)
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    subprocess.run([TUNNEL, "us-east-1", "dev", "10.64.0.21", "22"], env=path, check=True)
+    subprocess.run([TUNNEL, "us-east-1", "dev", "10.64.2.1", "22"], env=path, check=True)
     asked, started = calls.read_text().splitlines()
-    assert "Name=private-ip-address,Values=10.64.0.21" in asked
+    assert "Name=private-ip-address,Values=10.64.2.1" in asked
     assert "Name=tag:millrace.stack,Values=dev" in asked
     assert "--target i-0123 --document-name AWS-StartSSHSession" in started
 
@@ -43,13 +43,13 @@ def test_a_host_that_is_gone_is_named(tmp_path):
     aws.write_text("#!/bin/sh\n")
     aws.chmod(0o755)
     done = subprocess.run(
-        [TUNNEL, "us-east-1", "dev", "10.64.0.21", "22"],
+        [TUNNEL, "us-east-1", "dev", "10.64.2.1", "22"],
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 1
-    assert "no running instance of dev has the address 10.64.0.21" in done.stderr
+    assert "no running instance of dev has the address 10.64.2.1" in done.stderr
 
 
 def test_machines_of_your_own_are_entered_as_their_list_says():

@@ -71,6 +71,16 @@ def test_hosts_stand_in_their_zones_private_subnet(name):
     assert len({host.address for host in plan.hosts}) == len(plan.hosts)
 
 
+def test_a_group_may_have_more_hosts_than_nine_and_no_other_host_moves():
+    before, after = load_plan("dev"), plan_of(changed("groups/kafka/hosts", 24))
+    assert len(after.hosts_of("kafka_broker")) == 24
+    addresses = {host.name: host.address for host in after.hosts}
+    assert len(set(addresses.values())) == len(addresses)
+    assert {host.name: host.address for host in before.hosts}.items() <= addresses.items()
+    with pytest.raises(OperatorError, match=r"groups\.kafka\.hosts: 120 is over 99, the numbers"):
+        plan_of(changed("groups/kafka/hosts", 120))
+
+
 def test_no_two_environments_share_addresses():
     names = ("local", "test", *ON_AWS)
     networks = [IPv4Network(load_plan(name).network.subnet) for name in names]

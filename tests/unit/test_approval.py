@@ -1,0 +1,76 @@
+"""What `up` would change in a cloud is shown to somebody, who has to agree."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import typer
+from rich.console import Console
+
+from infra.progress import Change, Changes
+from millrace.cli import operations
+from millrace.common.errors import OperatorError
+from millrace.plan import load_plan
+
+PLAN = load_plan("dev")
+CHANGES = [
+    *[Change("create", "Volume", f"disk-{number}", ()) for number in range(9)],
+    Change("update", "Instance", "kafka-1", ("instanceType",)),
+    Change("update", "Instance", "kafka-2", ("instanceType",)),
+    Change("remove", "Instance", "worker-3", ()),
+]
+
+
+def shown(changes: list[Change]) -> str:
+    console = Console(width=120, record=True, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(operations.changes_view("dev", changes))
+    return console.export_text()
+
+
+def test_what_ends_something_stands_first_and_what_is_alike_in_one_line():
+    lines = [line for line in shown(CHANGES).splitlines() if line.startswith("│")]
+    assert [line.split("│")[1].strip() for line in lines] == ["remove", "update", "create"]
+    assert "kafka-1, kafka-2" in lines[1]
+    assert "instanceType" in lines[1]
+    assert "9 × Volume" in lines[2]
+    assert "disk-5 and 3 more" in lines[2]
+
+
+def approve(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, agrees: bool) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: terminal))
+    monkeypatch.setattr(typer, "confirm", lambda _: agrees)
+    operations.approve(PLAN, CHANGES, Console(quiet=True))
+
+
+def test_who_agrees_gets_it(monkeypatch):
+    approve(monkeypatch, terminal=True, agrees=True)
+
+
+@pytest.mark.parametrize(("terminal", "agrees"), [(True, False), (False, True)])
+def test_without_a_word_nothing_is_changed(monkeypatch, terminal, agrees):
+    with pytest.raises(OperatorError, match="nothing was created or changed") as refused:
+        approve(monkeypatch, terminal=terminal, agrees=agrees)
+    assert "--yes" in refused.value.hint
+
+
+def event(op: str, kind: str, *diffs: str) -> SimpleNamespace:
+    step = SimpleNamespace(op=op, type=kind, urn=f"urn::stack::{kind}::one", diffs=list(diffs))
+    pre = SimpleNamespace(metadata=step)
+    return SimpleNamespace(resource_pre_event=pre, res_outputs_event=None, diagnostic_event=None)
+
+
+def test_a_preview_says_what_would_change_and_not_what_stays_or_is_the_engines():
+    log = Changes(lambda _: None)
+    for one in (
+        event("same", "aws:ec2/vpc:Vpc"),
+        event("update", "aws:ec2/instance:Instance", "instanceType"),
+        event("create-replacement", "aws:ec2/instance:Instance"),
+        event("replace", "aws:ec2/instance:Instance", "ami"),
+        event("delete-replaced", "aws:ec2/instance:Instance"),
+        event("create", "pulumi:providers:aws"),
+    ):
+        log(one)
+    assert log.planned == [
+        Change("update", "Instance", "one", ("instanceType",)),
+        Change("replace", "Instance", "one", ("ami",)),
+    ]
