@@ -7,19 +7,40 @@ half-way has made nothing yet.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
+from math import ceil
+from typing import NamedTuple
 
 import pulumi
 import pulumi_aws as aws
 from pulumi_aws.ec2 import get_ami, get_instance_type_offerings, get_vpc, get_vpcs
+from pulumi_aws.servicequotas import get_service_quota
 
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 from millrace.plan.aws import AwsPlan
 
 
+class Quota(NamedTuple):
+    service: str
+    code: str
+    what: str
+
+
+# What a new account has too little of for a cluster (Service Quotas console; their defaults are in
+# the AWS General Reference, "Service endpoints and quotas").
+VCPUS = Quota("ec2", "L-1216C47A", "vCPUs of running on-demand standard instances")
+ADDRESSES = Quota("ec2", "L-0263D0A3", "Elastic IP addresses")
+NETWORKS = Quota("vpc", "L-F678F1CE", "VPCs")
+DISKS = Quota("ebs", "L-7A658B76", "TiB of gp3 volumes")
+QUOTAS = (VCPUS, ADDRESSES, NETWORKS, DISKS)
+
+
 @dataclass(frozen=True)
 class Region:
-    """``offered`` are pairs of instance type and zone; ``networks`` other VPCs by their id."""
+    """``offered`` are pairs of instance type and zone; ``networks`` other VPCs by their id.
+
+    ``quotas``: how much of each the account may have in the region, by code.
+    """
 
     account: str
     zones: frozenset[str]
@@ -27,6 +48,7 @@ class Region:
     image: str
     architecture: str
     networks: dict[str, IPv4Network]
+    quotas: dict[str, float]
 
 
 def observe(plan: Plan, provider: pulumi.ProviderResource) -> Region:
@@ -43,6 +65,12 @@ def observe(plan: Plan, provider: pulumi.ProviderResource) -> Region:
             image=image.id,
             architecture=image.architecture,
             networks=dict(_networks(plan, options)),
+            quotas={
+                quota.code: get_service_quota(
+                    service_code=quota.service, quota_code=quota.code, opts=options
+                ).value
+                for quota in QUOTAS
+            },
         )
     except OperatorError:
         raise
@@ -77,13 +105,33 @@ def problems(plan: Plan, region: Region) -> Iterator[str]:
         if network.overlaps(own):
             yield f"network.subnet: {own} overlaps {network} of {vpc}: they can't be connected"
 
+    yield from _quota_problems(planned, region)
+
+
+def _quota_problems(planned: AwsPlan, region: Region) -> Iterator[str]:
+    """The plan's own needs: what else the account runs, AWS doesn't tell in this way."""
+    needs = {
+        VCPUS: planned.vcpus,
+        ADDRESSES: len(planned.nat),
+        NETWORKS: len(region.networks) + 1,
+        DISKS: ceil(planned.disk_gibibytes / 1024),
+    }
+    for quota, need in needs.items():
+        if need > region.quotas[quota.code]:
+            yield (
+                f"quota: {need} {quota.what} are needed, and the account may have"
+                f" {region.quotas[quota.code]:g} in {planned.region}: aws service-quotas"
+                f" request-service-quota-increase --service-code {quota.service}"
+                f" --quota-code {quota.code} --desired-value {need} --region {planned.region}"
+            )
+
 
 def refuse_problems(plan: Plan, region: Region) -> None:
     if found := list(problems(plan, region)):
         raise OperatorError(
             "\n".join(found),
-            f"change configs/aws.yaml or configs/environments/{plan.environment}.yaml; "
-            "nothing was created or changed",
+            f"change configs/aws.yaml or configs/environments/{plan.environment}.yaml, or ask AWS "
+            "for what is lacking; nothing was created or changed",
         )
 
 

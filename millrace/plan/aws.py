@@ -50,7 +50,10 @@ class VolumePlan(Model):
 
 
 class AwsPlan(Model):
-    """``instances`` and ``volumes`` by the name of host and volume. ``archive_days`` are kept."""
+    """``instances`` and ``volumes`` by the name of host and volume. ``archive_days`` are kept.
+
+    ``vcpus`` are those of all instances.
+    """
 
     region: str
     image: Image
@@ -58,10 +61,17 @@ class AwsPlan(Model):
     subnets: list[Subnet]
     nat: list[str]  # zones with a NAT gateway
     instances: dict[str, str]
+    vcpus: int
     root_disk: Disk
     volumes: dict[str, VolumePlan]
     archive_days: int
     certificate: str | None
+
+    @property
+    def disk_gibibytes(self) -> int:
+        """Of all gp3 volumes."""
+        data = sum(volume.disk.size for volume in self.volumes.values())
+        return data + self.root_disk.size * len(self.instances)
 
     def subnet(self, zone: str, *, public: bool = False) -> Subnet:
         return next(s for s in self.subnets if s.zone == zone and s.public == public)
@@ -87,6 +97,7 @@ def plan_aws(
         subnets=list(subnets(environment)),
         nat=environment.zones if aws.nat == "zonal" else environment.zones[:1],
         instances={host.name: types[host.group] for host in hosts},
+        vcpus=sum(aws.instance_types[types[host.group]].vcpus for host in hosts),
         root_disk=aws.root_disk,
         volumes=dict(_volumes(aws, components, hosts)),
         archive_days=components["spark"].settings["archive"]["keep_days"].at(environment.profile),

@@ -15,7 +15,7 @@ from infra import keys
 from infra.aws import program, region
 from infra.aws.firewall import PUBLIC
 from infra.aws.first_boot import user_data
-from infra.aws.region import Region, problems
+from infra.aws.region import ADDRESSES, DISKS, NETWORKS, QUOTAS, VCPUS, Region, problems
 from millrace.common.errors import OperatorError
 from millrace.config import OPERATOR, PRODUCERS, READERS
 from millrace.plan import Plan, load_plan
@@ -53,6 +53,7 @@ class Account(Mocks):
             "getAvailabilityZones": {"names": ZONES},
             "getAmi": {"id": "ami-0123", "architecture": "x86_64"},
             "getVpcs": {"ids": []},
+            "getServiceQuota": {"value": 1000.0},
             "getInstanceTypeOfferings": {
                 "instanceTypes": [kind for kind, _ in pairs],
                 "locations": [zone for _, zone in pairs],
@@ -348,6 +349,7 @@ def offering(plan: Plan, **changes: Any) -> Region:
         "image": "ami-0123",
         "architecture": "x86_64",
         "networks": {},
+        "quotas": {quota.code: 1000.0 for quota in QUOTAS},
     }
     return Region(**region | changes)
 
@@ -367,6 +369,12 @@ def test_a_region_that_has_everything_is_no_problem() -> None:
             {"networks": {"vpc-9": IPv4Network("10.64.128.0/20")}},
             "10.64.0.0/16 overlaps 10.64.128.0/20 of vpc-9",
         ),
+        (
+            {"quotas": {quota.code: 1000.0 for quota in QUOTAS} | {VCPUS.code: 5.0}},
+            "38 vCPUs of running on-demand standard instances are needed, and the account may"
+            " have 5 in us-east-1: aws service-quotas request-service-quota-increase"
+            " --service-code ec2 --quota-code L-1216C47A --desired-value 38",
+        ),
     ],
 )
 def test_a_region_that_lacks_something(changes, complaint) -> None:
@@ -375,6 +383,17 @@ def test_a_region_that_lacks_something(changes, complaint) -> None:
     with pytest.raises(OperatorError) as refused:
         region.refuse_problems(plan, offering(plan, **changes))
     assert "nothing was created or changed" in str(refused.value.hint)
+
+
+def test_what_a_new_account_lacks_for_prod_is_told() -> None:
+    """By the defaults of the General Reference; of vCPUs a new account may have 5."""
+    defaults = {VCPUS.code: 5.0, ADDRESSES.code: 5.0, NETWORKS.code: 5.0, DISKS.code: 50.0}
+    plan = load_plan("prod")
+    told = list(problems(plan, offering(plan, quotas=defaults)))
+    assert [line.split(" are needed")[0] for line in told] == [
+        "quota: 240 vCPUs of running on-demand standard instances",
+        "quota: 99 TiB of gp3 volumes",
+    ]
 
 
 def test_only_hosts_of_the_plan_can_be_renewed() -> None:
