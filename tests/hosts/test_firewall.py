@@ -10,8 +10,9 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from ipaddress import IPv4Network
 
 import docker
@@ -50,14 +51,15 @@ ON_DEMAND = {
     "zookeeper": "zkCli ls /",
     "kafka_controller": "kafka-topics --list",
     "journalnode": "hdfs haadmin -getAllServiceState",
-    "namenode": "hadoop-health zkfc {zkfcs} && hadoop fs -cat {checkpoints}/*/metadata &&"
-    f" ({STANDBY_HANGS})",
+    "namenode": "hadoop-health zkfc {zkfcs} && hadoop fs -cat {checkpoints}/*/metadata",
     "resourcemanager": f"{APPLICATION} yarn logs -applicationId $APP -log_files stdout -size 100"
     " && yarn rmadmin -getAllServiceState",
     "nodemanager": "yarn application -list",
     "job_gateway": f"{APPLICATION} curl -fsSL -o /dev/null http://{{web}}/proxy/$APP/"
     f" && yarn rmadmin -getAllServiceState && ({FAULT})",
 }
+# What others wouldn't bear while they ask.
+AFTERWARDS = {"namenode": STANDBY_HANGS}
 # Jobs tell the live page of windows that change; tests of hosts send no events.
 WITH_EVENTS = {"redis-6379-from-worker", "coord-26379-from-worker"}
 # What the operator calls from outside is in configs/reachability.yaml.
@@ -96,8 +98,7 @@ def listening(plan, host_named) -> Doors:
 
 def test_every_edge_is_used(plan):
     """One that nobody needs is a door left open. The first test: others here try every port."""
-    asked = ask_for_everything(plan)
-    assert [said for said in asked if said] == []
+    assert ask_for_everything(plan) == []
     counts = connections(plan)
     assert len(counts) == len(plan.edges)
     unused = {edge.name for edge in AMONG if not counts[edge.server, *key_of(edge)]}
@@ -107,8 +108,10 @@ def test_every_edge_is_used(plan):
 def ask_for_everything(plan: Plan, group: str | None = None) -> list[str]:
     """What operators run on the hosts, or on those of one group; says what failed."""
     hosts = [host for host in plan.hosts if group in (None, host.group)]
-    answers = on_all(hosts, lambda host: [demand(plan, host, name) for name in host.services])
-    failed = [said for each in answers.values() for said in each]
+    failed = []
+    for scripts in (ON_DEMAND, AFTERWARDS):
+        ask = partial(demand, plan, scripts)
+        failed += [said for each in on_all(hosts, ask).values() for said in each]
     for service in ("insight_api", "collector"):  # of both hosts, by way of one
         for address in inside.addresses(plan, service, "http"):
             with suppress(httpx.HTTPError):
@@ -118,19 +121,23 @@ def ask_for_everything(plan: Plan, group: str | None = None) -> list[str]:
     return failed
 
 
-def demand(plan: Plan, host: Host, service: str) -> str:
+def demand(plan: Plan, scripts: Mapping[str, str], host: Host) -> list[str]:
     """On two hosts of each: one of a pair may find what it asks for at home. Says what failed."""
-    if service not in ON_DEMAND or host not in plan.hosts_of(service)[:2]:
-        return ""
     [web, *_] = plan.addresses("resourcemanager", "http")
-    script = ON_DEMAND[service].format(
-        web=web,
-        namenode=f"{host.address}:{plan.services['namenode'].ports['http']}",
-        zkfcs=len(plan.hosts_of("zkfc")),
-        checkpoints=plan.spark.settings.common.checkpoints,
-    )
-    done = run_on(plan, host, f"sudo bash -c {shlex.quote(script)}", timeout=240)
-    return f"{host.name}: {script}\n{done.stdout}{done.stderr}" if done.returncode else ""
+    failed = []
+    for service in host.services:
+        if service not in scripts or host not in plan.hosts_of(service)[:2]:
+            continue
+        script = scripts[service].format(
+            web=web,
+            namenode=f"{host.address}:{plan.services['namenode'].ports['http']}",
+            zkfcs=len(plan.hosts_of("zkfc")),
+            checkpoints=plan.spark.settings.common.checkpoints,
+        )
+        done = run_on(plan, host, f"sudo bash -c {shlex.quote(script)}", timeout=240)
+        if done.returncode:
+            failed.append(f"{host.name}: {script}\n{done.stdout}{done.stderr}")
+    return failed
 
 
 def connections(plan: Plan) -> Counter[tuple[str, str, str, int]]:
