@@ -6,6 +6,7 @@ import pulumi
 from pulumi import ComponentResource, ResourceOptions
 from pulumi_aws import cloudwatch, ec2, iam
 
+from infra.aws.identity import trust
 from infra.aws.naming import named, tags
 from millrace.plan import Plan
 
@@ -32,7 +33,7 @@ class FlowLog(ComponentResource):
         role = iam.Role(
             "flow-log",
             name=named(plan, "flow-log"),
-            assume_role_policy=json.dumps(TRUST),
+            assume_role_policy=trust("vpc-flow-logs.amazonaws.com"),
             tags=tags(plan, "flow-log"),
             opts=child,
         )
@@ -50,18 +51,6 @@ class FlowLog(ComponentResource):
             opts=ResourceOptions.merge(child, ResourceOptions(depends_on=[allowed])),
         )
         self.register_outputs({"group": group.name})
-
-
-TRUST = {
-    "Version": "2012-10-17",
-    "Statement": [
-        {
-            "Effect": "Allow",
-            "Principal": {"Service": "vpc-flow-logs.amazonaws.com"},
-            "Action": "sts:AssumeRole",
-        }
-    ],
-}
 
 
 def writes(group: str) -> str:

@@ -30,16 +30,14 @@ SESSION_MANAGER = {
 }
 
 
-TRUST = {
-    "Version": "2012-10-17",
-    "Statement": [
-        {
-            "Effect": "Allow",
-            "Principal": {"Service": "ec2.amazonaws.com"},
-            "Action": "sts:AssumeRole",
-        }
-    ],
-}
+def trust(service: str) -> str:
+    """Who may take a role on: one of AWS's services."""
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": service},
+        "Action": "sts:AssumeRole",
+    }
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Identities(ComponentResource):
             group,
             name=named(self._plan, group),
             description=f"Hosts of {self._plan.cluster}, group {group}",
-            assume_role_policy=json.dumps(TRUST),
+            assume_role_policy=trust("ec2.amazonaws.com"),
             tags=tags(self._plan, group),
             opts=self._child,
         )
