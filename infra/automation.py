@@ -98,12 +98,7 @@ def preview(
     stack: auto.Stack, report: Report = silent, *, packs: Sequence[Path] = ()
 ) -> dict[str, int]:
     """What `up` would do: operation -> resources. OperatorError if a policy pack forbids it."""
-    log = EventLog(report)
-    folders = [str(pack) for pack in packs]
-    result = _run(
-        stack, log, lambda: stack.preview(refresh=True, policy_packs=folders, on_event=log)
-    )
-    return _changes(result.change_summary)
+    return _changes(_preview(stack, EventLog(report), packs).change_summary)
 
 
 def planned(
@@ -111,9 +106,13 @@ def planned(
 ) -> list[Change]:
     """As `preview`, resource by resource."""
     log = Changes(report)
-    folders = [str(pack) for pack in packs]
-    _run(stack, log, lambda: stack.preview(refresh=True, policy_packs=folders, on_event=log))
+    _preview(stack, log, packs)
     return log.planned
+
+
+def _preview(stack: auto.Stack, log: EventLog, packs: Sequence[Path]) -> auto.PreviewResult:
+    folders = [str(pack) for pack in packs]
+    return _run(stack, log, lambda: stack.preview(refresh=True, policy_packs=folders, on_event=log))
 
 
 def refresh(stack: auto.Stack, report: Report = silent) -> dict[str, int]:

@@ -79,14 +79,14 @@ def _reach(plan: Plan, endpoints: list[Endpoint]) -> list[Endpoint]:
 
 @cache
 def _way(environment: str) -> "_Way":
-    return _Way(environment)
+    """One for each cluster that this process works on."""
+    return _Way()
 
 
 class _Way:
     """This process' part in the connection that all processes share; used by several threads."""
 
-    def __init__(self, environment: str) -> None:
-        self._environment = environment
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._needed: set[Endpoint] = set()
         self._keeper: threading.Thread | None = None
