@@ -58,7 +58,8 @@ for index, zone in enumerate(given["zones"]):
         "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1},
     })
 CustomResource("aws:ebs/volume:Volume", "data",
-    {"tags": tags, "encrypted": given["encrypted"]}, ResourceOptions(protect=True))
+    {"tags": tags, "encrypted": given["encrypted"], "size": 10, "type": "gp3"},
+    ResourceOptions(protect=True))
 
 bucket = CustomResource("aws:s3/bucket:Bucket", "archive", {"tags": tags})
 for type_, props in {

@@ -51,10 +51,11 @@ BUCKET_NAME = re.compile(r"(?!xn--|sthree-)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 def of_create(kind: str, given: Inputs, made: Made) -> Iterator[str]:
     """Why a resource can't be made."""
     yield from RULES.get(kind, _nothing)(given, made)
-    if kind in NAMES:
+    name = given.get("name")  # a resource without one gets one from the provider
+    if kind in NAMES and name is not None:
         pattern, source = NAMES[kind]
-        if not re.fullmatch(pattern, str(given.get("name", ""))):
-            yield f"the name {given.get('name')} isn't allowed ({source})"
+        if not re.fullmatch(pattern, name):
+            yield f"the name {name} isn't allowed ({source})"
 
 
 def of_delete(kind: str, given: Inputs) -> Iterator[str]:
@@ -94,9 +95,12 @@ def _rule(kind: str) -> Callable[[Inputs, Made], Iterator[str]]:
 
 
 def _volume(given: Inputs, _made: Made) -> Iterator[str]:
-    """The EBS User Guide, "General Purpose SSD volumes"."""
+    """The EBS User Guide, "General Purpose SSD volumes"; EC2 API, CreateVolume."""
+    if "size" not in given:
+        yield "MissingParameter: a volume has a size"
+        return
     size, iops, throughput = given["size"], given.get("iops", 3000), given.get("throughput", 125)
-    if given["type"] != "gp3":
+    if given.get("type") != "gp3":
         return
     if not 1 <= size <= 16384:
         yield f"InvalidParameterValue: {size} GiB; gp3 has 1 to 16384"
@@ -116,7 +120,7 @@ def _instance(given: Inputs, made: Made) -> Iterator[str]:
         if ip_address(address) not in network or not 4 <= place < network.num_addresses - 1:
             yield f"InvalidParameterValue: {address} is none of {network}'s for instances"
     for other in made.values():
-        if other.kind == INSTANCE and other.inputs.get("privateIp") == address:
+        if address and other.kind == INSTANCE and other.inputs.get("privateIp") == address:
             yield f"InvalidIPAddress.InUse: {address}"
 
 
@@ -140,7 +144,9 @@ def _attachment(given: Inputs, made: Made) -> Iterator[str]:
 
 def _bucket(given: Inputs, made: Made) -> Iterator[str]:
     """S3 User Guide, "General purpose bucket naming rules"."""
-    name = given["bucket"]
+    name = given.get("bucket")
+    if name is None:
+        return
     if not BUCKET_NAME.fullmatch(name) or ".." in name:
         yield f"InvalidBucketName: {name}"
     if any(other.inputs.get("bucket") == name for other in made.values() if "tags" in other.inputs):
