@@ -18,16 +18,20 @@ from pulumi import automation as auto
 from pulumi.automation import OpType
 from pulumi.automation.errors import CommandError, ConcurrentUpdateError
 
+from infra import shared
 from infra.keys import ensure_passphrase
 from infra.leftovers import remove_containers, remove_networks_and_volumes
 from infra.program import program
 from infra.progress import Change, Changes, EventLog, Report
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO, STATE, stack_state
+from millrace.config import State
+from millrace.plan import load_plan
 from millrace.setup.engine import ensure_engine
 
 T = TypeVar("T")
 
+LOAD_BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 PROJECT = "millrace"  # as Pulumi.yaml has it
 POLICIES = REPO / "infra" / "policy"
 LOCK = re.compile(r"created by \S+@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
@@ -44,6 +48,23 @@ class UpResult:
 
 def silent(_message: str) -> None:
     """The report of those who don't want one."""
+
+
+def shared_state(stack: str) -> State | None:
+    """Where the operators of a stack share its state; None if that is on this machine, or wherever
+    the shell says.
+
+    OperatorError for a stack whose account isn't known yet.
+    """
+    if "PULUMI_BACKEND_URL" in os.environ:
+        return None
+    aws = load_plan(stack).aws
+    if aws and aws.state is None:
+        raise OperatorError(
+            f"{stack}: configs/aws.yaml names no account",
+            "write its number there; infra/aws/state.yaml makes room for its state (docs/aws.md)",
+        )
+    return aws.state if aws else None
 
 
 def engine_environment(stack: str, report: Report = silent) -> dict[str, str]:
@@ -63,6 +84,8 @@ def engine_environment(stack: str, report: Report = silent) -> dict[str, str]:
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
     }
+    if state := shared_state(stack):
+        return environment | {"PULUMI_BACKEND_URL": state.backend}
     if "PULUMI_BACKEND_URL" not in os.environ:
         backend = STATE / "pulumi"
         backend.mkdir(parents=True, exist_ok=True)
@@ -73,7 +96,11 @@ def engine_environment(stack: str, report: Report = silent) -> dict[str, str]:
 
 
 def stack(name: str, report: Report = silent, *, project: Path = REPO) -> auto.Stack:
-    """A stack, made on first use; ``project`` is the folder of its Pulumi.yaml."""
+    """A stack, made on first use; ``project`` is the folder of its Pulumi.yaml.
+
+    With a shared state come the files that its operators share.
+    """
+    state = shared_state(name)
 
     def declare() -> None:
         program(name)
@@ -82,15 +109,51 @@ def stack(name: str, report: Report = silent, *, project: Path = REPO) -> auto.S
         work_dir=str(project),
         env_vars=engine_environment(name, report),
         pulumi_command=_command(report),
+        secrets_provider=state.secrets if state else None,
     )
-    return auto.create_or_select_stack(name, PROJECT, declare, opts=options)
+    try:
+        made = auto.create_or_select_stack(name, PROJECT, declare, opts=options)
+        if state:
+            _join(made, state)
+    except CommandError as error:
+        raise OperatorError(
+            f"{name}: its state can't be opened: {error}",
+            "docs/aws.md says how it is made" if state else "",
+        ) from error
+    return made
 
 
-def up(stack: auto.Stack, report: Report = silent) -> UpResult:
-    """Makes what the plan says true: what drifted or died is found first and put back."""
+def _join(stack: auto.Stack, state: State) -> None:
+    """What an operator needs whose machine hasn't seen the stack yet."""
+    workspace = stack.workspace
+    try:
+        workspace.stack_settings(stack.name)
+    except FileNotFoundError:
+        workspace.save_stack_settings(
+            stack.name, auto.StackSettings(secrets_provider=state.secrets)
+        )
+    shared.fetch(stack_state(stack.name), outputs(stack).get(shared.OUTPUT, {}))
+
+
+def up(stack: auto.Stack, report: Report = silent, *, only: Sequence[str] = ()) -> UpResult:
+    """Makes what the plan says true: what drifted or died is found first and put back.
+
+    ``only``: URNs of the resources, and what depends on them; else all.
+    """
     log = EventLog(report)
-    result = _run(stack, log, lambda: stack.up(refresh=True, on_event=log))
+    result = _run(
+        stack,
+        log,
+        lambda: stack.up(
+            refresh=True,
+            target=[*only] or None,
+            target_dependents=True if only else None,
+            on_event=log,
+        ),
+    )
     outputs = {key: output.value for key, output in result.outputs.items()}
+    if shared.OUTPUT in outputs:
+        shared.agree(stack_state(stack.name), outputs[shared.OUTPUT])
     return UpResult(_changes(result.summary.resource_changes), outputs)
 
 
@@ -127,10 +190,12 @@ def destroy(
 ) -> None:
     """Removes what `up` made. Data volumes stay for the next `up`, unless `purge` is asked for."""
     log = EventLog(report)
+    local = provider == "docker"
+    if not local:
+        _open_protected(stack, log)
     if not purge:
         _run(stack, log, lambda: stack.destroy(exclude_protected=True, on_event=log))
         return
-    local = provider == "docker"
     if local:
         # Data goes anyway, so there is no point in waiting for 19 orderly shutdowns.
         remove_containers(stack.name)
@@ -140,6 +205,19 @@ def destroy(
         remove_networks_and_volumes(stack.name)
     stack.workspace.remove_stack(stack.name)
     shutil.rmtree(stack_state(stack.name))
+
+
+def _open_protected(stack: auto.Stack, log: EventLog) -> None:
+    """AWS itself refuses to remove a load balancer that is protected: nobody does so by hand."""
+    resources = (stack.export_stack().deployment or {}).get("resources", [])
+    urns = [resource["urn"] for resource in resources if resource["type"] == LOAD_BALANCER]
+    if not urns:
+        return
+    stack.set_config("leaving", auto.ConfigValue("true"))
+    try:
+        _run(stack, log, lambda: stack.up(target=urns, on_event=log))
+    finally:
+        stack.remove_config("leaving")
 
 
 def outputs(stack: auto.Stack) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pulumi
 
+from infra import shared
+from millrace.common.paths import stack_state
 from millrace.plan import Plan
 
 
@@ -17,3 +19,6 @@ def export(
     pulumi.export("inventory", inventory)
     pulumi.export("endpoints", endpoints | ({"public": public} if public else {}))
     pulumi.export("plan_digest", plan.digest)
+    if plan.aws and plan.aws.state:
+        files = shared.read(stack_state(plan.environment))
+        pulumi.export(shared.OUTPUT, pulumi.Output.secret(files))

@@ -1,7 +1,7 @@
 """The engine's stream of events: one line per change for the operator, errors kept for later."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pulumi.automation import EngineEvent, OpType
@@ -52,6 +52,7 @@ def _plain(message: str) -> str:
 
 # --- what would change ----------------------------------------------------------------------------
 
+TYPE = "instanceType"
 PLANNED = {
     "create": "create",
     "update": "update",
@@ -67,6 +68,7 @@ class Change(NamedTuple):
     kind: str
     name: str
     properties: tuple[str, ...]
+    urn: str
 
 
 class Changes(EventLog):
@@ -82,7 +84,19 @@ class Changes(EventLog):
             step = event.resource_pre_event.metadata
             what = PLANNED.get(OpType(step.op).value)
             if what and not step.type.startswith("pulumi:"):
-                self.planned.append(Change(what, *_named(step), tuple(step.diffs or ())))
+                differs = tuple(step.diffs or ())
+                self.planned.append(Change(what, *_named(step), differs, step.urn))
+
+
+def stopping(changes: Iterable[Change]) -> list[Change]:
+    """Those that stop a host's machine: to be another one, or of another type (EC2 User Guide,
+    "Change the instance type")."""
+    return [
+        change
+        for change in changes
+        if change.kind == "Instance"
+        and (change.what == "replace" or (change.what == "update" and TYPE in change.properties))
+    ]
 
 
 def _named(step: StepEventMetadata) -> tuple[str, str]:

@@ -321,9 +321,21 @@ class Image(Model):
     id: str | None = Field(default=None, pattern=r"^ami-[0-9a-f]+$")
 
 
+class State(Model):
+    """Where operators share Pulumi's state, and what encrypts its secrets.
+
+    URLs, as Pulumi has them. In both, ``{account}`` and ``{region}`` stand for themselves.
+    """
+
+    backend: str
+    secrets: str
+
+
 class Aws(Model):
     """Where on AWS; ``configs/aws.yaml`` says it for all, an environment may differ."""
 
+    account: str | None = Field(default=None, pattern=r"^\d{12}$")
+    state: State
     region: str = Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")
     zones: dict[Name, str]
     image: Image

@@ -6,13 +6,9 @@ all of it was done; 2 if the plugin can't be had here, which is no pass.
 """
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -26,9 +22,8 @@ from millrace.common.errors import OperatorError  # noqa: E402
 from millrace.config import Image  # noqa: E402
 from millrace.plan import Plan, load_plan  # noqa: E402
 from millrace.setup.engine import ensure_aws_plugin  # noqa: E402
+from tests.moto import BIN, moto  # noqa: E402
 
-REHEARSAL = REPO / ".venv" / "rehearsal" / "bin"
-PORT = 5005
 NOT_REHEARSED = 2
 IMAGE = Image(owner="self", name="rehearsal")
 MANIFEST = {"store": {"version": "1", "file": "store-1.tar", "sha256": "0" * 64}}
@@ -42,7 +37,11 @@ def main(name: str) -> int:
         console.print(f"NOT REHEARSED: the official AWS plugin can't be had.\n{error.message}")
         return NOT_REHEARSED
     plan = with_image(load_plan(name))
-    with tempfile.TemporaryDirectory() as folder, moto(Path(folder)):
+    with tempfile.TemporaryDirectory() as folder, moto(Path(folder)) as environment:
+        os.environ |= environment | {
+            "PULUMI_BACKEND_URL": f"file://{folder}",
+            "PULUMI_CONFIG_PASSPHRASE": "only a rehearsal's",
+        }
         ask_moto("prepare", plan)
         rehearse(plan, Path(folder))
     console.print(f"rehearsed: {name}, with the official plugin against moto; not on AWS")
@@ -81,51 +80,11 @@ def ask_moto(question: str, plan: Plan) -> None:
     """In the environment that has boto3; fails with what it says."""
     script = Path(__file__).with_name("rehearsal_asserts.py")
     subprocess.run(
-        [REHEARSAL / "python", script, question],
+        [BIN / "python", script, question],
         input=plan.model_dump_json(),
         text=True,
         check=True,
     )
-
-
-@contextmanager
-def moto(folder: Path) -> Iterator[None]:
-    """An AWS on loopback, and an environment in which everything goes there."""
-    where = [REHEARSAL / "python", "-c", "import moto; print(moto.__path__[0])"]
-    package = Path(subprocess.check_output(where, text=True).strip())
-    proxy = f"http://127.0.0.1:{PORT}"
-    os.environ |= {
-        "HTTPS_PROXY": proxy,
-        "NO_PROXY": "127.0.0.1,localhost",
-        "AWS_CA_BUNDLE": str(package / "moto_proxy" / "ca.crt"),
-        "AWS_ACCESS_KEY_ID": "rehearsal",
-        "AWS_SECRET_ACCESS_KEY": "rehearsal",
-        "PULUMI_BACKEND_URL": f"file://{folder}",
-        "PULUMI_CONFIG_PASSPHRASE": "only a rehearsal's",
-    }
-    log = (folder / "moto.log").open("w")
-    server = subprocess.Popen(
-        [REHEARSAL / "moto_proxy", "-H", "127.0.0.1", "-p", str(PORT)], stdout=log, stderr=log
-    )
-    try:
-        _await(server)
-        yield
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _await(server: subprocess.Popen) -> None:
-    for _ in range(60):
-        if server.poll() is not None:
-            raise OperatorError(f"moto_proxy ended with {server.returncode}")
-        try:
-            socket.create_connection(("127.0.0.1", PORT), 1).close()
-        except OSError:
-            time.sleep(0.5)
-        else:
-            return
-    raise OperatorError(f"moto_proxy doesn't answer on port {PORT}")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,10 @@ from millrace.plan import Plan
 
 @dataclass(frozen=True)
 class AwsClusterArgs:
-    """``renew``: hosts whose instances may be replaced by ones of today's image."""
+    """``renew``: hosts whose instances may be replaced by ones of today's image.
+
+    ``leaving``: all of it is about to be removed.
+    """
 
     plan: Plan
     region: Region
@@ -31,6 +34,7 @@ class AwsClusterArgs:
     authorized_key: str
     certificate: Certificate | None
     renew: frozenset[str]
+    leaving: bool
 
 
 class AwsCluster(ComponentResource):
@@ -75,7 +79,6 @@ class AwsCluster(ComponentResource):
             plan,
             account,
             key=self._key.arn,
-            expire_days=aws_plan(plan).archive_days,
             protect=True,
             opts=self._child,
         )
@@ -120,5 +123,6 @@ class AwsCluster(ComponentResource):
             security_group=self._firewall.groups[PUBLIC],
             instances={name: host.instance.id for name, host in hosts.items()},
             own=self._args.certificate,
+            protect=not self._args.leaving,
         )
         return Edge("edge", args, self._child).address

@@ -19,7 +19,10 @@ IDLE_SECONDS = 120
 
 @dataclass(frozen=True)
 class EdgeArgs:
-    """``instances`` by host name. ``own`` is used when the plan has no certificate."""
+    """``instances`` by host name. ``own`` is used when the plan has no certificate.
+
+    ``protect``: AWS refuses to remove it, whoever asks.
+    """
 
     plan: Plan
     vpc: pulumi.Input[str]
@@ -27,6 +30,7 @@ class EdgeArgs:
     security_group: pulumi.Input[str]
     instances: dict[str, pulumi.Input[str]]
     own: Certificate | None
+    protect: bool
 
 
 class Edge(ComponentResource):
@@ -46,6 +50,7 @@ class Edge(ComponentResource):
             security_groups=[args.security_group],
             drop_invalid_header_fields=True,
             idle_timeout=IDLE_SECONDS,
+            enable_deletion_protection=args.protect,
             tags=tags(plan, "edge"),
             opts=self._child,
         )

@@ -19,6 +19,7 @@ def declare(plan: Plan, manifest: dict[str, dict[str, str]]) -> None:
     provider = aws.Provider(plan.cluster, region=planned.region)
     region = observe(plan, provider)
     refuse_problems(plan, region)
+    config = pulumi.Config("millrace")
     args = AwsClusterArgs(
         plan=plan,
         region=region,
@@ -26,7 +27,8 @@ def declare(plan: Plan, manifest: dict[str, dict[str, str]]) -> None:
         artifacts=ARTIFACTS,
         authorized_key=ensure_ssh_key(plan.environment),
         certificate=None if planned.certificate else ensure_certificate(plan.environment),
-        renew=renewed(plan, pulumi.Config("millrace").get("renew") or ""),
+        renew=renewed(plan, config.get("renew") or ""),
+        leaving=config.get_bool("leaving") or False,
     )
     cluster = AwsCluster(plan.cluster, args, pulumi.ResourceOptions(providers=[provider]))
     artifacts = artifacts_url(plan, region.account)

@@ -84,6 +84,8 @@ def observe(plan: Plan, provider: pulumi.ProviderResource) -> Region:
 
 def problems(plan: Plan, region: Region) -> Iterator[str]:
     planned = aws_plan(plan)
+    if planned.account and planned.account != region.account:
+        yield f"these are credentials of account {region.account}, not of {planned.account}"
     needed = {subnet.availability_zone for subnet in planned.subnets}
     for zone in sorted(needed - region.zones):
         shown = ", ".join(sorted(region.zones)) or "none"

@@ -15,6 +15,14 @@ from millrace.plan import Plan
 ARTIFACTS = "artifacts"
 # Days that a deleted or replaced object can be brought back, and a deleted key.
 RECOVERABLE = 30
+# Current objects end by whoever wrote them: an age would take files that a table still consists of.
+FORGET_REPLACED: dict[str, Any] = {
+    "id": "forget-what-was-replaced",
+    "status": "Enabled",
+    "filter": {"prefix": ""},
+    "noncurrent_version_expiration": {"noncurrent_days": RECOVERABLE},
+    "abort_incomplete_multipart_upload": {"days_after_initiation": 7},
+}
 
 
 class Key(ComponentResource):
@@ -70,7 +78,6 @@ class Bucket(ComponentResource):
 
     Args:
         key: the KMS key that encrypts it.
-        expire_days: age at which objects end; None keeps them.
     """
 
     def __init__(
@@ -80,7 +87,6 @@ class Bucket(ComponentResource):
         account: str,
         *,
         key: pulumi.Input[str],
-        expire_days: int | None = None,
         protect: bool = False,
         opts: ResourceOptions | None = None,
     ) -> None:
@@ -121,7 +127,7 @@ class Bucket(ComponentResource):
         s3.BucketLifecycleConfiguration(
             name,
             bucket=bucket.id,
-            rules=lifecycle(expire_days),
+            rules=[FORGET_REPLACED],
             opts=ResourceOptions.merge(child, ResourceOptions(depends_on=[versioning])),
         )
         s3.BucketPolicy(
@@ -146,28 +152,6 @@ def encryption(key: pulumi.Input[str]) -> dict[str, Any]:
         },
         "bucket_key_enabled": True,
     }
-
-
-def lifecycle(expire_days: int | None) -> list[dict[str, Any]]:
-    rules: list[dict[str, Any]] = [
-        {
-            "id": "forget-what-was-replaced",
-            "status": "Enabled",
-            "filter": {"prefix": ""},
-            "noncurrent_version_expiration": {"noncurrent_days": RECOVERABLE},
-            "abort_incomplete_multipart_upload": {"days_after_initiation": 7},
-        }
-    ]
-    if expire_days:
-        rules.append(
-            {
-                "id": "end-of-retention",
-                "status": "Enabled",
-                "filter": {"prefix": ""},
-                "expiration": {"days": expire_days},
-            }
-        )
-    return rules
 
 
 def tls_only(bucket: str) -> str:

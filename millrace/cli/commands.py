@@ -271,8 +271,11 @@ def down(
 @app.command()
 def env() -> None:
     """Print the environment for plain `pulumi` commands: eval "$(millrace env)"."""
-    from infra.automation import engine_environment
+    from infra.automation import engine_environment, shared_state
+    from infra.automation import stack as open_stack
 
+    if shared_state(stack_name()):
+        open_stack(stack_name())  # with it come the keys that its program looks for
     for key, value in engine_environment(stack_name()).items():
         print(f"export {key}={shlex.quote(value)}")
 

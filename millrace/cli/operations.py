@@ -1,17 +1,23 @@
 """Operations on a stack: check the machine, make the hosts, converge the services, remove all."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from infra.progress import Change
+from infra.progress import Change, stopping
 from millrace.cli.playbook import run_playbook
 from millrace.common.errors import OperatorError
+from millrace.hosts.roles import ROLES, holder
 from millrace.plan import Plan
 from millrace.providers import provider_of
+
+if TYPE_CHECKING:
+    from pulumi import automation as auto
 
 # What ends something comes first: it mustn't be overlooked.
 ORDER = ("remove", "replace", "update", "create")
@@ -36,14 +42,50 @@ def make_hosts(plan: Plan, console: Console, *, yes: bool = False) -> None:
         planned = automation.planned(stack, packs=[automation.POLICIES])
         if planned and not yes:
             approve(plan, planned, console)
+        for change in in_turn(plan, stopping(planned)):
+            change_machine(plan, stack, change, console)
     result = automation.up(stack, console.print)
     changes = ", ".join(f"{count} {kind}" for kind, count in sorted(result.changes.items()))
     console.print(f"pulumi: {changes or 'no changes'}; {len(plan.hosts)} hosts")
 
 
+def in_turn(plan: Plan, changes: Sequence[Change]) -> list[Change]:
+    """Who leads goes last: each role moves once."""
+    order = [host.name for host in plan.hosts]
+    leading = set(leaders(plan)) if changes else set()
+    return sorted(changes, key=lambda one: (one.name in leading, order.index(one.name)))
+
+
+def leaders(plan: Plan) -> Iterator[str]:
+    """Hosts that have a role now; none where nobody says so, as on a cluster that is down."""
+    for role in ROLES:
+        with suppress(OperatorError):
+            yield holder(plan, role).host.name
+
+
+def change_machine(plan: Plan, stack: "auto.Stack", change: Change, console: Console) -> None:
+    """One host gets its other machine, between two verifications of the whole cluster.
+
+    Raises OperatorError before anything is stopped unless every service and standby is well.
+    """
+    from infra import automation
+
+    host = change.name
+    console.print(f"{host}: its machine changes, before any other's")
+    run_playbook(plan.environment, "release-host.yml", ["--extra-vars", f"host={host}"], console)
+    automation.up(stack, console.print, only=[change.urn])
+    # Others keep what they run with until their own turn: their machines aren't changed yet.
+    run_playbook(plan.environment, "site.yml", ["--limit", host], console)
+    run_playbook(plan.environment, "verify.yml", [], console)
+
+
 def approve(plan: Plan, changes: Sequence[Change], console: Console) -> None:
     """Raises OperatorError unless somebody agrees."""
     console.print(changes_view(plan.environment, changes))
+    if stops := stopping(changes):
+        console.print(
+            f"{len(stops)} machines stop for it, one at a time, each while all else is well"
+        )
     refused = OperatorError(f"{plan.environment}: nothing was created or changed", "--yes agrees")
     if not sys.stdin.isatty():
         raise refused

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from millrace.cluster import inside
+from millrace.cluster import inside, zookeeper
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ANSIBLE, stack_state
 from millrace.plan import load_plan
@@ -34,7 +34,8 @@ def run_playbook(stack: str, name: str, arguments: Sequence[str], console: Conso
     With arguments such as --diff or -v, what Ansible prints is shown instead.
 
     Raises:
-        OperatorError: there is no such playbook, a task failed or a host is unreachable.
+        OperatorError: there is no such playbook, another operator's is at work, a task failed or a
+            host is unreachable.
     """
     path = ANSIBLE / "playbooks" / name
     if not path.exists():
@@ -51,11 +52,14 @@ def run_playbook(stack: str, name: str, arguments: Sequence[str], console: Conso
         "PATH": f"{ansible.parent}{os.pathsep}{os.environ['PATH']}",
     }
     command = [str(ansible), str(path), *arguments]
-    if any(OWN_OUTPUT.match(argument) for argument in arguments):
-        if subprocess.run(command, cwd=ANSIBLE, env=environment).returncode:
-            raise OperatorError(f"{name} failed; the task that did is shown above", AGAIN)
-        return
-    _run_quietly(command, environment, stack_state(stack) / f"{path.stem}.log", console)
+    with zookeeper.alone(plan, name) as locked:
+        if not locked:
+            console.print("[dim]ZooKeeper doesn't answer: no lock keeps another operator away")
+        if any(OWN_OUTPUT.match(argument) for argument in arguments):
+            if subprocess.run(command, cwd=ANSIBLE, env=environment).returncode:
+                raise OperatorError(f"{name} failed; the task that did is shown above", AGAIN)
+            return
+        _run_quietly(command, environment, stack_state(stack) / f"{path.stem}.log", console)
 
 
 def _run_quietly(

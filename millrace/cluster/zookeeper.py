@@ -1,9 +1,13 @@
-"""ZooKeeper: the Spark drivers as they register themselves, orders to them, a client for probes."""
+"""ZooKeeper: drivers as they register themselves, orders to them, the operators' lock, probes."""
 
+import getpass
 import json
 import logging
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -17,6 +21,7 @@ from millrace.plan import Plan
 
 TIMEOUT_SECONDS = 4  # a frozen server accepts the call and never answers
 FIRST_CONNECTION_SECONDS = 10
+LOCK_SECONDS = 30  # longer than any restart of ZooKeeper's, one server after the other
 
 
 def drivers(plan: Plan) -> list[dict[str, Any]]:
@@ -114,14 +119,45 @@ def insisting(plan: Plan) -> Iterator[KazooClient]:
         client.close()
 
 
+@contextmanager
+def alone(plan: Plan, what: str) -> Iterator[bool]:
+    """Nobody else changes the cluster by a playbook meanwhile. OperatorError if somebody does.
+
+    False where ZooKeeper doesn't answer: not yet, or as it is what has to be mended. A holder that
+    died lets go after `LOCK_SECONDS`.
+    """
+    quiet()
+    client = _client(plan, {"max_tries": -1, "delay": 0.1, "max_delay": 0.5}, LOCK_SECONDS)
+    lock = client.Lock(
+        f"{PurePosixPath(plan.names.zookeeper.jobs).parent}/operators",
+        f"{what}, by {getpass.getuser()} on {socket.gethostname()} (pid {os.getpid()})",
+    )
+    try:
+        try:
+            client.start(TIMEOUT_SECONDS)
+            held = lock.acquire(blocking=False)
+        except (KazooException, KazooTimeoutError):
+            yield False
+            return
+        if not held:
+            at_work = ", ".join(lock.contenders())
+            raise OperatorError(f"the cluster is being changed: {at_work}", "wait until that ends")
+        yield True
+    finally:
+        client.stop()  # its session ends, and with it the lock
+        client.close()
+
+
 def quiet() -> None:
     """For whoever asks what is down: lost connections are the answer, not noise."""
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
-def _client(plan: Plan, retry: dict[str, float] | None = None) -> KazooClient:
+def _client(
+    plan: Plan, retry: dict[str, float] | None = None, session_seconds: float = TIMEOUT_SECONDS
+) -> KazooClient:
     servers = ",".join(inside.addresses(plan, "zookeeper", "client"))
-    return KazooClient(servers, timeout=TIMEOUT_SECONDS, connection_retry=retry)
+    return KazooClient(servers, timeout=session_seconds, connection_retry=retry)
 
 
 def _order(plan: Plan, job: str) -> str:

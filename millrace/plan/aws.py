@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
 
-from millrace.config import OPERATOR, PRODUCERS, Aws, Component, Disk, Environment, Image
+from millrace.config import OPERATOR, PRODUCERS, Aws, Component, Disk, Environment, Image, State
 from millrace.plan.capacity import Load, load_assumptions, size
 from millrace.plan.edges import edges
 from millrace.plan.parts import Host, Model, TopicPlan
@@ -50,11 +50,13 @@ class VolumePlan(Model):
 
 
 class AwsPlan(Model):
-    """``instances`` and ``volumes`` by the name of host and volume. ``archive_days`` are kept.
+    """``instances`` and ``volumes`` by the name of host and volume.
 
-    ``vcpus`` are those of all instances.
+    ``vcpus`` are those of all instances. ``state`` is there once the account is known.
     """
 
+    account: str | None
+    state: State | None
     region: str
     image: Image
     architecture: str
@@ -64,7 +66,6 @@ class AwsPlan(Model):
     vcpus: int
     root_disk: Disk
     volumes: dict[str, VolumePlan]
-    archive_days: int
     certificate: str | None
 
     @property
@@ -91,6 +92,8 @@ def plan_aws(
     types = {name: group.instance or "" for name, group in environment.groups.items()}
     used = {aws.instance_types[name].architecture for name in types.values()}
     return AwsPlan(
+        account=aws.account,
+        state=shared_state(aws),
         region=aws.region,
         image=aws.image,
         architecture=used.pop(),
@@ -100,8 +103,16 @@ def plan_aws(
         vcpus=sum(aws.instance_types[types[host.group]].vcpus for host in hosts),
         root_disk=aws.root_disk,
         volumes=dict(_volumes(aws, components, hosts)),
-        archive_days=components["spark"].settings["archive"]["keep_days"].at(environment.profile),
         certificate=aws.certificate,
+    )
+
+
+def shared_state(aws: Aws) -> State | None:
+    if aws.account is None:
+        return None
+    known = {"account": aws.account, "region": aws.region}
+    return State(
+        backend=aws.state.backend.format(**known), secrets=aws.state.secrets.format(**known)
     )
 
 

@@ -99,6 +99,10 @@ def test_it_becomes_a_host_of_the_plan(plan: Plan, machine: Container, tmp_path:
     assert f"RequiresMountsFor={data(plan)}" in on(
         f"cat /etc/systemd/system/{unit}.service.d/*.conf"
     )
+    for held in ("openjdk-", "redis"):
+        assert f'"{held}"' in on("apt-config dump Unattended-Upgrade::Package-Blacklist")
+    assert "madvise" in on("cat /etc/tmpfiles.d/millrace-machine.conf")
+    assert on("systemctl is-enabled swap.target || true") == "masked"
     assert changed(prepare(plan, machine, tmp_path)) == {}
 
     machine.restart()

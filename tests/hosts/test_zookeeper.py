@@ -1,8 +1,12 @@
 """One leader, followers in sync, sessions as short as a fast failover needs."""
 
+import os
 import uuid
 
 import pytest
+
+from millrace.cluster import zookeeper
+from millrace.common.errors import OperatorError
 
 # The leader counts the others; a follower doesn't have these lines.
 LEADERS_LINES = {"zk_synced_followers", "zk_quorum_size"}
@@ -65,3 +69,15 @@ def test_what_one_server_was_told_every_server_knows(plan, servers):
             assert "written" in server.check_output(read)
     finally:
         servers[first].check_output(f"zkCli -server {first}:{port} delete {path}")
+
+
+def test_operators_change_the_cluster_one_after_the_other(plan):
+    with zookeeper.alone(plan, "site.yml") as locked:
+        assert locked
+        with (
+            pytest.raises(OperatorError, match=rf"site\.yml, by .* \(pid {os.getpid()}\)"),
+            zookeeper.alone(plan, "deploy-jobs.yml"),
+        ):
+            pytest.fail("two at once")
+    with zookeeper.alone(plan, "deploy-jobs.yml") as locked:
+        assert locked

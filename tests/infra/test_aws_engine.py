@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from pulumi import automation as auto
+from rich.console import Console
 
 from infra import automation, keys, program
 from infra.aws import program as aws_program
+from millrace.cli import operations
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
 from millrace.config import (
@@ -115,7 +117,7 @@ def test_an_environment_from_nothing_to_nothing(account: Account, name: str) -> 
 
     assert automation.planned(stack, packs=[automation.POLICIES]) == []
 
-    automation.destroy(stack, purge=False)
+    automation.destroy(stack, purge=False, provider="aws")
     kept = {r["urn"].split("::")[-1] for r in resources(stack) if r["type"] == VOLUME}
     assert kept == {volume.name for host in plan.hosts for volume in host.volumes}
     assert INSTANCE not in {r["type"] for r in resources(stack)}
@@ -231,6 +233,41 @@ def test_a_renewed_host_keeps_its_volume(running: Account) -> None:
     }
     stack.remove_config("renew")
     assert automation.preview(stack) == {}
+
+
+def test_machines_change_one_at_a_time_between_verifications(running: Account) -> None:
+    """What `millrace up` does about another instance type. The playbooks aren't asked here."""
+    plan = change(groups__redis__instance="t3.small")
+    running.stack(plan)  # its program
+    steps: list[str | set[str]] = []
+
+    def note(stack: str, name: str, arguments: list[str], console: Console) -> None:
+        steps.append({s for s in running.done()["update"] if s.startswith(INSTANCE)})
+        steps.append(" ".join([name, *arguments]))
+
+    with running.patch.context() as patch:
+        patch.setattr(operations, "run_playbook", note)
+        patch.setattr(operations, "leaders", lambda plan: iter(["redis-1"]))
+        patch.setattr(operations, "check_machine", lambda plan, console: None)
+        stack = automation.stack
+        patch.setattr(automation, "stack", lambda name, report: stack(name, project=running.folder))
+        operations.make_hosts(plan, Console(quiet=True), yes=True)
+    in_turn = [
+        [
+            f"release-host.yml --extra-vars host={name}",
+            {f"{INSTANCE} {name}"},
+            f"site.yml --limit {name}",
+            set(),
+            "verify.yml",
+            set(),
+        ]
+        for name in ("redis-2", "redis-3", "redis-1")
+    ]
+    assert steps[1:] == [step for steps in in_turn for step in steps][:-1]
+    assert not any(s.startswith(INSTANCE) for s in running.done()["update"])
+    assert automation.preview(running.stack(plan)) == {}
+    automation.up(running.stack(load_plan("dev")))
+    running.done()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ HOST = {"privateIp": "10.0.2.1", "subnetId": "subnet"}
 ATTACHED = {"instanceId": "i", "volumeId": "v", "deviceName": "/dev/sdf"}
 MADE = {"subnet": SUBNET, "i": refusals.Resource(refusals.INSTANCE, HOST)}
 BUCKET = "aws:s3/bucket:Bucket"
-BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 
 
 @pytest.mark.parametrize(
@@ -60,8 +59,8 @@ BALANCER = "aws:lb/loadBalancer:LoadBalancer"
             "/dev/sdf is in use",
         ),
         (BUCKET, {"bucket": "Millrace"}, {}, "InvalidBucketName"),
-        (BALANCER, {"name": "millrace-" + "x" * 30}, {}, "isn't allowed"),
-        (BALANCER, {"name": "internal-edge"}, {}, "isn't allowed"),
+        (refusals.BALANCER, {"name": "millrace-" + "x" * 30}, {}, "isn't allowed"),
+        (refusals.BALANCER, {"name": "internal-edge"}, {}, "isn't allowed"),
     ],
 )
 def test_it_is_refused(kind, given, made, reason):
@@ -76,7 +75,7 @@ def test_it_is_refused(kind, given, made, reason):
         (refusals.INSTANCE, HOST, {"subnet": SUBNET}),
         (refusals.ATTACHMENT, ATTACHED, {}),
         (BUCKET, {"bucket": "millrace-dev-archive-123456789012"}, {}),
-        (BALANCER, {"name": "millrace-dev-edge"}, {}),
+        (refusals.BALANCER, {"name": "millrace-dev-edge"}, {}),
     ],
 )
 def test_what_is_right_is_taken(kind, given, made):
@@ -87,6 +86,7 @@ def test_what_is_mounted_or_protected_stays():
     kept = {"disableApiTermination": True}
     assert list(refusals.of_delete(refusals.INSTANCE, kept))
     assert not list(refusals.of_delete(refusals.INSTANCE, kept | {"forceDestroy": True}))
+    assert list(refusals.of_delete(refusals.BALANCER, {"enableDeletionProtection": True}))
     assert list(refusals.of_delete(refusals.ATTACHMENT, ATTACHED))
     unmounted = ATTACHED | {"stopInstanceBeforeDetaching": True}
     assert not list(refusals.of_delete(refusals.ATTACHMENT, unmounted))

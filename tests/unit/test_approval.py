@@ -7,17 +7,24 @@ import pytest
 import typer
 from rich.console import Console
 
-from infra.progress import Change, Changes
+from infra.progress import Change, Changes, stopping
 from millrace.cli import operations
 from millrace.common.errors import OperatorError
 from millrace.plan import load_plan
 
 PLAN = load_plan("dev")
+INSTANCE = "aws:ec2/instance:Instance"
+
+
+def change(what: str, kind: str, name: str, *properties: str) -> Change:
+    return Change(what, kind, name, properties, f"urn::stack::{kind}::{name}")
+
+
 CHANGES = [
-    *[Change("create", "Volume", f"disk-{number}", ()) for number in range(9)],
-    Change("update", "Instance", "kafka-1", ("instanceType",)),
-    Change("update", "Instance", "kafka-2", ("instanceType",)),
-    Change("remove", "Instance", "worker-3", ()),
+    *[change("create", "Volume", f"disk-{number}") for number in range(9)],
+    change("update", "Instance", "kafka-1", "instanceType"),
+    change("update", "Instance", "kafka-2", "instanceType"),
+    change("remove", "Instance", "worker-3"),
 ]
 
 
@@ -63,14 +70,30 @@ def test_a_preview_says_what_would_change_and_not_what_stays_or_is_the_engines()
     log = Changes(lambda _: None)
     for one in (
         event("same", "aws:ec2/vpc:Vpc"),
-        event("update", "aws:ec2/instance:Instance", "instanceType"),
-        event("create-replacement", "aws:ec2/instance:Instance"),
-        event("replace", "aws:ec2/instance:Instance", "ami"),
-        event("delete-replaced", "aws:ec2/instance:Instance"),
+        event("update", INSTANCE, "instanceType"),
+        event("create-replacement", INSTANCE),
+        event("replace", INSTANCE, "ami"),
+        event("delete-replaced", INSTANCE),
         event("create", "pulumi:providers:aws"),
     ):
         log(one)
     assert log.planned == [
-        Change("update", "Instance", "one", ("instanceType",)),
-        Change("replace", "Instance", "one", ("ami",)),
+        Change("update", "Instance", "one", ("instanceType",), f"urn::stack::{INSTANCE}::one"),
+        Change("replace", "Instance", "one", ("ami",), f"urn::stack::{INSTANCE}::one"),
+    ]
+
+
+def test_what_stops_a_machine_is_known():
+    moved = change("replace", "Instance", "redis-1", "ami")
+    retagged = change("update", "Instance", "redis-2", "tags")
+    assert stopping([*CHANGES, moved, retagged]) == [CHANGES[9], CHANGES[10], moved]
+
+
+def test_machines_change_in_the_plans_order_who_leads_last(monkeypatch):
+    monkeypatch.setattr(operations, "leaders", lambda plan: iter(["kafka-1"]))
+    changes = [change("update", "Instance", name) for name in ("kafka-2", "kafka-1", "coord-3")]
+    assert [one.name for one in operations.in_turn(PLAN, changes)] == [
+        "coord-3",
+        "kafka-2",
+        "kafka-1",
     ]

@@ -1,6 +1,7 @@
 """A line per play and the reason of a failure, from the events of real runs of Ansible."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     script.chmod(0o755)
     monkeypatch.setattr(playbook, "ANSIBLE", ansible)
     monkeypatch.setattr(playbook, "stack_state", lambda stack: tmp_path)
+    monkeypatch.setattr(playbook.zookeeper, "alone", lambda plan, what: nullcontext(True))
 
     def run(plays: list[dict] | str, *arguments: str) -> str:
         text = plays if isinstance(plays, str) else json.dumps(plays)
@@ -123,3 +125,20 @@ def test_arguments_that_ask_for_it(argument: str):
 @pytest.mark.parametrize("argument", ["--check", "-C", "-e", "--limit", "version=1", "-l"])
 def test_arguments_that_do_not(argument: str):
     assert not OWN_OUTPUT.match(argument)
+
+
+def test_without_a_lock_it_runs_and_says_so(run, monkeypatch):
+    monkeypatch.setattr(playbook.zookeeper, "alone", lambda plan, what: nullcontext(False))
+    shown = run([GOOD | {"tasks": [task("true")]}])
+    assert "no lock keeps another operator away" in shown
+    assert "✓ A good play" in shown
+
+
+def test_while_another_operator_is_at_work_nothing_is_run(run, monkeypatch, tmp_path: Path):
+    def held(plan, what):
+        raise OperatorError(f"the cluster is being changed: {what}, by somebody")
+
+    monkeypatch.setattr(playbook.zookeeper, "alone", held)
+    with pytest.raises(OperatorError, match=r"some\.yml, by somebody"):
+        run([GOOD | {"tasks": [task(f"touch {tmp_path}/done")]}])
+    assert not (tmp_path / "done").exists()

@@ -19,6 +19,7 @@ class Resource(NamedTuple):
 
 Made = Mapping[str, Resource]
 
+BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 INSTANCE = "aws:ec2/instance:Instance"
 VOLUME = "aws:ebs/volume:Volume"
 ATTACHMENT = "aws:ec2/volumeAttachment:VolumeAttachment"
@@ -27,7 +28,7 @@ EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
 SOURCES = ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroupId")
 # kind → what its name has to match, and where that is said.
 NAMES = {
-    "aws:lb/loadBalancer:LoadBalancer": (
+    BALANCER: (
         r"(?!internal-)[A-Za-z0-9](-?[A-Za-z0-9]){0,31}",
         "ELB API, CreateLoadBalancer",
     ),
@@ -63,6 +64,8 @@ def of_delete(kind: str, given: Inputs) -> Iterator[str]:
     ends_by_force = given.get("forceDestroy")
     if kind == INSTANCE and given.get("disableApiTermination") and not ends_by_force:
         yield "OperationNotPermitted: it is protected (EC2 User Guide, termination protection)"
+    if kind == BALANCER and given.get("enableDeletionProtection"):
+        yield "OperationNotPermitted: it is protected (ELB API, DeleteLoadBalancer)"
     # The EBS User Guide, "Detach an Amazon EBS volume": one that is mounted stays busy.
     if kind == ATTACHMENT and not given.get("stopInstanceBeforeDetaching"):
         yield "the volume is mounted, and stays busy until it isn't"
