@@ -261,11 +261,12 @@ def down(
     purge: Annotated[
         bool, typer.Option("--purge", help="Remove the data volumes as well.")
     ] = False,
+    yes: YesOption = False,
 ) -> None:
     """Remove everything that `up` made; data volumes stay unless --purge."""
     from millrace.cli.operations import remove_hosts
 
-    remove_hosts(load_plan(stack_name()), console, purge=purge)
+    remove_hosts(load_plan(stack_name()), console, purge=purge, yes=yes)
 
 
 @app.command()

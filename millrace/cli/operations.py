@@ -86,11 +86,13 @@ def approve(plan: Plan, changes: Sequence[Change], console: Console) -> None:
         console.print(
             f"{len(stops)} machines stop for it, one at a time, each while all else is well"
         )
-    refused = OperatorError(f"{plan.environment}: nothing was created or changed", "--yes agrees")
-    if not sys.stdin.isatty():
-        raise refused
-    if not typer.confirm(f"Have {len(changes)} changes made in {plan.environment}?"):
-        raise refused
+    agree(plan, f"Have {len(changes)} changes made in {plan.environment}?")
+
+
+def agree(plan: Plan, question: str) -> None:
+    """Raises OperatorError unless somebody is there and says yes."""
+    if not (sys.stdin.isatty() and typer.confirm(question)):
+        raise OperatorError(f"{plan.environment}: nothing was created or changed", "--yes agrees")
 
 
 def changes_view(environment: str, changes: Sequence[Change]) -> Table:
@@ -131,10 +133,16 @@ def deploy_jobs(plan: Plan, console: Console, release: str = "", *, yes: bool = 
     run_playbook(plan.environment, "deploy-jobs.yml", arguments, console)
 
 
-def remove_hosts(plan: Plan, console: Console, *, purge: bool) -> None:
-    """``pulumi destroy``: hosts and network go; data volumes only when ``purge``."""
+def remove_hosts(plan: Plan, console: Console, *, purge: bool, yes: bool = False) -> None:
+    """``pulumi destroy``: hosts and network go; data volumes only when ``purge``.
+
+    Where `up` asks, this does, too.
+    """
     from infra import automation
 
+    if provider_of(plan).PREVIEWS and not yes:
+        data = "and ALL THEIR DATA" if purge else "but their data"
+        agree(plan, f"Remove the {len(plan.hosts)} hosts of {plan.environment}, {data}?")
     stack = automation.stack(plan.environment, console.print)
     automation.destroy(stack, purge=purge, provider=plan.provider, report=console.print)
     kept = "" if purge else "; data volumes stay (PURGE=1 removes them)"

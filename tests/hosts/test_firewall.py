@@ -39,8 +39,8 @@ for N in $(seq 30); do hadoop fs -cat $FILE 2>/dev/null | grep -q y && break; do
 kill -KILL $!  # DataNodes agree on the last block of a writer that died
 hdfs debug recoverLease -path $FILE -retries 10 && hadoop fs -rm -skipTrash $FILE
 """
-# DataNodes whose heartbeats hang call by the lifeline's port after two of their intervals; a NameNode
-# that starts reads finished segments of the edit log.
+# DataNodes whose heartbeats hang call by the lifeline's port after two of their intervals; a
+# NameNode that starts reads finished segments of the edit log.
 STANDBY_HANGS = """
 STATE="http://{namenode}/jmx?qry=Hadoop:service=NameNode,name=NameNodeStatus"
 curl -fsS "$STATE" | grep -q standby || exit 0

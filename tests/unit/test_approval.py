@@ -60,6 +60,16 @@ def test_without_a_word_nothing_is_changed(monkeypatch, terminal, agrees):
     assert "--yes" in refused.value.hint
 
 
+@pytest.mark.parametrize(("purge", "what"), [(True, "ALL THEIR DATA"), (False, "but their data")])
+def test_a_cloud_is_removed_by_somebodys_word(monkeypatch, purge, what):
+    asked = []
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(typer, "confirm", lambda question: asked.append(question))
+    with pytest.raises(OperatorError, match="nothing was created or changed"):
+        operations.remove_hosts(PLAN, Console(quiet=True), purge=purge)
+    assert what in asked[0]
+
+
 def event(op: str, kind: str, *diffs: str) -> SimpleNamespace:
     step = SimpleNamespace(op=op, type=kind, urn=f"urn::stack::{kind}::one", diffs=list(diffs))
     pre = SimpleNamespace(metadata=step)
