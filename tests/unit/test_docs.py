@@ -26,3 +26,18 @@ def test_a_job_is_told_of_by_the_first_drill_that_audited_it():
     assert found["traffic"] == "0, 0, 0 of 9 events"
     assert found["attribution"] == "1, 0, 2 of 4 rows"
     assert found["status_by_minute"] == "–"
+
+
+def test_addresses_that_users_are_told_have_the_plans_ports():
+    services = load_plan("local").services
+    ports = {
+        "EDGE": {services[name].ports["http"] for name in ("collector", "insight_api")},
+        "BROKER": {services["kafka_broker"].ports["outside"]},
+    }
+    told = [
+        (place, int(port))
+        for path in (REPO / "README.md", *(REPO / "docs").glob("*.md"))
+        for place, port in re.findall(r"\b(EDGE|BROKER):(\d+)", path.read_text())
+    ]
+    assert {place for place, _ in told} == set(ports)
+    assert [each for each in told if each[1] not in ports[each[0]]] == []
