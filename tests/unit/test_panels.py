@@ -179,7 +179,8 @@ def of_the_agent() -> Iterator[re.Pattern[str]]:
             parts = dict(pair.split("=") for pair in keys.split(",") if "=" in pair)
             names = [parts["type"], parts.get("name", "").removesuffix("PerSec")]
             program = "cassandra" if "cassandra" in domain else domain.replace(".", "_")
-            pattern = "_".join([program, *filter(None, names)]).lower().replace("-", "_").replace("*", "")
+            pattern = "_".join([program, *filter(None, names)]).lower()
+            pattern = pattern.replace("-", "_").replace("*", "")
             yield re.compile(rf"{pattern}\w*" if "*" in keys else rf"{pattern}(_\w+)?")
 
 
