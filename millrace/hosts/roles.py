@@ -13,7 +13,6 @@ from millrace.common.errors import NobodyError, OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
 
 TIMEOUT = 4  # s; a frozen service accepts the call and never answers
-KAFKA_TIMEOUT = 20  # s; its client goes on to the next broker by itself, on a busy machine slowly
 DRIVER_CONTAINER = "_000001"  # YARN numbers an attempt's containers; its master is the first
 
 
@@ -54,7 +53,7 @@ def _role(name: str) -> Role:
 
 
 def _kafka_leader(plan: Plan) -> Holder | None:
-    address = kafka.leader_address(plan, plan.names.kafka.topics.events, KAFKA_TIMEOUT)
+    address = kafka.leader_address(plan, plan.names.kafka.topics.events, TIMEOUT)
     # Brokers tell operators where those reach them.
     brokers = plan.hosts_of("kafka_broker")
     return next((Holder(h) for h in brokers if plan.reached_at(h.address) == address), None)
