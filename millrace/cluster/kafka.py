@@ -112,13 +112,15 @@ def require_topics(client: Producer | AdminClient, topics: set[str]) -> dict[str
 
 
 def leader_address(plan: Plan, topic: str, seconds: float) -> str | None:
-    """Who leads a topic's first partition, by its address; None when nobody says so."""
+    """Who leads a topic's first partition, by its host's address; None when nobody says so."""
     try:
         metadata = connect(plan).list_topics(topic, timeout=seconds)
     except KafkaException:
         return None
     leader = metadata.brokers.get(metadata.topics[topic].partitions[0].leader)
-    return leader.host if leader and leader.host else None
+    # Brokers tell operators where those reach them.
+    hosts = {plan.reached_at(host.address): host.address for host in plan.hosts_of("kafka_broker")}
+    return hosts.get(leader.host) if leader else None
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,7 @@ def _role(name: str) -> Role:
 
 def _kafka_leader(plan: Plan) -> Holder | None:
     address = kafka.leader_address(plan, plan.names.kafka.topics.events, TIMEOUT)
-    # Brokers tell operators where those reach them.
-    brokers = plan.hosts_of("kafka_broker")
-    return next((Holder(h) for h in brokers if plan.reached_at(h.address) == address), None)
+    return _at(plan, "kafka_broker", address) if address else None
 
 
 def _kafka_controller(plan: Plan) -> Holder | None:

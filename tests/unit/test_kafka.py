@@ -57,6 +57,25 @@ def test_a_partition_that_cannot_be_asked_is_an_error(monkeypatch):
     assert group.closed
 
 
+@pytest.mark.parametrize("environment", ["local", "test"])
+def test_a_leader_is_a_host_of_the_plan_whatever_address_it_tells_operators(
+    monkeypatch, environment
+):
+    plan = load_plan(environment)
+    broker = plan.host("kafka-2")
+    told = SimpleNamespace(host=plan.reached_at(broker.address))
+    led = {"events": SimpleNamespace(partitions={0: SimpleNamespace(leader=7)})}
+
+    def leader(brokers):
+        metadata = SimpleNamespace(brokers=brokers, topics=led)
+        client = SimpleNamespace(list_topics=lambda *_, **__: metadata)
+        monkeypatch.setattr(kafka, "connect", lambda plan: client)
+        return kafka.leader_address(plan, "events", 1)
+
+    assert leader({7: told}) == broker.address
+    assert leader({8: told}) is None
+
+
 class Moved:
     """Brokers that gave a partition another leader after the client had learned of the first.
 
