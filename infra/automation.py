@@ -21,6 +21,7 @@ from pulumi.automation.errors import CommandError, ConcurrentUpdateError
 from infra import shared
 from infra.keys import ensure_passphrase
 from infra.leftovers import remove_containers, remove_networks_and_volumes
+from infra.policy.rules import LOAD_BALANCER
 from infra.program import program
 from infra.progress import Change, Changes, EventLog, Report
 from millrace.common.errors import OperatorError
@@ -31,7 +32,6 @@ from millrace.setup.engine import ensure_engine
 
 T = TypeVar("T")
 
-LOAD_BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 PROJECT = "millrace"  # as Pulumi.yaml has it
 POLICIES = REPO / "infra" / "policy"
 LOCK = re.compile(r"created by \S+@(?P<host>\S+) \(pid (?P<pid>\d+)\)")
@@ -68,7 +68,12 @@ def shared_state(stack: str) -> State | None:
 
 
 def engine_environment(stack: str, report: Report = silent) -> dict[str, str]:
-    """What a `pulumi` needs to work on a stack, whoever starts it. A backend already chosen stays.
+    """What a `pulumi` needs to work on a stack, whoever starts it. A chosen backend stays."""
+    return _environment(stack, shared_state(stack), report)
+
+
+def _environment(stack: str, state: State | None, report: Report) -> dict[str, str]:
+    """With ``state`` as the backend, if there is one.
 
     The engine finds programs and plugins by PATH, and the provider process must be able to import
     what the program imported.
@@ -84,7 +89,7 @@ def engine_environment(stack: str, report: Report = silent) -> dict[str, str]:
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
     }
-    if state := shared_state(stack):
+    if state:
         return environment | {"PULUMI_BACKEND_URL": state.backend}
     if "PULUMI_BACKEND_URL" not in os.environ:
         backend = STATE / "pulumi"
@@ -107,7 +112,7 @@ def stack(name: str, report: Report = silent, *, project: Path = REPO) -> auto.S
 
     options = auto.LocalWorkspaceOptions(
         work_dir=str(project),
-        env_vars=engine_environment(name, report),
+        env_vars=_environment(name, state, report),
         pulumi_command=_command(report),
         secrets_provider=state.secrets if state else None,
     )

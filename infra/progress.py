@@ -52,7 +52,7 @@ def _plain(message: str) -> str:
 
 # --- what would change ----------------------------------------------------------------------------
 
-TYPE = "instanceType"
+INSTANCE_TYPE = "instanceType"
 PLANNED = {
     "create": "create",
     "update": "update",
@@ -94,9 +94,12 @@ def stopping(changes: Iterable[Change]) -> list[Change]:
     return [
         change
         for change in changes
-        if change.kind == "Instance"
-        and (change.what == "replace" or (change.what == "update" and TYPE in change.properties))
+        if change.kind == "Instance" and (change.what == "replace" or _has_another_type(change))
     ]
+
+
+def _has_another_type(change: Change) -> bool:
+    return change.what == "update" and INSTANCE_TYPE in change.properties
 
 
 def _named(step: StepEventMetadata) -> tuple[str, str]:
