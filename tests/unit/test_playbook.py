@@ -106,6 +106,13 @@ def test_a_file_that_cannot_be_read_is_told_by_ansible_itself(run):
         run("nonsense: true")
 
 
+def test_a_stack_without_hosts_is_refused_in_its_own_words(run, tmp_path: Path):
+    script = tmp_path / "ansible" / "inventory" / "stack.py"
+    script.write_text("#!/bin/sh\necho 'stack local has no hosts yet' >&2\nexit 1\n")
+    with pytest.raises(OperatorError, match="stack local has no hosts yet"):
+        run([GOOD | {"tasks": [task("true")]}])
+
+
 def test_an_unknown_playbook_is_refused_with_those_there_are():
     with pytest.raises(OperatorError) as caught:
         run_playbook("local", "sight.yml", [], Console())
