@@ -25,9 +25,10 @@ def as_instances(running: Plan) -> dict:
         volume.name: f"vol-{number:017x}"
         for number, volume in enumerate(volume for host in dev.hosts for volume in host.volumes)
     }
-    # The preflight looks: these machines have the containers' memory, and their artifacts.
+    # The preflight looks: these machines have the containers' memory, artifacts and cluster.
     dev = dev.model_copy(
         update={
+            "cluster": running.cluster,
             "hosts": [
                 host.model_copy(update={"memory": running.host(host.name).memory})
                 for host in dev.hosts

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from millrace.common.paths import stack_name
 from millrace.config import Environment, load_component, load_environment, load_events, load_names
 from millrace.inventory import artifacts_url
@@ -27,6 +29,12 @@ def as_machines(plan: Plan) -> Plan:
     return make_plan(
         plan.environment, environment, components, load_events(), load_names(), load_streams()
     )
+
+
+def test_hosts_of_another_cluster_are_refused(plan: Plan, tmp_path: Path) -> None:
+    other = as_machines(plan).model_copy(update={"cluster": "millrace-other"})
+    with pytest.raises(AssertionError, match=f"the cluster {plan.cluster}, not"):
+        run_playbook("preflight.yml", "-i", written(inventory_of(other), tmp_path))
 
 
 def test_they_are_entered_and_checked_like_any_machine(plan: Plan, tmp_path: Path) -> None:

@@ -20,11 +20,21 @@ MIB = 2**20
 
 
 def problems(expected: dict) -> Iterator[str]:
+    yield from cluster_problems(Path(expected["config"], "cluster"), expected["cluster"])
     yield from system_problems()
     yield from memory_problems(expected["memory"])
     yield from disk_problems(Path(expected["data"]), expected["disk"])
     yield from port_problems(expected["services"])
     yield from clock_problems(expected["artifacts"], expected["clock"])
+
+
+def cluster_problems(owner: Path, expected: str) -> Iterator[str]:
+    """A second cluster's configuration would take this host from the first one."""
+    if owner.exists() and (cluster := owner.read_text().strip()) != expected:
+        yield (
+            f"belongs to the cluster {cluster}, not to {expected}; take it out of the environment,"
+            " or wipe it first"
+        )
 
 
 def system_problems() -> Iterator[str]:
