@@ -32,7 +32,7 @@ def as_instances(running: Plan) -> dict:
             "hosts": [
                 host.model_copy(update={"memory": running.host(host.name).memory})
                 for host in dev.hosts
-            ]
+            ],
         }
     )
     inventory = inventory_of(dev, artifacts=artifacts_url(running), devices=devices)
