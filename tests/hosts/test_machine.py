@@ -28,6 +28,13 @@ BARE = (
 )
 
 
+# A service of ours has the name of one that Debian starts by itself.
+OURS = (
+    "printf '[Service]\\nExecStart=sleep infinity\\n' > /etc/systemd/system/redis-sentinel.service;"
+    " systemctl daemon-reload && systemctl start redis-sentinel"
+)
+
+
 @pytest.fixture
 def machine(plan: Plan, tmp_path: Path) -> Iterator[Container]:
     client = docker.from_env()
@@ -103,7 +110,9 @@ def test_it_becomes_a_host_of_the_plan(plan: Plan, machine: Container, tmp_path:
         assert f'"{held}"' in on("apt-config dump Unattended-Upgrade::Package-Blacklist")
     assert "madvise" in on("cat /etc/tmpfiles.d/millrace-machine.conf")
     assert on("systemctl is-enabled swap.target || true") == "masked"
+    on(OURS)
     assert changed(prepare(plan, machine, tmp_path)) == {}
+    assert on("systemctl is-active redis-sentinel") == "active"
 
     machine.restart()
     await_boot(machine)
