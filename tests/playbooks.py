@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from millrace.cluster import inside
+from millrace.cluster.ssh import on_all, run_on
 from millrace.common.paths import ANSIBLE, stack_name
 from millrace.inventory import build_inventory, entered
-from millrace.plan import Plan, load_plan
+from millrace.plan import Host, Plan, load_plan
 from millrace.setup.artifacts import read_manifest
 
 Recap = dict[str, tuple[str, ...]]
@@ -57,3 +58,13 @@ def written(inventory: dict[str, Any], folder: Path) -> str:
     program.write_text(f"#!/bin/sh\ncat {folder}/inventory.json\n")
     program.chmod(0o755)
     return str(program)
+
+
+def started_units(plan: Plan) -> dict[str, str]:
+    """Host → when each of its units was started."""
+
+    def ask(host: Host) -> str:
+        units = " ".join(plan.services[name].unit for name in host.services)
+        return run_on(plan, host, f"systemctl show -p Id,ActiveEnterTimestamp {units}").stdout
+
+    return on_all(plan.hosts, ask)

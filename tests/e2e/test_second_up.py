@@ -2,23 +2,11 @@
 
 import pytest
 
-from millrace.cluster.ssh import on_all, run_on
 from millrace.common.paths import stack_name
 from millrace.plan import load_plan
-from tests.playbooks import changed, run_playbook
+from tests.playbooks import changed, run_playbook, started_units
 
 pytestmark = pytest.mark.e2e
-
-
-def started_units() -> dict[str, str]:
-    """Host → when each of its units was started."""
-    plan = load_plan(stack_name())
-
-    def ask(host) -> str:
-        units = " ".join(plan.services[name].unit for name in host.services)
-        return run_on(plan, host, f"systemctl show -p Id,ActiveEnterTimestamp {units}").stdout
-
-    return on_all(plan.hosts, ask)
 
 
 def test_a_second_preview_is_empty():
@@ -30,11 +18,12 @@ def test_a_second_preview_is_empty():
 
 @pytest.mark.parametrize("name", ["site.yml", "deploy-jobs.yml"])
 def test_a_second_run_changes_and_restarts_nothing(name):
-    before = started_units()
+    plan = load_plan(stack_name())
+    before = started_units(plan)
     recap = run_playbook(name)
     assert len(recap) > 0
     assert changed(recap) == {}
-    assert started_units() == before
+    assert started_units(plan) == before
 
 
 def test_check_mode_works_on_a_converged_cluster():

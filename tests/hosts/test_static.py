@@ -9,7 +9,15 @@ from millrace.config import Environment, load_component, load_environment, load_
 from millrace.inventory import artifacts_url
 from millrace.plan import SHARED_COMPONENTS, Plan, make_plan
 from millrace.streams import load_streams
-from tests.playbooks import inventory_of, run_playbook, written
+from tests.playbooks import changed, inventory_of, run_playbook, started_units, written
+
+# To a machine, the hosts file is its own, and the lists of packages are an hour young.
+BARE = """
+if mountpoint --quiet /etc/hosts; then
+    cp /etc/hosts /run/hosts && umount /etc/hosts && cp /run/hosts /etc/hosts
+fi
+touch /var/lib/apt/lists
+"""
 
 
 def as_machines(plan: Plan) -> Plan:
@@ -40,3 +48,17 @@ def test_hosts_of_another_cluster_are_refused(plan: Plan, tmp_path: Path) -> Non
 def test_they_are_entered_and_checked_like_any_machine(plan: Plan, tmp_path: Path) -> None:
     inventory = inventory_of(as_machines(plan))
     run_playbook("preflight.yml", "-i", written(inventory, tmp_path))
+
+
+@pytest.mark.slow
+def test_they_become_hosts_of_the_plan_and_nothing_is_restarted(
+    plan: Plan, host_named, tmp_path: Path
+) -> None:
+    for host in plan.hosts:
+        host_named(host.name).check_output(BARE)
+    inventory = written(inventory_of(as_machines(plan)), tmp_path)
+    before = started_units(plan)
+    run_playbook("site.yml", "-i", inventory)
+    assert started_units(plan) == before
+    assert changed(run_playbook("site.yml", "-i", inventory)) == {}
+    assert started_units(plan) == before
