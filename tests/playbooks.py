@@ -52,7 +52,7 @@ def inventory_of(plan: Plan, **arguments: Any) -> dict[str, Any]:
 
 
 def written(inventory: dict[str, Any], folder: Path) -> str:
-    """An inventory as Ansible wants it: a program that prints it, in the order of Pulumi's outputs."""
+    """A program that prints it, as Ansible wants it, in the order of Pulumi's outputs."""
     (folder / "inventory.json").write_text(json.dumps(inventory, sort_keys=True))
     program = folder / "inventory"
     program.write_text(f"#!/bin/sh\ncat {folder}/inventory.json\n")
