@@ -45,10 +45,17 @@ STATE="http://{namenode}/jmx?qry=Hadoop:service=NameNode,name=NameNodeStatus"
 curl -fsS "$STATE" | grep -q standby || exit 0
 systemctl kill --signal=STOP namenode && sleep 15 && systemctl kill --signal=CONT namenode
 """
+# A JournalNode fetches the segments that were ended while it was away.
+JOURNALNODE_RETURNS = """
+[ $(hostname) = {journalnode} ] || exit 0
+trap "systemctl start journalnode" EXIT
+systemctl stop journalnode && for N in 1 2; do runuser -u hdfs -- hdfs dfsadmin -rollEdits; done
+systemctl start journalnode && sleep {until_it_looks}
+"""
 ON_DEMAND = {
     "zookeeper": "for S in {zookeepers}; do zkCli -server $S ls / || exit 1; done",
     "kafka_controller": "kafka-topics --list",
-    "journalnode": "hdfs haadmin -getAllServiceState",
+    "journalnode": "hdfs haadmin -getAllServiceState && hadoop-health journalnode {journalnodes}",
     "namenode": "hadoop-health zkfc {zkfcs} && hadoop fs -cat {checkpoints}/*/metadata",
     "resourcemanager": f"{APPLICATION} yarn logs -applicationId $APP -log_files stdout -size 100"
     " && yarn rmadmin -getAllServiceState",
@@ -57,7 +64,7 @@ ON_DEMAND = {
     f" && yarn rmadmin -getAllServiceState && ({FAULT})",
 }
 # What others wouldn't bear while they ask.
-AFTERWARDS = {"namenode": STANDBY_HANGS}
+AFTERWARDS = {"namenode": STANDBY_HANGS, "journalnode": JOURNALNODE_RETURNS}
 # Jobs tell the live page of windows that change; tests of hosts send no events.
 WITH_EVENTS = {"redis-6379-from-worker", "coord-26379-from-worker"}
 # A NameNode reads the edit log's segments by HTTP once JournalNodes have forgotten them.
@@ -106,12 +113,12 @@ def test_every_edge_is_used(plan):
     assert unused - SELDOM == set()
 
 
-def ask_for_everything(plan: Plan, group: str | None = None) -> list[str]:
-    """What operators run on the hosts, or on those of one group; says what failed."""
+def ask_for_everything(plan: Plan, group: str | None = None, seconds: int = 240) -> list[str]:
+    """What operators run on the hosts, or on those of one group; says what failed in that time."""
     hosts = [host for host in plan.hosts if group in (None, host.group)]
     failed = []
     for scripts in (ON_DEMAND, AFTERWARDS):
-        ask = partial(demand, plan, scripts)
+        ask = partial(demand, plan, scripts, seconds)
         failed += [said for each in on_all(hosts, ask).values() for said in each]
     for service in ("insight_api", "collector"):  # of both hosts, by way of one
         for address in inside.addresses(plan, service, "http"):
@@ -122,9 +129,11 @@ def ask_for_everything(plan: Plan, group: str | None = None) -> list[str]:
     return failed
 
 
-def demand(plan: Plan, scripts: Mapping[str, str], host: Host) -> list[str]:
+def demand(plan: Plan, scripts: Mapping[str, str], seconds: int, host: Host) -> list[str]:
     """On two hosts of each: one of a pair may find what it asks for at home. Says what failed."""
     [web, *_] = plan.addresses("resourcemanager", "http")
+    [journalnode, *others] = plan.hosts_of("journalnode")
+    looks = plan.services["journalnode"].settings["hdfs-site.xml"]["dfs.journalnode.sync.interval"]
     failed = []
     for service in host.services:
         if service not in scripts or host not in plan.hosts_of(service)[:2]:
@@ -134,9 +143,13 @@ def demand(plan: Plan, scripts: Mapping[str, str], host: Host) -> list[str]:
             zookeepers=" ".join(plan.addresses("zookeeper", "client")),
             namenode=f"{host.address}:{plan.services['namenode'].ports['http']}",
             zkfcs=len(plan.hosts_of("zkfc")),
+            journalnode=journalnode.name,
+            journalnodes=1 + len(others),
+            until_it_looks=looks / 1000 + 30,  # it has to start before
             checkpoints=plan.spark.settings.common.checkpoints,
         )
-        done = run_on(plan, host, f"sudo bash -c {shlex.quote(script)}", timeout=240)
+        command = f"sudo timeout {seconds} bash -c {shlex.quote(script)}"
+        done = run_on(plan, host, command, timeout=seconds + 10)
         if done.returncode:
             failed.append(f"{host.name}: {script}\n{done.stdout}{done.stderr}")
     return failed
@@ -291,6 +304,7 @@ def test_an_edge_is_needed(plan, host_named, hosts_of, client, service, port):
 
 
 NOTICED_SECONDS = 20  # a scrape, and a heartbeat of whatever is idle
+ASKED_SECONDS = 90  # Hadoop's clients go on asking
 
 
 @pytest.fixture(scope="module")
@@ -322,5 +336,5 @@ def test_each_edge_that_is_taken_away_is_missed(plan, host_named, edge):
 
     with laid(host_named, servers, rule) as handles:
         if not wait_until(refused, NOTICED_SECONDS):
-            ask_for_everything(plan, edge.client)
+            ask_for_everything(plan, edge.client, ASKED_SECONDS)
         assert refused()
