@@ -30,7 +30,8 @@ TRIGGER = "2 seconds"
 SECONDS = 60.0  # on a busy machine
 POLL_SECONDS = 0.1
 REST_POLL_SECONDS = 1.0
-IDLE = "Waiting for data to arrive"  # Spark's words: MicroBatchExecution
+# Between two triggers, in Spark's words: MicroBatchExecution. The first is to be seen for 10 ms.
+WAITING = ("Waiting for data to arrive", "Waiting for next trigger")
 
 
 class Rehearsed(Exception):
@@ -103,7 +104,7 @@ class Rehearsal:
         self._done += 1
 
     def _is_under_way(self) -> bool:
-        return self._query.isActive and self._query.status["message"] != IDLE
+        return self._query.isActive and not _is_idle(self._query.status)
 
     def _error(self) -> Exception | None:
         over = self._over.is_set() or self._round_is_over
@@ -131,7 +132,7 @@ class Rehearsal:
         query, idle_since, at_start = self._query, None, self._done
         while query.isActive:
             status = query.status
-            idle = status["message"] == IDLE and self._done > at_start
+            idle = _is_idle(status) and self._done > at_start
             idle_since = (idle_since or time.monotonic()) if idle else None
             rested = idle_since and time.monotonic() - idle_since >= self._pause_seconds
             if (self._over.is_set() or rested) and not status["isTriggerActive"]:
@@ -141,3 +142,8 @@ class Rehearsal:
                 time.sleep(POLL_SECONDS)
             else:  # a look is some calls into the JVM: few, once nobody waits
                 self._over.wait(REST_POLL_SECONDS if self._done >= WARM_BATCHES else POLL_SECONDS)
+
+
+def _is_idle(status: dict[str, Any]) -> bool:
+    """The last trigger found nothing to read."""
+    return status["message"] in WAITING and not status["isDataAvailable"]
