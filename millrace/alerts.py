@@ -100,6 +100,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "least_free": plan.services["node_exporter"].settings["disks"]["least_free"],
         "evaluation_seconds": parse_duration(prometheus["evaluation_interval"]),
         "events_topic": plan.names.kafka.topics.events,
+        "cold_seconds": plan.spark.settings.common.cold_seconds,
         "cassandra_quorum": plan.replication.cassandra // 2 + 1,
         # All that YARN runs: of each application every driver with its executors.
         "containers": len(plan.applications) * drivers * (1 + defaults.executors),

@@ -50,6 +50,7 @@ class Common(Settings):
     web_port: PositiveInt
     stream: str
     max_events_per_second: PositiveInt
+    cold_seconds: PositiveInt
     kafka_connect_ms: PositiveInt
     kafka_answer_ms: PositiveInt
 

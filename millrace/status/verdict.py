@@ -273,7 +273,8 @@ def applications(plan: Plan, drivers: list[dict[str, Any]], now: float) -> Compo
     for name in plan.applications:
         mine = [driver for driver in drivers if driver["application"] == name]
         leading = [driver["host"] for driver in mine if driver["state"] == "leading"]
-        standby = [_standby(driver, now) for driver in mine if driver["state"] == "standby"]
+        standbys = [driver for driver in mine if driver["state"] == "standby"]
+        standby = [_standby(driver, now) for driver in standbys]
         texts.append(f"{name}: {_on(leading)} leads, {_on(standby)} stands by")
         if not leading:
             problems.append(f"no driver of '{name}' leads")
@@ -284,6 +285,11 @@ def applications(plan: Plan, drivers: list[dict[str, Any]], now: float) -> Compo
             d["host"] for d in mine if d["state"] == "standby" and d["host"] in leading
         ]:
             problems.append(f"both drivers of '{name}' are on {together[0]}")
+        elif cold := [d["host"] for d in standbys if _is_cold(plan, d, now)]:
+            problems.append(
+                f"the standby of '{name}' on {cold[0]} doesn't rehearse and would take over slowly:"
+                " runbooks/standby-cold.md"
+            )
     return _component("Applications", "; ".join(texts), problems, leaderless)
 
 
@@ -329,8 +335,14 @@ def _upkeep(plan: Plan, last: dict[str, Any] | None, now: float) -> Component:
     return _component("Upkeep", seen, problems, down=False)
 
 
+def _is_cold(plan: Plan, driver: dict[str, Any], now: float) -> bool:
+    """One that has never rehearsed has had nothing to rehearse with."""
+    rehearsed = driver.get("rehearsed_at")
+    return bool(rehearsed) and now - rehearsed > plan.spark.settings.common.cold_seconds
+
+
 def _standby(driver: dict[str, Any], now: float) -> str:
-    """With its age, and how warm it is: it rehearses while there are records to rehearse on."""
+    """With its age, and how warm it is."""
     began, rehearsed = driver.get("standing_by_since"), driver.get("rehearsed_at")
     facts = [f"for {age(now - began)}"] if began else []
     facts.append(f"rehearsed {age(now - rehearsed)} ago" if rehearsed else "never rehearsed")

@@ -190,6 +190,7 @@ def test_operations_are_no_drills():
     assert set(OPERATIONS) == {
         "patch-hosts",
         "promise-at-risk",
+        "standby-cold",
         "replace-instance",
         "target-down",
         "upgrade-image",

@@ -263,6 +263,15 @@ def test_a_standby_tells_how_warm_it_is():
         driver |= {"rehearsed_at": None, "standing_by_since": observed["at"] - 3 * 3600}
     told = "worker-2 (for 3 h, never rehearsed) stands by"
     assert told in verdict(observed, "Applications").seen
+    assert verdict(observed, "Applications").state == "healthy"
+
+
+def test_a_standby_that_rehearses_no_more_is_cold():
+    observed = healthy()
+    observed["at"] += PLAN.spark.settings.common.cold_seconds + 60
+    cold = verdict(observed, "Applications")
+    assert cold.state == "degraded"
+    assert "standby-cold" in cold.seen
 
 
 @pytest.mark.parametrize(
