@@ -338,7 +338,7 @@ def _upkeep(plan: Plan, last: dict[str, Any] | None, now: float) -> Component:
 def _is_cold(plan: Plan, driver: dict[str, Any], now: float) -> bool:
     """One that has never rehearsed has had nothing to rehearse with."""
     rehearsed = driver.get("rehearsed_at")
-    return bool(rehearsed) and now - rehearsed > plan.spark.settings.common.cold_seconds
+    return rehearsed is not None and now - rehearsed > plan.spark.settings.common.cold_seconds
 
 
 def _standby(driver: dict[str, Any], now: float) -> str:

@@ -55,7 +55,7 @@ systemctl start journalnode && sleep {until_it_looks}
 ON_DEMAND = {
     "zookeeper": "for S in {zookeepers}; do zkCli -server $S ls / || exit 1; done",
     "kafka_controller": "kafka-topics --list",
-    "journalnode": "hdfs haadmin -getAllServiceState && hadoop-health journalnode {journalnodes}",
+    "journalnode": "hadoop-health journalnode {journalnodes} && hdfs haadmin -getAllServiceState",
     "namenode": "hadoop-health zkfc {zkfcs} && hadoop fs -cat {checkpoints}/*/metadata",
     "resourcemanager": f"{APPLICATION} yarn logs -applicationId $APP -log_files stdout -size 100"
     " && yarn rmadmin -getAllServiceState",

@@ -271,7 +271,7 @@ def test_a_standby_that_rehearses_no_more_is_cold():
     observed["at"] += PLAN.spark.settings.common.cold_seconds + 60
     cold = verdict(observed, "Applications")
     assert cold.state == "degraded"
-    assert "standby-cold" in cold.seen
+    assert "runbooks/standby-cold.md" in cold.problems[0]
 
 
 @pytest.mark.parametrize(
