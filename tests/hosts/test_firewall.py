@@ -307,9 +307,9 @@ NOTICED_SECONDS = 20  # a scrape, and a heartbeat of whatever is idle
 ASKED_SECONDS = 90  # Hadoop's clients go on asking
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def _healed(plan):
-    """What was cut off goes on by itself."""
+    """What was cut off goes on by itself, before the next one is."""
     yield
     assert wait_until(lambda: judge(plan, collect(plan)).state == HEALTHY, 600, 10)
 
