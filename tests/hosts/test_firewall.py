@@ -55,11 +55,13 @@ systemctl start journalnode && sleep {until_it_looks}
 ON_DEMAND = {
     "zookeeper": "for S in {zookeepers}; do zkCli -server $S ls / || exit 1; done",
     "kafka_controller": "kafka-topics --list",
-    "journalnode": "hadoop-health journalnode {journalnodes} && hdfs haadmin -getAllServiceState",
-    "namenode": "hadoop-health zkfc {zkfcs} && hadoop fs -cat {checkpoints}/*/metadata",
-    "resourcemanager": f"{APPLICATION} yarn logs -applicationId $APP -log_files stdout -size 100"
+    "journalnode": "hadoop-health journalnode {hosts} && hdfs haadmin -getAllServiceState",
+    "namenode": "hadoop-health zkfc {hosts} && hadoop fs -cat {checkpoints}/*/metadata",
+    "datanode": "hadoop-health datanode {hosts}",
+    "resourcemanager": "hadoop-health resourcemanager {hosts}"
+    f" && {APPLICATION} yarn logs -applicationId $APP -log_files stdout -size 100"
     " && yarn rmadmin -getAllServiceState",
-    "nodemanager": "yarn application -list",
+    "nodemanager": "hadoop-health nodemanager {hosts} && yarn application -list",
     "job_gateway": f"{APPLICATION} curl -fsSL -o /dev/null http://{{web}}/proxy/$APP/"
     f" && yarn rmadmin -getAllServiceState && ({FAULT})",
 }
@@ -134,7 +136,7 @@ def ask_for_everything(plan: Plan, group: str | None = None, seconds: int = 240)
 def demand(plan: Plan, scripts: Mapping[str, str], seconds: int, host: Host) -> list[str]:
     """On two hosts of each: one of a pair may find what it asks for at home. Says what failed."""
     [web, *_] = plan.addresses("resourcemanager", "http")
-    [journalnode, *others] = plan.hosts_of("journalnode")
+    [journalnode, *_] = plan.hosts_of("journalnode")
     looks = plan.services["journalnode"].settings["hdfs-site.xml"]["dfs.journalnode.sync.interval"]
     failed = []
     for service in host.services:
@@ -144,9 +146,8 @@ def demand(plan: Plan, scripts: Mapping[str, str], seconds: int, host: Host) -> 
             web=web,
             zookeepers=" ".join(plan.addresses("zookeeper", "client")),
             namenode=f"{host.address}:{plan.services['namenode'].ports['http']}",
-            zkfcs=len(plan.hosts_of("zkfc")),
+            hosts=len(plan.hosts_of(service)),
             journalnode=journalnode.name,
-            journalnodes=1 + len(others),
             until_it_looks=looks / 1000 + 30,  # it has to start before
             checkpoints=plan.spark.settings.common.checkpoints,
         )
