@@ -52,12 +52,18 @@ def inventory_of(plan: Plan, **arguments: Any) -> dict[str, Any]:
 
 
 def written(inventory: dict[str, Any], folder: Path) -> str:
-    """A program that prints it, as Ansible wants it, in the order of Pulumi's outputs."""
-    (folder / "inventory.json").write_text(json.dumps(inventory, sort_keys=True))
+    """A program that prints it, as Ansible wants it; as Pulumi's outputs are: in order, 5.0 is 5."""
+    told = json.loads(json.dumps(inventory), parse_float=_number)
+    (folder / "inventory.json").write_text(json.dumps(told, sort_keys=True))
     program = folder / "inventory"
     program.write_text(f"#!/bin/sh\ncat {folder}/inventory.json\n")
     program.chmod(0o755)
     return str(program)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def started_units(plan: Plan) -> dict[str, str]:
