@@ -52,7 +52,7 @@ def inventory_of(plan: Plan, **arguments: Any) -> dict[str, Any]:
 
 
 def written(inventory: dict[str, Any], folder: Path) -> str:
-    """A program that prints it, as Ansible wants it; as Pulumi's outputs are: in order, 5.0 is 5."""
+    """A program that prints it, as Ansible wants it, as Pulumi's outputs are: sorted, 5.0 as 5."""
     told = json.loads(json.dumps(inventory), parse_float=_number)
     (folder / "inventory.json").write_text(json.dumps(told, sort_keys=True))
     program = folder / "inventory"
