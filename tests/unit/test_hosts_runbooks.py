@@ -190,8 +190,8 @@ def test_operations_are_no_drills():
     assert set(OPERATIONS) == {
         "patch-hosts",
         "promise-at-risk",
-        "standby-cold",
         "replace-instance",
+        "standby-cold",
         "target-down",
         "upgrade-image",
     }
