@@ -58,7 +58,9 @@ class Roles:
             for role, pattern in self._patterns.items():
                 if pattern.search(at.command):
                     return role
-            at = known.get(at.parent)
+            # A container's processes are not the engine's that started it.
+            above = known.get(at.parent)
+            at = above if above and above.contained == process.contained else None
         if process.contained:
             return HOSTS
         return KERNEL if KERNEL_PARENT in (process.pid, process.parent) else OTHERS

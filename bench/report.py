@@ -171,6 +171,36 @@ def _cost(record: Record) -> Iterable[Section]:
     )
 
 
+def _monitoring(record: Record) -> Iterable[Section]:
+    runs = record["result"]["runs"]
+    roles = dict.fromkeys(role for run in runs for role in run["with"]["cores"])
+    rows = []
+    for role in [
+        "the whole service",
+        *(role for role in roles if role not in Roles.load().observers),
+    ]:
+        watched, unwatched = (
+            [
+                run[state]["service_cores"]
+                if role == "the whole service"
+                else run[state]["cores"].get(role, 0.0)
+                for run in runs
+            ]
+            for state in ("with", "without")
+        )
+        if max(watched + unwatched) < SMALLEST:
+            continue
+        more = [one - other for one, other in zip(watched, unwatched, strict=True)]
+        rows.append([role, *(spread(values, 3) for values in (watched, unwatched, more))])
+    memory = spread([run["memory_mib"].get("monitoring", 0.0) for run in runs], 0)
+    yield Section(
+        "What watching costs, idle",
+        ["role", "with monitoring, cores", "without", "difference"],
+        rows,
+        [f"Prometheis, Alertmanagers and exporters together: {memory} MiB."],
+    )
+
+
 def _service_memory(run: Mapping[str, Any], observers: Iterable[str]) -> float:
     return sum(mib for role, mib in run["memory_mib"].items() if role not in observers)
 
@@ -250,6 +280,7 @@ KINDS: dict[str, Callable[[Record], Iterable[Section]]] = {
     "service-cost": _cost,
     "service-fresh": _fresh,
     "service-search": _search,
+    "service-monitoring": _monitoring,
     "engines": _engines,
 }
 

@@ -4,6 +4,7 @@
     python -m bench.service cost --rate 8000 --for 60s
     python -m bench.service fresh --rate 2000 --for 60s
     python -m bench.service search --from 2000 --to 60000 --for 180s
+    python -m bench.service monitoring                 # idle, with and without it
     python -m bench.service all --record               # all of it, into docs/performance/
 
 Each runs alone. Nobody else may send meanwhile. Afterwards `millrace audit LEDGER` counts again.
@@ -32,13 +33,14 @@ from millrace.audit.positions import Positions
 from millrace.cluster import kafka
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
+from millrace.cluster.ssh import on_all, run_on
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.ledger.book import Ledger
 from millrace.ledger.session import ledgers
 from millrace.ledger.spec import PAGES
-from millrace.plan import Plan, load_plan
+from millrace.plan import Host, Plan, load_plan
 
 QUIET_CORES = 0.1  # what strangers may use
 GATE_SECONDS = 10.0
@@ -47,6 +49,7 @@ SETTLE_SECONDS = 300.0  # the jobs are given to come to rest
 REST_SECONDS = 10.0  # and to finish what follows on that
 TOPIC_PERIOD, API_PERIOD, LAG_PERIOD = 0.1, 0.2, 2.0
 RUN_SECONDS_MORE = 3.0
+WATCHERS = {"node_exporter", "redis_exporter", "prometheus_server", "alertmanager"}
 
 
 @dataclass
@@ -235,6 +238,41 @@ def _trial(bench: Bench, rate: float) -> search.Trial:
     return search.Trial(rate, moments, dict(lags), triggers, sent["behind"])
 
 
+def monitoring(bench: Bench) -> dict[str, Any]:
+    """Idle with all that watches, and without, in turns: services pay for being asked, too.
+
+    Who watches is started again, whatever happens.
+    """
+    runs = []
+    for number in range(bench.asked.repetitions):
+        console.print(f"monitoring {number + 1} of {bench.asked.repetitions}: with, then without")
+        come_to_rest(bench)
+        watched = measured(bench)
+        memory = memory_mib(bench.roles)
+        try:
+            _all_that_watches(bench.plan, "stop")
+            time.sleep(REST_SECONDS)
+            unwatched = measured(bench)
+        finally:
+            _all_that_watches(bench.plan, "start")
+        runs.append({"with": watched, "without": unwatched, "memory_mib": memory})
+        time.sleep(REST_SECONDS)
+    return {"runs": runs}
+
+
+def _all_that_watches(plan: Plan, verb: str) -> None:
+    """Raises OperatorError where a host doesn't do it."""
+
+    def do(host: Host) -> str:
+        units = [plan.services[name].unit for name in host.services if name in WATCHERS]
+        done = run_on(plan, host, ["sudo", "systemctl", verb, *units])
+        return done.stderr.strip() if done.returncode else ""
+
+    for name, error in on_all(plan.hosts, do).items():
+        if error:
+            raise OperatorError(f"{name}: {error}")
+
+
 def come_to_rest(bench: Bench, rest: float = REST_SECONDS) -> None:
     """Until the jobs have taken in everything; raises OperatorError when they don't."""
     positions = Positions(bench.plan, Hdfs(bench.plan))
@@ -252,6 +290,7 @@ STEPS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "cost": cost,
     "fresh": freshness,
     "search": sustained,
+    "monitoring": monitoring,
 }
 
 
@@ -282,8 +321,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-RATES = {"cost": 8000.0, "fresh": 2000.0, "search": None}
-LENGTHS = {"cost": 60, "fresh": 60, "search": 180}  # seconds
+RATES = {"cost": 8000.0, "fresh": 2000.0, "search": None, "monitoring": None}
+LENGTHS = {"cost": 60, "fresh": 60, "search": 180, "monitoring": 60}  # seconds
 
 
 def main(arguments: list[str]) -> None:

@@ -42,7 +42,7 @@ FAST_STAGES = {
     "types": [str(BIN / "mypy")],
     "distributions": millrace("setup", "--only", "spark"),
     "fast tests": pytest(
-        *FAST, *IN_TWO, "loadgroup", "-m", "not engine and not cluster and not slow"
+        *FAST, *IN_TWO, "loadgroup", "-m", "not (engine or cluster or slow or long)"
     ),
 }
 CLUSTER_STAGES = {
@@ -59,6 +59,7 @@ CLUSTER_STAGES = {
     "drills": pytest("tests/drills", "-m", "not spoils and not slow"),
 }
 MORE_STAGES = {
+    "long tests": pytest("tests/jobs", "-m", "long"),
     "slower proofs": pytest(
         "tests/infra", "tests/hosts", "tests/e2e", "tests/drills", "-m", "slow"
     ),

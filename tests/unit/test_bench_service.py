@@ -34,6 +34,13 @@ class TestRoles:
             ("java org.apache.hadoop.hdfs.server.datanode.DataNode", "hdfs"),
             ("java org.apache.hadoop.yarn.server.nodemanager.NodeManager", "yarn"),
             ("python -m bench.load --rate 8000", "load"),
+            ("/opt/millrace/prometheus/bin/prometheus --storage.tsdb.path=/x", "monitoring"),
+            ("/opt/millrace/prometheus/bin/prometheus-alertmanager --x", "monitoring"),
+            ("/opt/millrace/node-exporter/bin/prometheus-node-exporter --x", "monitoring"),
+            (
+                "java -javaagent:/opt/millrace/jmx-agent/x.jar kafka.Kafka /x/broker.properties",
+                "brokers",
+            ),
             ("/usr/bin/dockerd", "engine"),
             ("/sbin/init", "hosts"),
         ],
@@ -49,6 +56,14 @@ class TestRoles:
             process(13, "bash", parent=12),
         ]
         assert ROLES.of(tree) == {10: "yarn", 11: "executors", 12: "executors", 13: "executors"}
+
+    def test_hosts_are_not_the_engine_that_started_them(self) -> None:
+        tree = [
+            process(10, "/usr/bin/containerd-shim-runc-v2", contained=False),
+            process(11, "/sbin/init", parent=10),
+            process(12, "/lib/systemd/systemd-journald", parent=11),
+        ]
+        assert ROLES.of(tree) == {10: "engine", 11: "hosts", 12: "hosts"}
 
     def test_others_are_neither_contained_nor_the_kernel(self) -> None:
         found = [
@@ -204,6 +219,18 @@ SEARCH = COST | {
         "trials": [{"rate": 8000, "reason": "", "lags": {"archive": [5], "traffic": [7, 9]}}],
     },
 }
+MONITORING = COST | {
+    "kind": "service-monitoring",
+    "result": {
+        "runs": [
+            {
+                "with": {"service_cores": 0.5, "cores": {"monitoring": 0.05, "bench": 0.2}},
+                "without": {"service_cores": 0.375, "cores": {"bench": 0.2}},
+                "memory_mib": {"monitoring": 300.0},
+            }
+        ]
+    },
+}
 ENGINES = COST | {
     "kind": "engines-ysb",
     "settings": {"events": 1000},
@@ -233,7 +260,15 @@ class TestReport:
             ["b", "50", "4.00"],
         ]
 
-    @pytest.mark.parametrize("record", [COST, FRESH, SEARCH, ENGINES])
+    def test_watching_costs_what_is_more_with_it(self) -> None:
+        [section] = report.sections(MONITORING)
+        assert section.rows == [
+            ["the whole service", "0.500", "0.375", "0.125"],
+            ["monitoring", "0.050", "0.000", "0.050"],
+        ]
+        assert "300 MiB" in section.notes[0]
+
+    @pytest.mark.parametrize("record", [COST, FRESH, SEARCH, MONITORING, ENGINES])
     def test_every_kind_becomes_a_table_and_a_part_of_the_page(self, record: dict) -> None:
         assert report.tables(record)
         [section] = report.sections(record)

@@ -1,0 +1,91 @@
+"""Disks stay flat: real batches, files and log, upkeep as it is, and a clock that runs ahead."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.common.paths import REPO
+from millrace.plan.make import load_plan
+
+pytestmark = pytest.mark.long
+
+Days = list[dict[str, int]]
+TABLE = "spark.databricks.delta.properties.defaults"
+DAYS = 90
+KINDS = ("data_files", "log_files", "applications", "kibibytes")
+
+
+@pytest.fixture(scope="session")
+def faketime() -> Path:
+    """libfaketime of Debian's, installed if need be."""
+    where = "/usr/lib"
+    pattern = "*/faketime/libfaketime.so.1"
+    if not [*Path(where).glob(pattern)]:
+        sudo = ["sudo"] if os.geteuid() else []
+        subprocess.run([*sudo, "apt-get", "install", "-y", "-qq", "libfaketime"], check=True)
+    return next(Path(where).glob(pattern))
+
+
+@pytest.fixture
+def lived(faketime: Path, connectors: list[Path], tmp_path: Path) -> Callable[..., Days]:
+    """What is on the disk, day by day."""
+    plan = load_plan("local")
+    defaults = plan.spark.settings.defaults.model_extra or {}
+    settings: dict[str, Any] = {
+        "days": DAYS,
+        "keep_days": plan.spark.settings.archive.keep_days,
+        "left_days": plan.services["job_gateway"].settings["upkeep"]["left_days"],
+        "spark": {
+            "spark.jars": ",".join(map(str, connectors)),
+            "spark.ui.enabled": "false",
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.databricks.delta.snapshotPartitions": "1",
+            **{name: value for name, value in defaults.items() if name.startswith(TABLE)},
+            # Commits are few here; of real ones a day has thousands.
+            f"{TABLE}.checkpointInterval": "3",
+        },
+    }
+
+    def live(**changes: Any) -> Days:
+        folder, clock = tmp_path / "disk", tmp_path / "ahead"
+        folder.mkdir()
+        clock.write_text("+0\n")
+        environment = os.environ | {
+            "LD_PRELOAD": str(faketime),
+            "FAKETIME_TIMESTAMP_FILE": str(clock),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+            "TZ": "UTC",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.jobs.month", str(folder), json.dumps(settings | changes)],
+            cwd=REPO,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return live
+
+
+def test_disks_stay_flat_over_a_month(lived: Callable[..., Days]) -> None:
+    """All that is kept is there after 37 days: 30, and 7 for what was replaced or has expired."""
+    days = [day for day in lived() if day["day"] > 40]
+    early, late = days[: len(days) // 2], days[len(days) // 2 :]
+    assert late[-1]["day"] - late[0]["day"] >= 20
+    for kind in KINDS:
+        assert max(day[kind] for day in late) <= max(day[kind] for day in early), (kind, days)
+    assert late[-1]["applications"] <= 4
