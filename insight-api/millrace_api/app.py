@@ -25,6 +25,7 @@ from millrace_api import (
 )
 from millrace_api.admission import Admission, Busy, RateLimit, TooMany
 from millrace_api.asking import AskerDep, address_of
+from millrace_api.coalescing import Coalesced
 from millrace_api.history import History
 from millrace_api.hub import Hub
 from millrace_api.live import Feed, RedisFeed
@@ -47,6 +48,7 @@ LONGEST_TOTAL = timedelta(days=366)
 LONGEST_TOP = timedelta(days=7)  # 168 partitions, each with all pages of an hour
 LONGEST_DEAD_LETTERS = timedelta(days=2)
 HEALTH_CHECKS = {"/healthz", "/readyz"}
+LIVE_STREAM = "/v1/stream"
 PAGE = Path(__file__).with_name("page")
 
 From = Annotated[
@@ -213,7 +215,7 @@ async def status(
     return models.Status(cluster=settings.cluster, planes=found)
 
 
-@router.get("/v1/stream", tags=["traffic"], response_class=EventStream)
+@router.get(LIVE_STREAM, tags=["traffic"], response_class=EventStream)
 async def live_stream(
     hub: HubDep,
     settings: SettingsDep,
@@ -306,6 +308,7 @@ def create_app(
     app.state.admission = Admission(settings)
     app.state.metrics = metrics
     problems.install(app)
+    app.add_middleware(Coalesced, endless={LIVE_STREAM})
     app.add_middleware(
         RateLimited, limit=RateLimit(settings.client_requests_per_second, settings.client_burst)
     )
