@@ -24,6 +24,7 @@ from millrace_api.store import (
     Part,
     StoreUnavailable,
     TooManyRows,
+    rows_of,
 )
 from millrace_jobs.outputs import Output
 
@@ -231,3 +232,9 @@ def test_results_larger_than_a_page_are_whole(settings: Any) -> None:
                     session.execute(delete, (DAY,), timeout=30)
 
     asyncio.run(scenario())
+
+
+def test_rows_have_their_columns_names_and_one_type_for_all_answers() -> None:
+    [row], [other] = (rows_of(["window_start", "requests"], [(1, n)]) for n in (2, 3))
+    assert (row.window_start, row.requests, other.requests) == (1, 2, 3)
+    assert type(row) is type(other)
