@@ -24,7 +24,6 @@ wait for longer than ``--reader-p99-ms``.
 import argparse
 import asyncio
 import itertools
-import os
 import random
 import ssl
 import sys
@@ -55,9 +54,6 @@ PAGE_SLOWLY_EVERY = 5  # page.js: SLOW_MS
 READER_SECONDS = 0.2
 SCANNER_AT_ONCE = 10
 YEARS_AT_ONCE = 8
-# Real clients bring processors of their own. On the edge host these would take the API's, and the
-# reader would be seen to wait for them instead of for it.
-CROWD_NICE = 15
 
 
 @dataclass
@@ -237,8 +233,6 @@ def floor_to_hour() -> datetime:
 
 def play(role: str, url: str, many: int, seconds: float) -> dict[str, Seen]:
     """One role from its beginning to its end, by so many clients; what they saw."""
-    if role != "reader":
-        os.nice(CROWD_NICE)
     crowd = Crowd(url, role, seconds)
     actor = {
         "viewers": crowd.viewer,

@@ -37,13 +37,20 @@ class TooMany(Refused):
 
 
 class Lane:
-    """``places`` requests at once; ``queue`` more wait, each for ``wait_seconds`` at most."""
+    """``places`` requests at once; ``queue`` more wait, each for ``wait_seconds`` at most.
 
-    def __init__(self, name: str, places: int, queue: int, wait_seconds: float) -> None:
+    A place that ``rests`` stays empty for as long as it was taken: its requests have no more than
+    half of what they could use, however many there are.
+    """
+
+    def __init__(
+        self, name: str, places: int, queue: int, wait_seconds: float, *, rests: bool = False
+    ) -> None:
         self._name = name
         self._places = asyncio.Semaphore(places)
         self._queue = queue
         self._wait_seconds = wait_seconds
+        self._rests = rests
         self._waiting = 0
 
     @asynccontextmanager
@@ -59,10 +66,13 @@ class Lane:
             raise Busy(f"Other {self._name} requests take long; try again shortly.") from None
         finally:
             self._waiting -= 1
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             yield
         finally:
-            self._places.release()
+            rest = loop.time() - began if self._rests else 0.0
+            loop.call_later(rest, self._places.release) if rest else self._places.release()
 
 
 class RateLimit:
@@ -95,7 +105,7 @@ class Admission:
         wait = settings.lane_wait_seconds
         self._light_windows = settings.light_windows
         self._light = Lane("light", settings.light_places, settings.light_queue, wait)
-        self._heavy = Lane("heavy", settings.heavy_places, settings.heavy_queue, wait)
+        self._heavy = Lane("heavy", settings.heavy_places, settings.heavy_queue, wait, rests=True)
         self._client_heavy = settings.client_heavy
         self._heavy_of: Counter[str] = Counter()
 

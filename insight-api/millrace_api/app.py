@@ -31,7 +31,7 @@ from millrace_api.hub import Hub
 from millrace_api.live import Feed, RedisFeed
 from millrace_api.metrics import Metrics, Timed
 from millrace_api.planes import planes
-from millrace_api.progress import read_traffic_job
+from millrace_api.progress import TrafficJob
 from millrace_api.ranges import HOUR, MINUTE, Window, parse_span
 from millrace_api.settings import Settings, load_settings
 from millrace_api.shared import Shared
@@ -47,6 +47,7 @@ LONGEST = {Window.MINUTE: timedelta(days=2), Window.HOUR: timedelta(days=31)}
 LONGEST_TOTAL = timedelta(days=366)
 LONGEST_TOP = timedelta(days=7)  # 168 partitions, each with all pages of an hour
 LONGEST_DEAD_LETTERS = timedelta(days=2)
+WINDOWS_PER_DAY_OF_LETTERS = 120  # thousands of samples; a day of 24 hours touches two dates
 HEALTH_CHECKS = {"/healthz", "/readyz"}
 LIVE_STREAM = "/v1/stream"
 PAGE = Path(__file__).with_name("page")
@@ -83,6 +84,10 @@ async def history_of(request: Request) -> History:
     return request.app.state.history
 
 
+async def traffic_job_of(request: Request) -> TrafficJob:
+    return request.app.state.traffic_job
+
+
 async def shared_of(request: Request) -> Shared:
     return request.app.state.shared
 
@@ -95,6 +100,7 @@ StoreDep = Annotated[Store, Depends(store_of)]
 FeedDep = Annotated[Feed, Depends(feed_of)]
 HubDep = Annotated[Hub, Depends(hub_of)]
 HistoryDep = Annotated[History, Depends(history_of)]
+TrafficJobDep = Annotated[TrafficJob, Depends(traffic_job_of)]
 SharedDep = Annotated[Shared, Depends(shared_of)]
 SettingsDep = Annotated[Settings, Depends(settings_of)]
 
@@ -104,7 +110,12 @@ router = APIRouter()
 
 @router.get("/v1/traffic", tags=["traffic"])
 async def traffic(
-    start: From, end: To, store: StoreDep, asker: AskerDep, window: WindowSize = Window.HOUR
+    start: From,
+    end: To,
+    store: StoreDep,
+    traffic_job: TrafficJobDep,
+    asker: AskerDep,
+    window: WindowSize = Window.HOUR,
 ) -> models.Traffic:
     """Windows of one size, oldest first: 2 days of minutes or 31 days of hours at most.
 
@@ -112,7 +123,7 @@ async def traffic(
     """
     span = parse_span(start, end, step=window.length, longest=LONGEST[window])
     async with asker.lane(span.length // window.length):
-        job = await read_traffic_job(store)
+        job = await traffic_job.read()
         rows = await store.traffic(window, span)
         watermark = job and job.watermark
         return await asyncio.to_thread(models.Traffic.of, window, span, rows, watermark)
@@ -125,7 +136,7 @@ async def traffic_total(
     """A range as one figure, its ends whole minutes: 366 days at most.
 
     Whole hours are read as hours and only the edges as minutes; unique visitors are the union of
-    all the windows' sketches, not a sum.
+    all the windows' sketches, not a sum. Up to a second old.
     """
     span = parse_span(start, end, step=MINUTE, longest=LONGEST_TOTAL)
     return models.TrafficTotal.of(span, await history.total(span, asker))
@@ -139,7 +150,10 @@ async def top_pages(
     asker: AskerDep,
     k: Annotated[int, Query(ge=1, le=100, description="How many pages.")] = 10,
 ) -> models.TopPages:
-    """The most viewed pages of a range, its ends whole hours: 7 days at most."""
+    """The most viewed pages of a range, its ends whole hours: 7 days at most.
+
+    Up to a second old.
+    """
     span = parse_span(start, end, step=HOUR, longest=LONGEST_TOP)
     top = await history.top_pages(span, k, asker)
     return models.TopPages(
@@ -162,7 +176,7 @@ async def dead_letters(
 ) -> models.DeadLetters:
     """Events that could not be read, by the time when Kafka received them: 2 days at most."""
     span = parse_span(start, end, step=MINUTE, longest=LONGEST_DEAD_LETTERS)
-    async with asker.lane(len(list(span.days()))):
+    async with asker.lane(len(list(span.days())) * WINDOWS_PER_DAY_OF_LETTERS):
         found = await store.dead_letters(span)
     return models.DeadLetters(
         start=span.start,
@@ -303,7 +317,8 @@ def create_app(
     app.state.store = store
     app.state.feed = feed
     app.state.hub = hub
-    app.state.history = History(store, settings)
+    app.state.traffic_job = TrafficJob(store)
+    app.state.history = History(store, app.state.traffic_job, settings)
     app.state.shared = Shared(keep_seconds=1)
     app.state.admission = Admission(settings)
     app.state.metrics = metrics

@@ -1,8 +1,8 @@
 """Figures over ranges. What is final is read once, and kept.
 
 A closed window doesn't change while its job goes on from its checkpoint, so values are kept by
-checkpoint; and not for ever, because an operator may correct a row by hand. What is still open is
-read anew for each request.
+checkpoint; and not for ever, because an operator may correct a row by hand. What is still open, a
+day of it and more, is read once a second for all who ask.
 """
 
 import asyncio
@@ -18,18 +18,20 @@ from typing import Generic, TypeVar
 from cachetools import TTLCache
 
 from millrace_api.admission import Asker
-from millrace_api.progress import is_final, read_traffic_job
+from millrace_api.progress import TrafficJob, is_final
 from millrace_api.ranges import DAY, HOUR, Piece, Span, Window, by_day, decompose
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
-from millrace_api.store import Measures, Pages, Store, add_up
+from millrace_api.store import Measures, Pages, Store, TrafficRow, add_up
 
 # What a request costs is told in windows: an hour's pages are a partition, and may be many.
 WINDOWS_PER_DAY = DAY // HOUR
 WINDOWS_PER_HOUR_OF_PAGES = 60
+OPEN_SECONDS = 1.0
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+Closed = tuple[str, datetime | None]
 Place = Callable[[int], AbstractAsyncContextManager[None]]
 
 
@@ -55,8 +57,10 @@ class TopViews:
 class History:
     """Answers over any range, from what is kept and from the store."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, traffic_job: TrafficJob, settings: Settings) -> None:
         self._store = store
+        self._traffic_job = traffic_job
+        self._open = Shared(keep_seconds=OPEN_SECONDS)
         self._days = Kept(self._day, settings.kept_days, settings.kept_seconds)
         self._pages = Kept(
             store.pages_of,
@@ -81,7 +85,7 @@ class History:
             lambda missing: asker.lane(missing * WINDOWS_PER_DAY),
         )
         async with asker.lane(sum(piece.windows for piece in changing)):
-            rows = await each(lambda p: self._store.traffic(p.window, p.span), changing)
+            rows = await each(partial(self._open_rows, (checkpoint, watermark)), changing)
         measures = await asyncio.to_thread(add_up, [*days, *(row for part in rows for row in part)])
         return Total(measures, is_final(span.end, watermark))
 
@@ -97,12 +101,20 @@ class History:
         pages = await self._pages.get(checkpoint, closed, place)
         changing = hours[len(closed) :]
         async with place(len(changing)):
-            pages = pages + await each(self._store.pages_of, changing)
+            pages = pages + await each(partial(self._open_pages, (checkpoint, watermark)), changing)
         return await asyncio.to_thread(rank, pages, k)
 
-    async def _closed(self) -> tuple[str, datetime | None]:
+    async def _open_rows(self, known: Closed, piece: Piece) -> list[TrafficRow]:
+        """Shared by those who know the same: rows are never older than a watermark that judges."""
+        read = partial(self._store.traffic, piece.window, piece.span)
+        return await self._open.ask((known, piece), read)
+
+    async def _open_pages(self, known: Closed, hour: datetime) -> Pages:
+        return await self._open.ask((known, hour), partial(self._store.pages_of, hour))
+
+    async def _closed(self) -> Closed:
         """The traffic job's checkpoint, and the moment up to which its windows are final."""
-        job = await read_traffic_job(self._store)
+        job = await self._traffic_job.read()
         return (job.checkpoint, job.watermark) if job else ("", None)
 
     async def _day(self, day: Span) -> Measures:

@@ -3,23 +3,35 @@
 from collections.abc import Iterable
 from datetime import datetime
 
+from millrace_api.shared import Shared
 from millrace_api.store import JobProgress, Store
 
 TRAFFIC_JOB = "traffic"
+KEPT_SECONDS = 0.2
 
 
 def traffic_job(jobs: Iterable[JobProgress]) -> JobProgress | None:
     return next((job for job in jobs if job.job == TRAFFIC_JOB), None)
 
 
-async def read_traffic_job(store: Store) -> JobProgress | None:
-    """How far the traffic job is. Read it *before* the rows that its watermark is to judge.
+class TrafficJob:
+    """How far the traffic job is, up to a fifth of a second ago: each question asks.
 
-    A job writes a batch's rows first and its watermark after them. A row that is read after the
-    watermark is therefore at least as new as the watermark says. Read in the other order, or side
-    by side, a batch may end in between, and its watermark call an older row final.
+    A job that is started anew says so before it writes, and writes its first rows later than that.
     """
-    return traffic_job(await store.progress())
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read = Shared(keep_seconds=KEPT_SECONDS)
+
+    async def read(self) -> JobProgress | None:
+        """To be asked *before* the rows that its watermark is to judge.
+
+        A job writes a batch's rows first and its watermark after them. A row that is read after the
+        watermark is therefore at least as new as the watermark says. Read in the other order, or
+        side by side, a batch may end in between, and its watermark call an older row final.
+        """
+        return traffic_job(await self._read.ask(TRAFFIC_JOB, self._store.progress))
 
 
 def is_final(end: datetime, watermark: datetime | None) -> bool:

@@ -31,7 +31,7 @@ from cassandra.query import PreparedStatement
 
 from millrace_api.ranges import Span, Window
 from millrace_api.settings import Settings
-from millrace_api.shared import each
+from millrace_api.shared import Shared, each
 from millrace_api.sketches import union
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
 # Of one day that are looked at. A producer that sends nothing else leaves a million of them.
 MOST_DEAD_LETTERS = 5000
+SAMPLES_SECONDS = 1.0
 CONNECT_AGAIN_SECONDS = 2.0
 
 
@@ -255,6 +256,7 @@ class CassandraStore:
         self._session: Session | None = None
         self._prepared: dict[str, PreparedStatement] = {}
         self._preparing = asyncio.Lock()
+        self._samples = Shared(keep_seconds=SAMPLES_SECONDS)
 
     async def connect_forever(self) -> None:
         """Try until one node answers. From then on the driver reconnects by itself."""
@@ -346,18 +348,27 @@ class CassandraStore:
 
     async def dead_letters(self, span: Span) -> DeadLetters:
         counts = await self.dead_letter_counts(span)
-        rows = await self._fetch_each(
-            "SELECT id, reason, size, preview, kafka_timestamp FROM {keyspace}.dead_letters"
-            " WHERE bucket = ? LIMIT ?",
-            [(day, MOST_DEAD_LETTERS) for day in span.days()],
-        )
-        samples = [
-            DeadLetter(row.id, row.reason, row.size, row.preview, _utc(row.kafka_timestamp))
-            for row in rows
-        ]
+        by_day = await each(self._dead_letter_samples, list(span.days()))
+        samples = [sample for day in by_day for sample in day]
         inside = [sample for sample in samples if span.start <= sample.received < span.end]
         latest_first = sorted(inside, key=lambda sample: sample.received, reverse=True)
         return DeadLetters(counts, latest_first)
+
+    async def _dead_letter_samples(self, day: date) -> list[DeadLetter]:
+        """A day has thousands, in no order; whoever asks in the same second gets the same."""
+
+        async def read() -> list[DeadLetter]:
+            rows = await self._fetch(
+                "SELECT id, reason, size, preview, kafka_timestamp FROM {keyspace}.dead_letters"
+                " WHERE bucket = ? LIMIT ?",
+                (day, MOST_DEAD_LETTERS),
+            )
+            return [
+                DeadLetter(row.id, row.reason, row.size, row.preview, _utc(row.kafka_timestamp))
+                for row in rows
+            ]
+
+        return await self._samples.ask(day, read)
 
     async def dead_letter_counts(self, span: Span) -> dict[str, int]:
         rows = await self._fetch_each(

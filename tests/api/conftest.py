@@ -29,6 +29,13 @@ def settings(panels: Path) -> Settings:
     return api_settings(panels)
 
 
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if whoever asks again did so seconds later."""
+    monkeypatch.setattr("millrace_api.progress.KEPT_SECONDS", 0)
+    monkeypatch.setattr("millrace_api.history.OPEN_SECONDS", 0)
+
+
 def api_settings(panels: Path = Path("none")) -> Settings:
     return Settings(
         cluster="millrace-test",

@@ -32,16 +32,22 @@ def over(app: Any, address: str = "10.0.0.1") -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://api")
 
 
+def a_year(number: int) -> dict[str, str]:
+    """Each another one: the same question is answered once."""
+    return YEAR | {"from": YEAR["from"].replace(":00:00Z", f":{number:02}:00Z")}
+
+
 def test_light_requests_do_not_wait_behind_heavy_ones(
     settings: Settings, store: FakeStore, feed: FakeFeed
 ) -> None:
-    store.takes_seconds = 0.05  # a year that is still open is 365 reads
+    store.takes_seconds = 0.03  # a year that is still open is 365 reads
     app = create_app(settings, store, feed)
 
     async def scenario() -> None:
         async with over(app) as client:
             heavy = [
-                asyncio.create_task(client.get("/v1/traffic/total", params=YEAR)) for _ in range(10)
+                asyncio.create_task(client.get("/v1/traffic/total", params=a_year(number)))
+                for number in range(10)
             ]
             await asyncio.sleep(0.2)
             began = time.monotonic()
@@ -67,12 +73,24 @@ def test_one_client_does_not_fill_the_heavy_lane(
 
     async def scenario() -> None:
         async with over(app) as greedy, over(app, "10.0.0.2") as other:
-            asked = [greedy.get("/v1/traffic/total", params=YEAR) for _ in range(5)]
-            asked.append(other.get("/v1/traffic/total", params=YEAR))
+            asked = [greedy.get("/v1/traffic/total", params=a_year(n)) for n in range(5)]
+            asked.append(other.get("/v1/traffic/total", params=a_year(5)))
             answers = await asyncio.gather(*asked)
             assert [answer.status_code for answer in answers] == [200, 200, 429, 429, 429, 200]
             assert int(answers[2].headers["retry-after"]) > 0
             assert (await greedy.get("/v1/traffic/total", params=YEAR)).status_code == 200
+
+    run(scenario)
+
+
+def test_a_place_that_rests_stays_empty_for_as_long_as_it_was_taken() -> None:
+    async def scenario() -> None:
+        lane = Lane("heavy", 1, 1, 5, rests=True)
+        async with lane.place():
+            await asyncio.sleep(0.2)
+        left = time.monotonic()
+        async with lane.place():
+            assert 0.15 < time.monotonic() - left < 1
 
     run(scenario)
 

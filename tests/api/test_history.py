@@ -12,6 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from millrace_api.admission import Admission, Asker
 from millrace_api.history import History
+from millrace_api.progress import TrafficJob
 from millrace_api.ranges import DAY, HOUR, MINUTE, Span, Window
 from millrace_api.settings import Settings
 from millrace_api.sketches import merge
@@ -31,7 +32,7 @@ class World:
     """A store, what is asked of it, and who asks."""
 
     def __init__(self, api_settings: Settings, store: FakeStore) -> None:
-        self.history = History(store, api_settings)
+        self.history = History(store, TrafficJob(store), api_settings)
         self.asker = Asker("me", Admission(api_settings))
 
     async def requests(self, span: Span) -> int:
@@ -251,3 +252,26 @@ def _hours(rows: list[TrafficRow]) -> list[TrafficRow]:
         TrafficRow(window=Window.HOUR, start=hour, **vars(add_up(parts)))
         for hour, parts in by_hour.items()
     ]
+
+
+def test_what_is_open_is_read_once_a_second_and_for_a_newer_watermark_anew(
+    settings: Settings,
+    store: FakeStore,
+    progress: MakeProgress,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or a row from before a commit would be final by the watermark from after it."""
+    monkeypatch.setattr("millrace_api.history.OPEN_SECONDS", 60)
+    day = Span(FIRST, FIRST + DAY)
+
+    async def scenario() -> None:
+        world = World(settings, store)
+        answers = []
+        for requests, watermark in ((1, None), (2, None), (3, FIRST.isoformat())):
+            store.rows = [counted(Window.HOUR, FIRST, requests)]
+            store.pages = {FIRST: Counter({"/": requests})}
+            store.jobs = [progress(watermark, NOW)]
+            answers.append((await world.requests(day), await world.views(day)))
+        assert answers == [(1, {"/": 1}), (1, {"/": 1}), (3, {"/": 3})]
+
+    run(scenario)
