@@ -51,6 +51,7 @@ SYSLOG = ("error",) * 4 + ("warning", "info", "info", "debug")  # by journald's 
 LOG = re.compile(r"(?P<name>.+?)\.log\b")  # what follows is added when a full file is put aside
 GC = "gc"
 CONTAINER = re.compile(r"container_(?:e\d+_)?\d+_0*(?P<application>\d+)_\d+_0*(?P<number>\d+)$")
+MASTER = "org.apache.spark.deploy.yarn.ApplicationMaster"
 LINES = 1000  # of one text; what never says the time comes in parts
 # What looking at a host says of itself, and what Ansible does.
 OWN = re.compile(r"sshd|sudo|systemd-logind|ansible-.*")
@@ -122,12 +123,21 @@ def containers(folder, kinds):
     """(source, path) of what containers say."""
     for below, _, names in os.walk(folder):
         found = CONTAINER.match(os.path.basename(below))
-        kind = "driver" if found and found["number"] == "1" else "executor"
+        kind = "driver" if found and runs_a_driver(below, found["number"]) else "executor"
         if found and kind in kinds:
             for name in names:
                 if name in ("stdout", "stderr"):
                     number = f".{found['number']}" if kind == "executor" else ""
                     yield f"{kind} {found['application']}{number}", os.path.join(below, name)
+
+
+def runs_a_driver(folder, number):
+    """An attempt's master is its first container, unless that was lost before it ran."""
+    try:
+        with open(os.path.join(folder, "launch_container.sh"), errors="replace") as script:
+            return MASTER in script.read()
+    except FileNotFoundError:
+        return number == "1"
 
 
 def journal(wanted):

@@ -12,8 +12,8 @@ from millrace.cluster.zookeeper import drivers
 from millrace.common.errors import NobodyError, OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
 
+EXECUTOR = "YarnCoarseGrainedExecutorBackend"
 TIMEOUT = 4  # s; a frozen service accepts the call and never answers
-DRIVER_CONTAINER = "_000001"  # YARN numbers an attempt's containers; its master is the first
 
 
 @dataclass(frozen=True)
@@ -131,34 +131,38 @@ def _executor(plan: Plan) -> Holder | None:
     if driver is None:
         return None
     hosts = plan.hosts_of("nodemanager")
-    found = on_all(hosts, lambda host: executors_on(plan, host, driver["run"]))
+    found = on_all(hosts, lambda host: _containers_on(plan, host, driver["run"]))
     for host in hosts:
         for container in found[host.name]:
-            return Holder(host, _processes(plan, host, container))
+            if processes := _executor_in(plan, host, container):
+                return Holder(host, processes)
     return None
 
 
-def executors_on(plan: Plan, host: Host, run: str) -> list[str]:
-    """Ids of an application's executors on a worker; none from a worker that doesn't answer."""
+def _containers_on(plan: Plan, host: Host, run: str) -> list[str]:
+    """Of an application on a worker; none from a worker that doesn't answer."""
     from millrace.cluster.yarn import containers  # as long as Redis's client
 
-    return executors(containers(plan, host), run)
+    return containers_of(containers(plan, host), run)
 
 
-def executors(containers: Iterable[dict[str, Any]], run: str) -> list[str]:
-    """Ids of an application's executors among a NodeManager's containers."""
+def containers_of(containers: Iterable[dict[str, Any]], run: str) -> list[str]:
+    """Ids of an application's running containers among a NodeManager's; the driver's is one."""
     # container_1795252414868_0001_01_000002 belongs to application_1795252414868_0001; after a
     # ResourceManager's restart there is an epoch before it: container_e03_1795252414868_0001_…
     mine = f"_{run.removeprefix('application_')}_"
     ids = [c["id"] for c in containers if c["state"] == "RUNNING"]
-    return [i for i in ids if mine in i and not i.endswith(DRIVER_CONTAINER)]
+    return [i for i in ids if mine in i]
 
 
-def _processes(plan: Plan, host: Host, container: str) -> tuple[int, ...]:
-    """The JVM of a container: its command line names the container's log directory."""
+def _executor_in(plan: Plan, host: Host, container: str) -> tuple[int, ...]:
+    """The executor's JVM of a container; none in a driver's, whatever its number is.
+
+    Its command line names the container's log directory.
+    """
     # Anchored, because the shell that started it has the same words further on.
-    found = run_on(plan, host, f"pgrep -f '^/[^ ]*/java .*{container}'").stdout
-    return tuple(map(int, found.split()))
+    pattern = f"^/[^ ]*/java .*{container}.*{EXECUTOR}"
+    return tuple(map(int, run_on(plan, host, f"pgrep -f '{pattern}'").stdout.split()))
 
 
 def _at(plan: Plan, service: str, address: str) -> Holder | None:

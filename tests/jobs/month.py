@@ -1,8 +1,8 @@
 """Two months of an archive with its upkeep, in a process of its own: see test_month.
 
-Its clock and its JVM's is libfaketime's, which reads how far it is ahead from the file that
-FAKETIME_TIMESTAMP_FILE names. Files that are written have the kernel's time; after each step they
-get the clock's. Prints a line of JSON for each step.
+The JVM's clock is libfaketime's, which reads from a file how far it is ahead. Files that are
+written have the kernel's time; after each step they get that clock's. Prints a line of JSON for
+each step.
 """
 
 import json
@@ -32,13 +32,12 @@ RECORD = (
 
 
 def main(folder: Path, settings: dict[str, Any]) -> None:
-    builder = SparkSession.builder.master("local[2]").appName("month")
-    spark = builder.config(map=settings["spark"]).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    ahead = folder.parent / "ahead"
+    ahead.write_text("+0\n")
+    spark = _spark(settings["spark"], settings["faketime"], ahead)
     table = str(folder / "events")
     for step in range(settings["days"] // STEP_DAYS):
-        _go_to(STEP_DAYS * (step + 1))
-        now = datetime.now(UTC)
+        now = _go_to(STEP_DAYS * (step + 1), ahead)
         for batch in range(BATCHES):
             events = _events(spark, now, step)
             archive.append(
@@ -52,20 +51,41 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
             )
         _leave_an_application_behind(folder, step)
         _stamp(folder, now)
-        if settings["upkeep"]:
-            upkeep.expire(spark, table, timedelta(days=settings["keep_days"]), now)
-            upkeep.compact(spark, table, now)
-            before = now - timedelta(days=settings["left_days"])
-            upkeep.forget(spark, str(folder / "logs" / "application_*"), [], before)
-            _stamp(folder, now)
+        upkeep.expire(spark, table, timedelta(days=settings["keep_days"]), now)
+        upkeep.compact(spark, table, now)
+        before = now - timedelta(days=settings["left_days"])
+        upkeep.forget(spark, str(folder / "logs" / "application_*"), [], before)
+        _stamp(folder, now)
         print(json.dumps({"day": STEP_DAYS * (step + 1)} | _disk(folder)), flush=True)
     spark.stop()
 
 
-def _go_to(day: int) -> None:
+def _spark(settings: dict[str, str], faketime: str, ahead: Path) -> SparkSession:
+    """Only the JVM's clock is another one: Python can't sleep by it."""
+    clock = {
+        "LD_PRELOAD": faketime,
+        "FAKETIME_TIMESTAMP_FILE": str(ahead),
+        "FAKETIME_CACHE_DURATION": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # or its threads spin instead of waiting
+        "NO_FAKE_STAT": "1",
+    }
+    os.environ.update(clock)
+    try:
+        builder = SparkSession.builder.master("local[2]").appName("month")
+        spark = builder.config(map=settings).getOrCreate()
+    finally:
+        for name in clock:
+            del os.environ[name]
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _go_to(day: int, ahead: Path) -> datetime:
     """At least a day ahead: what has the kernel's time is known by that."""
-    Path(os.environ["FAKETIME_TIMESTAMP_FILE"]).write_text(f"+{day + 1}d\n")
+    ahead.write_text(f"+{day + 1}d\n")
     time.sleep(CLOCK_SECONDS)
+    return datetime.now(UTC) + timedelta(days=day + 1)
 
 
 def _events(spark: SparkSession, now: datetime, step: int) -> DataFrame:

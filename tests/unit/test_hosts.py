@@ -4,6 +4,7 @@ import io
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from millrace.cli import app
 from millrace.common.errors import OperatorError
 from millrace.hosts import commands, power, roles
+from millrace.hosts.roles import EXECUTOR
 from millrace.plan import load_plan
 from millrace.providers import docker_hosts
 from millrace.providers.docker_hosts import partition_script
@@ -36,7 +38,7 @@ def test_the_latest_driver_in_a_state_counts():
 
 
 @pytest.mark.parametrize("epoch", ["", "e03_"])
-def test_executors_are_an_applications_running_containers_but_its_driver(epoch):
+def test_the_containers_of_an_application_are_those_that_run(epoch):
     def container(name: str, state: str = "RUNNING") -> dict:
         return {"id": f"container_{epoch}{name}", "state": state}
 
@@ -46,7 +48,31 @@ def test_executors_are_an_applications_running_containers_but_its_driver(epoch):
         container("1795252414868_0001_01_000002", "COMPLETE"),
         container("1795252414868_0002_01_000002"),
     ]
-    assert roles.executors(listed, RUN) == [f"container_{epoch}1795252414868_0001_01_000003"]
+    assert roles.containers_of(listed, RUN) == [
+        f"container_{epoch}1795252414868_0001_01_{number}" for number in ("000001", "000003")
+    ]
+
+
+def test_an_executor_is_known_by_what_it_runs_not_by_its_number(monkeypatch):
+    """YARN's first container of an attempt may be lost: then the driver's has the number 2."""
+    driver = {"state": "leading", "since": 1.0, "host": "worker-1", "run": RUN}
+    ids = [f"container_1795252414868_0001_02_00000{number}" for number in (2, 3)]
+    listed = [{"id": each, "state": "RUNNING"} for each in ids]
+
+    def run_on(plan, host, command):
+        assert command.startswith("pgrep -f '^/[^ ]*/java .*container_")
+        running = {
+            7: f"/usr/bin/java -Dlogs=/logs/{ids[0]} org.apache.spark.ApplicationMaster",
+            8: f"/usr/bin/java -Dlogs=/logs/{ids[1]} org.apache.spark.{EXECUTOR} --cores 3",
+        }
+        pattern = command.split("'")[1]
+        pids = [pid for pid, line in running.items() if re.search(pattern, line)]
+        return SimpleNamespace(stdout="".join(f"{pid}\n" for pid in pids))
+
+    monkeypatch.setattr(roles, "drivers", lambda plan: [driver])
+    monkeypatch.setattr("millrace.cluster.yarn.containers", lambda plan, host: listed)
+    monkeypatch.setattr(roles, "run_on", run_on)
+    assert roles.ROLES["executor"].find(PLAN).pids == (8,)
 
 
 def test_who_prints_the_holder_its_processes_or_the_others(monkeypatch):

@@ -167,6 +167,16 @@ def test_only_what_is_asked_for_is_read(host: Path, capsys) -> None:
     assert only == [(2, "driver 3", "WARN c")]
 
 
+def test_a_driver_is_known_by_what_it_runs_not_by_its_number(host: Path, capsys) -> None:
+    """YARN's first container of an attempt may be lost: then the driver's has the number 2."""
+    application = host / "containers/application_17_0003"
+    for number, runs in ((2, "deploy.yarn.ApplicationMaster"), (3, "executor.Yarn")):
+        container = application / f"container_17_0003_02_00000{number}"
+        write(container / "launch_container.sh", f'exec java "org.apache.spark.{runs}"\n')
+        write(container / "stdout", f"2026-11-23T12:00:0{number},0 WARN c\n")
+    assert asked(host, capsys) == [(2, "driver 3", "WARN c"), (3, "executor 3.3", "WARN c")]
+
+
 def test_a_stack_trace_is_searched_and_shown_whole(host: Path, capsys) -> None:
     write(
         host / "namenode/x.log", "2026-11-23 12:00:01,0 ERROR a\n\tat b\n2026-11-23 12:00:02,0 c\n"
