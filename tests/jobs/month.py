@@ -1,4 +1,4 @@
-"""Two months of an archive with its upkeep, in a process of its own: see test_month.
+"""Ten weeks of an archive with its upkeep, in a process of its own: see test_month.
 
 The JVM's clock is libfaketime's, which reads from a file how far it is ahead. Files that are
 written have the kernel's time; after each step they get that clock's. Prints a line of JSON for
