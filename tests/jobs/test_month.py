@@ -79,5 +79,4 @@ def test_disks_stay_flat_over_a_month(days: Days) -> None:
     assert late[-1]["day"] - early[0]["day"] >= 30
     for kind in KINDS:
         assert max(day[kind] for day in late) <= max(day[kind] for day in early), (kind, days)
-    print(*full, sep="\n")
     assert late[-1]["applications"] <= 4
