@@ -24,6 +24,7 @@ is the median of its repetitions, with their range in brackets. `make bench` mea
 """
 NOTHING = "\nNothing has been recorded yet: `make bench ARGS=--record`, on a quiet machine.\n"
 TEXT, BAR, LINE = "#374151", "#7aa6c2", "#cc2936"
+WHOLE = "the whole service"
 SMALLEST = 0.005  # cores: roles that use less are left out of tables
 
 
@@ -132,7 +133,7 @@ def per_event(run: Mapping[str, Any], rate: float) -> dict[str, float]:
         role: 1e6 * (loaded["cores"][role] - idle["cores"].get(role, 0.0)) / rate for role in roles
     }
     whole = 1e6 * (loaded["service_cores"] - idle["service_cores"]) / rate
-    return {"the whole service": whole} | found
+    return {WHOLE: whole} | found
 
 
 def _cost(record: Record) -> Iterable[Section]:
@@ -141,14 +142,8 @@ def _cost(record: Record) -> Iterable[Section]:
     observers = Roles.load().observers
     rows, bars = [], {}
     for role in costs[0]:
-        whole = role == "the whole service"
-        idle, loaded = (
-            [
-                run[state]["service_cores"] if whole else run[state]["cores"].get(role, 0.0)
-                for run in runs
-            ]
-            for state in ("idle", "loaded")
-        )
+        whole = role == WHOLE
+        idle, loaded = ([_used(run[state], role) for run in runs] for state in ("idle", "loaded"))
         if max(idle + loaded) < SMALLEST:
             continue
         own = [cost.get(role, 0.0) for cost in costs]
@@ -173,20 +168,12 @@ def _cost(record: Record) -> Iterable[Section]:
 
 def _monitoring(record: Record) -> Iterable[Section]:
     runs = record["result"]["runs"]
-    roles = dict.fromkeys(role for run in runs for role in run["with"]["cores"])
+    observers = Roles.load().observers
+    roles = dict.fromkeys([WHOLE, *(role for run in runs for role in run["with"]["cores"])])
     rows = []
-    for role in [
-        "the whole service",
-        *(role for role in roles if role not in Roles.load().observers),
-    ]:
+    for role in (role for role in roles if role not in observers):
         watched, unwatched = (
-            [
-                run[state]["service_cores"]
-                if role == "the whole service"
-                else run[state]["cores"].get(role, 0.0)
-                for run in runs
-            ]
-            for state in ("with", "without")
+            [_used(run[state], role) for run in runs] for state in ("with", "without")
         )
         if max(watched + unwatched) < SMALLEST:
             continue
@@ -199,6 +186,11 @@ def _monitoring(record: Record) -> Iterable[Section]:
         rows,
         [f"Prometheis, Alertmanagers and exporters together: {memory} MiB."],
     )
+
+
+def _used(measured: Mapping[str, Any], role: str) -> float:
+    """Cores of a role, or of all that are the service's."""
+    return measured["service_cores"] if role == WHOLE else measured["cores"].get(role, 0.0)
 
 
 def _service_memory(run: Mapping[str, Any], observers: Iterable[str]) -> float:
