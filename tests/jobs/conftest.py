@@ -38,10 +38,9 @@ def connectors(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def spark(
-    _utc: None, connectors: list[Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SparkSession]:
-    settings = {
+def spark_settings(connectors: list[Path]) -> dict[str, str]:
+    """Of a local Spark as small as tests need it."""
+    return {
         "spark.jars": ",".join(map(str, connectors)),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
@@ -50,12 +49,19 @@ def spark(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     }
+
+
+@pytest.fixture(scope="session")
+def spark(
+    _utc: None, spark_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    settings = spark_settings | warehouse
     builder = SparkSession.builder.master("local[2]").appName("tests")
     session = builder.config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -32,7 +32,7 @@ def faketime() -> Path:
 
 
 @pytest.fixture
-def days(faketime: Path, connectors: list[Path], tmp_path: Path) -> Days:
+def days(faketime: Path, spark_settings: dict[str, str], tmp_path: Path) -> Days:
     """What is on the disk, day by day."""
     plan = load_plan("local")
     defaults = plan.spark.settings.defaults.model_extra or {}
@@ -42,16 +42,8 @@ def days(faketime: Path, connectors: list[Path], tmp_path: Path) -> Days:
         "keep_days": plan.spark.settings.archive.keep_days,
         "left_days": plan.services["job_gateway"].settings["upkeep"]["left_days"],
         "spark": {
-            "spark.jars": ",".join(map(str, connectors)),
-            "spark.ui.enabled": "false",
+            **spark_settings,
             "spark.ui.showConsoleProgress": "false",
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            "spark.databricks.delta.snapshotPartitions": "1",
-            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
             "spark.network.timeout": "3650d",  # a clock that jumps isn't an executor's silence
             **{name: value for name, value in defaults.items() if name.startswith(TABLE)},
             # Commits are few here; of real ones a day has thousands.
