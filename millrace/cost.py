@@ -14,7 +14,7 @@ from pydantic import Field, NonNegativeFloat, model_validator
 
 from millrace.common.paths import CONFIGS
 from millrace.config import INCLUDED_IOPS, INCLUDED_THROUGHPUT, Model, read_yaml, validate
-from millrace.plan.aws import SESSION_MANAGER, AwsPlan
+from millrace.plan.aws import ENDPOINTS, AwsPlan
 
 # 8,760 hours of a year by 12, as AWS Pricing Calculator counts a month.
 HOURS = 730
@@ -126,7 +126,7 @@ def quantities(aws: AwsPlan) -> list[Quantity]:
         ),
         _hours(LOAD_BALANCER, 1),
         _hours(NAT_GATEWAY, len(aws.nat)),
-        _hours(ENDPOINT, len(SESSION_MANAGER) * len(zones)),
+        _hours(ENDPOINT, len(ENDPOINTS) * len(zones)),
     ]
     return [quantity for quantity in used if quantity.amount]
 

@@ -137,8 +137,14 @@ def _group_vars(plan: Plan) -> dict[str, dict[str, Any]]:
 def _provider(plan: Plan) -> dict[str, str]:
     """Only where it matters to a role: hosts of `local` come from our own image, others don't."""
     if plan.provider == "aws":
-        # The API takes its load balancer's word for who asks.
-        return {"provider": plan.provider, "load_balancers": plan.network.subnet}
+        assert plan.aws, "every plan of this provider has it"
+        return {
+            "provider": plan.provider,
+            "region": plan.aws.region,
+            "log_group": plan.aws.log_group,
+            # The API takes its load balancer's word for who asks.
+            "load_balancers": plan.network.subnet,
+        }
     return {} if plan.provider == "docker" else {"provider": plan.provider}
 
 

@@ -10,6 +10,7 @@ from infra.aws.edge import Edge, EdgeArgs
 from infra.aws.firewall import PUBLIC, Firewall
 from infra.aws.first_boot import user_data
 from infra.aws.flow_log import FlowLog
+from infra.aws.host_logs import HostLogs
 from infra.aws.hosts import Host, HostArgs
 from infra.aws.identity import Identities, Storage
 from infra.aws.naming import named, tags
@@ -38,7 +39,7 @@ class AwsClusterArgs:
 
 
 class AwsCluster(ComponentResource):
-    """Network, firewall, key, buckets, hosts with their volumes, names, and the public door.
+    """Network, firewall, key, buckets, logs, hosts with their volumes, names, and the public door.
 
     ``devices``: EBS ids by the plan's volume name.
     """
@@ -82,7 +83,12 @@ class AwsCluster(ComponentResource):
             protect=True,
             opts=self._child,
         )
-        storage = Storage(artifacts=artifacts.arn, archive=archive.arn, key=self._key.arn)
+        storage = Storage(
+            artifacts=artifacts.arn,
+            archive=archive.arn,
+            key=self._key.arn,
+            logs=HostLogs("host-logs", plan, self._child).arn,
+        )
         return Identities("identities", plan, storage, self._child)
 
     def _make_hosts(self, plan: Plan) -> dict[str, Host]:

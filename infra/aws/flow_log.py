@@ -6,7 +6,7 @@ import pulumi
 from pulumi import ComponentResource, ResourceOptions
 from pulumi_aws import cloudwatch, ec2, iam
 
-from infra.aws.identity import trust
+from infra.aws.identity import log_writing, trust
 from infra.aws.naming import named, tags
 from millrace.plan import Plan
 
@@ -54,10 +54,4 @@ class FlowLog(ComponentResource):
 
 
 def writes(group: str) -> str:
-    """To the streams of this group, and to nothing else."""
-    statement = {
-        "Effect": "Allow",
-        "Action": ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
-        "Resource": [group, f"{group}:*"],
-    }
-    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    return json.dumps({"Version": "2012-10-17", "Statement": [log_writing(group)]})

@@ -1,5 +1,5 @@
-"""What the hosts of a group may do on AWS: be entered, fetch artifacts, and write the archive where
-they run jobs."""
+"""What the hosts of a group may do on AWS: be entered, fetch artifacts, write their logs, and the
+archive where they run jobs."""
 
 import json
 from collections.abc import Iterator
@@ -42,11 +42,12 @@ def trust(service: str) -> str:
 
 @dataclass(frozen=True)
 class Storage:
-    """ARNs of the buckets, and of the key that encrypts both."""
+    """ARNs of the buckets, of the key that encrypts both, and of the group of hosts' logs."""
 
     artifacts: pulumi.Input[str]
     archive: pulumi.Input[str]
     key: pulumi.Input[str]
+    logs: pulumi.Input[str]
 
 
 class Identities(ComponentResource):
@@ -78,7 +79,7 @@ class Identities(ComponentResource):
             opts=self._child,
         )
         storage = self._storage
-        policy = Output.all(storage.artifacts, storage.archive, storage.key).apply(
+        policy = Output.all(storage.artifacts, storage.archive, storage.key, storage.logs).apply(
             lambda arns: host_policy(*arns, jobs=jobs)
         )
         iam.RolePolicy(group, role=role.id, policy=policy, opts=self._child)
@@ -91,9 +92,19 @@ class Identities(ComponentResource):
         ).name
 
 
-def host_policy(artifacts: str, archive: str, key: str, *, jobs: bool) -> str:
-    """ARNs of the buckets and their key; ``jobs``: Spark runs on these hosts."""
-    statements = [SESSION_MANAGER, _allow("FetchArtifacts", ["s3:GetObject"], f"{artifacts}/*")]
+def log_writing(group: str) -> dict[str, Any]:
+    """To the streams of this group, and to nothing else."""
+    actions = ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]
+    return _allow("WriteLogs", actions, [group, f"{group}:*"])
+
+
+def host_policy(artifacts: str, archive: str, key: str, logs: str, *, jobs: bool) -> str:
+    """ARNs of the buckets, their key, a log group; ``jobs``: Spark runs on these hosts."""
+    statements = [
+        SESSION_MANAGER,
+        _allow("FetchArtifacts", ["s3:GetObject"], f"{artifacts}/*"),
+        log_writing(logs),
+    ]
     use = ["kms:Decrypt"]
     if jobs:
         statements += _archive(archive)
@@ -108,5 +119,5 @@ def _archive(bucket: str) -> Iterator[dict[str, Any]]:
     yield _allow("UseArchive", change, f"{bucket}/*")
 
 
-def _allow(sid: str, actions: list[str], resource: str) -> dict[str, Any]:
+def _allow(sid: str, actions: list[str], resource: str | list[str]) -> dict[str, Any]:
     return {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resource}

@@ -8,7 +8,7 @@ from infra.aws.firewall import HTTPS
 from infra.aws.naming import named, tags
 from infra.aws.region import aws_plan
 from millrace.plan import Plan
-from millrace.plan.aws import SESSION_MANAGER, Subnet
+from millrace.plan.aws import ENDPOINTS, Subnet
 
 
 class Network(ComponentResource):
@@ -36,7 +36,7 @@ class Network(ComponentResource):
         self.private = {zone: subnets[f"private-{zone}"].id for zone in plan.zones}
         private_routes = self._make_routes()
         self._make_s3_endpoint(private_routes)
-        self._make_session_manager_endpoints()
+        self._make_service_endpoints()
         self.register_outputs({"vpc": self.vpc.id})
 
     def _make_subnet(self, subnet: Subnet) -> ec2.Subnet:
@@ -114,7 +114,7 @@ class Network(ComponentResource):
             opts=self._child,
         )
 
-    def _make_session_manager_endpoints(self) -> None:
+    def _make_service_endpoints(self) -> None:
         group = ec2.SecurityGroup(
             "endpoints",
             name=named(self._plan, "endpoints"),
@@ -132,7 +132,7 @@ class Network(ComponentResource):
             tags=tags(self._plan, "endpoints"),
             opts=self._child,
         )
-        for service in SESSION_MANAGER:
+        for service in ENDPOINTS:
             ec2.VpcEndpoint(
                 service,
                 vpc_id=self.vpc.id,

@@ -25,8 +25,9 @@ MOST_RULES = 60
 MOST_NAME = 27
 # Recommended names of further volumes (EC2 User Guide, "Device names for volumes").
 DEVICES = [f"/dev/sd{letter}" for letter in "fghijklmnop"]
-# Services that hosts call by endpoints in the VPC: they are entered without a way in from outside.
-SESSION_MANAGER = ("ssm", "ssmmessages", "ec2messages")
+# Services that hosts call by endpoints in the VPC: they are entered without a way in from outside,
+# and their logs leave by no NAT gateway, which costs by the byte.
+ENDPOINTS = ("ssm", "ssmmessages", "ec2messages", "logs")
 GIB = 2**30
 
 
@@ -53,6 +54,7 @@ class AwsPlan(Model):
     """``instances`` and ``volumes`` by the name of host and volume.
 
     ``vcpus`` are those of all instances. ``state`` is there once the account is known.
+    ``log_group`` is where hosts' logs go.
     """
 
     account: str | None
@@ -67,6 +69,7 @@ class AwsPlan(Model):
     root_disk: Disk
     volumes: dict[str, VolumePlan]
     certificate: str | None
+    log_group: str
 
     @property
     def disk_gibibytes(self) -> int:
@@ -83,7 +86,10 @@ class AwsPlan(Model):
 
 
 def plan_aws(
-    environment: Environment, components: Mapping[str, Component], hosts: list[Host]
+    cluster: str,
+    environment: Environment,
+    components: Mapping[str, Component],
+    hosts: list[Host],
 ) -> AwsPlan | None:
     """None for an environment elsewhere. What it takes has passed `problems`."""
     aws = environment.aws
@@ -104,6 +110,7 @@ def plan_aws(
         root_disk=aws.root_disk,
         volumes=dict(_volumes(aws, components, hosts)),
         certificate=aws.certificate,
+        log_group=f"/{cluster}/hosts",
     )
 
 

@@ -144,7 +144,7 @@ def make_plan(
         job_folders=environment.job_folders,
         endpoints=_endpoints(hosts, components),
         edges=edges(environment, components),
-        aws=aws.plan_aws(environment, components, hosts),
+        aws=aws.plan_aws(cluster, environment, components, hosts),
         machines=_machines(environment),
     )
 

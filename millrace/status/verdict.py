@@ -394,7 +394,13 @@ def _disks(seen: _Seen) -> Component:
 
 def _monitoring(seen: _Seen) -> Component:
     """Without it the service goes on, and nobody is told when it doesn't."""
-    services = ("prometheus_server", "alertmanager", "node_exporter", "redis_exporter")
+    services = (
+        "prometheus_server",
+        "alertmanager",
+        "node_exporter",
+        "redis_exporter",
+        "cloudwatch_agent",
+    )
     problems = dict.fromkeys(p for service in services for p in seen.problems(service))
     prometheis = list(seen.answers("prometheus_server").values())
     asked = [answer for answer in prometheis if "targets" in answer]

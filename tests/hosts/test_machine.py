@@ -6,19 +6,14 @@ directory stands in for the disk: what only a device shows (its name, its format
 
 import json
 from collections.abc import Iterator
-from ipaddress import IPv4Network
 from pathlib import Path
 
-import docker
 import pytest
 from docker.models.containers import Container
 
-from infra.docker_provider import HostProvider
-from millrace.cluster.access import key_file
-from millrace.common.paths import REPO
 from millrace.plan import Plan
-from tests.e2e.support import wait_until
-from tests.playbooks import Recap, changed, inventory_of, run_playbook, written
+from tests.hosts.bare import await_boot, bare_host, inventory_with, on
+from tests.playbooks import Recap, changed, run_playbook, written
 
 NAME = "redis-1"  # which of the plan's hosts it is to become
 DISK = "/srv/disk"
@@ -37,35 +32,9 @@ OURS = (
 
 @pytest.fixture
 def machine(plan: Plan, tmp_path: Path) -> Iterator[Container]:
-    client = docker.from_env()
-    host = client.containers.get(f"{plan.cluster}-{NAME}")
-    (tmp_path / "hosts").touch()
-    props = {
-        "name": f"{plan.cluster}-bare",
-        "hostname": "bare",
-        "cluster": plan.cluster,
-        "stack": plan.environment,
-        "image": host.attrs["Config"]["Image"],
-        "network_name": plan.cluster,
-        "address": str(IPv4Network(plan.network.subnet)[-6]),
-        "hosts_file": str(tmp_path / "hosts"),
-        "volumes": [],
-        "memory": 512,
-        "authorized_key": (REPO / key_file(plan)).with_suffix(".pub").read_text(),
-    }
-    made = HostProvider().create(props)
-    try:
-        container = client.containers.get(made.id)
-        await_boot(container)
-        assert container.exec_run(["sh", "-c", BARE]).exit_code == 0
-        yield container
-    finally:
-        HostProvider().delete(made.id, props)
-
-
-def await_boot(machine: Container) -> None:
-    ask = ["systemctl", "is-system-running", "--wait"]
-    wait_until(lambda: machine.exec_run(ask).output.strip() == b"running", 60, "systemd has booted")
+    with bare_host(plan, tmp_path) as host:
+        on(host, BARE)
+        yield host
 
 
 def data(plan: Plan) -> str:
@@ -75,14 +44,10 @@ def data(plan: Plan) -> str:
 
 
 def prepare(plan: Plan, machine: Container, folder: Path) -> Recap:
-    inventory = inventory_of(plan)
+    inventory = inventory_with(plan, machine, NAME)
     inventory["all"]["vars"]["millrace"]["provider"] = "static"
-    machine.reload()
-    address = machine.attrs["NetworkSettings"]["Networks"][plan.cluster]["IPAddress"]
-    inventory["_meta"]["hostvars"][NAME] |= {
-        "ansible_host": address,
-        "machine_volumes": [{"path": data(plan), "id": "vol-0"}],
-    }
+    volumes = [{"path": data(plan), "id": "vol-0"}]
+    inventory["_meta"]["hostvars"][NAME]["machine_volumes"] = volumes
     playbook = folder / "machine.yml"
     playbook.write_text(json.dumps([{"hosts": NAME, "become": True, "roles": ["machine"]}]))
     disk = {"machine_device": DISK, "machine_mount_options": "bind,nofail"}
@@ -92,28 +57,25 @@ def prepare(plan: Plan, machine: Container, folder: Path) -> Recap:
 
 
 def test_it_becomes_a_host_of_the_plan(plan: Plan, machine: Container, tmp_path: Path) -> None:
-    def on(command: str) -> str:
-        code, output = machine.exec_run(["sh", "-c", command])
-        assert code == 0, output.decode()
-        return output.decode().strip()
-
     prepare(plan, machine, tmp_path)
-    assert on("hostname") == NAME
+    assert on(machine, "hostname") == NAME
     for host in plan.hosts:
-        assert on(f"getent hosts {host.name}").split()[0] == str(host.address)
-    assert on(f"ls {data(plan)}") == "lost+found"  # the disk, not a folder on the root disk
+        assert on(machine, f"getent hosts {host.name}").split()[0] == str(host.address)
+    assert (
+        on(machine, f"ls {data(plan)}") == "lost+found"
+    )  # the disk, not a folder on the root disk
     unit = plan.services["redis"].unit
     assert f"RequiresMountsFor={data(plan)}" in on(
-        f"cat /etc/systemd/system/{unit}.service.d/*.conf"
+        machine, f"cat /etc/systemd/system/{unit}.service.d/*.conf"
     )
     for held in ("openjdk-", "redis"):
-        assert f'"{held}"' in on("apt-config dump Unattended-Upgrade::Package-Blacklist")
-    assert "madvise" in on("cat /etc/tmpfiles.d/millrace-machine.conf")
-    assert on("systemctl is-enabled swap.target || true") == "masked"
-    on(OURS)
+        assert f'"{held}"' in on(machine, "apt-config dump Unattended-Upgrade::Package-Blacklist")
+    assert "madvise" in on(machine, "cat /etc/tmpfiles.d/millrace-machine.conf")
+    assert on(machine, "systemctl is-enabled swap.target || true") == "masked"
+    on(machine, OURS)
     assert changed(prepare(plan, machine, tmp_path)) == {}
-    assert on("systemctl is-active redis-sentinel") == "active"
+    assert on(machine, "systemctl is-active redis-sentinel") == "active"
 
     machine.restart()
     await_boot(machine)
-    assert on(f"ls {data(plan)}") == "lost+found"  # fstab has it
+    assert on(machine, f"ls {data(plan)}") == "lost+found"  # fstab has it

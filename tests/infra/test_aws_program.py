@@ -269,12 +269,24 @@ def test_what_is_refused_is_logged_by_a_role_that_can_do_nothing_else(declared) 
     plan, made = declared
     [log] = made["FlowLog"].values()
     assert log["trafficType"] == "REJECT"
-    [group] = made["LogGroup"].values()
+    group = made["LogGroup"]["refused"]
     assert group["name"] == f"/{plan.cluster}/refused"
     assert group["retentionInDays"] == 30
     [statement] = json.loads(made["RolePolicy"]["flow-log"]["policy"])["Statement"]
     assert {action.partition(":")[0] for action in statement["Action"]} == {"logs"}
     assert len({arn.removesuffix(":*") for arn in statement["Resource"]}) == 1
+
+
+def test_each_host_may_write_to_the_group_of_hosts_logs_alone(declared) -> None:
+    plan, made = declared
+    group = made["LogGroup"]["hosts"]
+    assert plan.aws
+    assert group["name"] == plan.aws.log_group
+    assert group["retentionInDays"] == 30
+    for hosts in {host.group for host in plan.hosts}:
+        statements = json.loads(made["RolePolicy"][hosts]["policy"])["Statement"]
+        [writing] = [s for s in statements if "logs:PutLogEvents" in s["Action"]]
+        assert writing["Resource"] == [f"{ARN_OF}hosts", f"{ARN_OF}hosts:*"]
 
 
 def test_names_are_those_of_local(declared) -> None:
@@ -296,7 +308,7 @@ def test_each_zone_has_its_way_out(declared) -> None:
         assert gateway == f"nat-{plan.aws.nat_of(zone)}-id"
         assert "gatewayId" not in made["Route"][f"private-{zone}-out"]
     endpoints = {e["serviceName"].rpartition(".")[2] for e in made["VpcEndpoint"].values()}
-    assert endpoints == {"s3", "ssm", "ssmmessages", "ec2messages"}
+    assert endpoints == {"s3", "ssm", "ssmmessages", "ec2messages", "logs"}
 
 
 def test_the_balancer_speaks_tls_and_reaches_every_api(declared) -> None:
@@ -325,7 +337,8 @@ def test_the_inventory_has_the_groups_of_local(declare) -> None:
     inventory = exported["inventory"]
     local, dev = load_plan("local"), load_plan("dev")
     groups = inventory.keys() - {"all", "_meta"}
-    assert groups == {g for h in local.hosts for g in (h.group, f"zone_{h.zone}", *h.services)}
+    of_local = {g for h in local.hosts for g in (h.group, f"zone_{h.zone}", *h.services)}
+    assert groups == of_local | {"cloudwatch_agent"}
     for host in dev.hosts:
         found = inventory["_meta"]["hostvars"][host.name]
         assert found["ansible_host"] == host.address

@@ -40,7 +40,7 @@ def test_quantities_are_those_of_the_plan():
     amounts = {each.item: each.amount for each in quantities(aws("prod"))}
     assert amounts["m7i.2xlarge"] == (9 + 2) * HOURS
     assert amounts[NAT_GATEWAY] == 3 * HOURS
-    assert amounts[ENDPOINT] == 3 * 3 * HOURS
+    assert amounts[ENDPOINT] == 4 * 3 * HOURS
     assert amounts[LOAD_BALANCER] == HOURS
     assert amounts[GP3_IOPS] == 9 * 3000 + 3 * 3000
     assert amounts[GP3_THROUGHPUT] == 9 * 375 + 3 * 125 + 6 * 125 + 6 * 125
