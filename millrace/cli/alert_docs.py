@@ -20,8 +20,9 @@ for `local`. `millrace alerts` prints an environment's for a Prometheus of yours
 `millrace drill run NAME --alerts` breaks something for as long as its alert is due, and asks
 Prometheus: the alert has to fire within its own wait, two scrapes and an evaluation, to be gone
 as soon after all is healthy (later by as far as it looks back), and to be the only one that wakes
-somebody. *Fired after* counts from the injection, *resolved after* from when all was healthy
-again, in seconds, the slowest of all runs. Where another drill than its own fired it, it is named.
+somebody. *Fired after* counts from the beginning of the injection, whatever that prepares
+(`poison-code` deploys a job first), *resolved after* from when all was healthy again, in seconds,
+the slowest of all runs. Where another drill than its own fired it, it is named.
 
 `millrace status` shows those that fire; `amtool alert` and `amtool silence add` on an edge host are
 Alertmanager's own. It tells nobody until the environment says whom:
