@@ -1,7 +1,7 @@
 """CloudWatch's agent on a container, with a stand-in of AWS's package.
 
 It shows what the role does: nothing is installed but what the digest names, and the unit can read
-the journal, and write nothing but its own. What the agent itself does isn't shown, nor that it reads
+the journal, and write nothing but its own. What the agent does isn't shown, nor that it reads
 what services keep to themselves: Docker gives no container the capability for it.
 """
 
