@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from millrace.cluster import inside
 from millrace.cluster.ssh import on_all, run_on
 from millrace.common.paths import ANSIBLE, stack_name
@@ -59,6 +61,21 @@ def written(inventory: dict[str, Any], folder: Path) -> str:
     program.write_text(f"#!/bin/sh\ncat {folder}/inventory.json\n")
     program.chmod(0o755)
     return str(program)
+
+
+def run_here(inventory: dict[str, Any], folder: Path, **play: Any) -> None:
+    """A play on this machine instead of its hosts, to render what they would get."""
+    play |= {"connection": "local", "gather_facts": False}
+    play["vars"] = {"ansible_python_interpreter": sys.executable} | play.get("vars", {})
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    ansible = Path(sys.executable).with_name("ansible-playbook")
+    done = subprocess.run(
+        [ansible, "-i", written(inventory, folder), folder / "play.yml"],
+        env=os.environ | {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_BECOME": "false"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _number(text: str) -> float:

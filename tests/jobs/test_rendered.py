@@ -1,14 +1,10 @@
 """The roles' templates, rendered by Ansible from the plan, are what the programs read."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from millrace_api.settings import Settings as ApiSettings
 from millrace_gateway import settings as gateway
 from millrace_gateway.submit import deployment
@@ -18,7 +14,7 @@ from millrace.common.paths import ANSIBLE
 from millrace.inventory import build_inventory
 from millrace.inventory import deployment as inventory_deployment
 from millrace.plan import Plan, load_plan
-from tests.playbooks import written
+from tests.playbooks import run_here
 
 HOST = "edge-2"
 MANIFEST = {"spark": {"version": "1", "file": "spark.tar.gz", "sha256": "0"}}
@@ -46,21 +42,11 @@ def rendered(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     play = {
         "hosts": HOST,
-        "connection": "local",
-        "gather_facts": False,
         "vars_files": [f"{ANSIBLE}/roles/{role}/vars/main.yml" for role in ROLES],
-        "vars": APPLICATION | {"ansible_python_interpreter": sys.executable},
+        "vars": APPLICATION,
         "tasks": tasks,
     }
-    (folder / "play.yml").write_text(yaml.safe_dump([play]))
-    inventory = written(build_inventory(plan, MANIFEST, artifacts="http://nowhere"), folder)
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, folder / "play.yml"],
-        env=os.environ | {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_BECOME": "false"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_here(build_inventory(plan, MANIFEST, artifacts="http://nowhere"), folder, **play)
     return folder
 
 

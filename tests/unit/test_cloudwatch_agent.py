@@ -1,20 +1,15 @@
 """What CloudWatch's agent is told to ship, as its role renders it for hosts on AWS."""
 
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from millrace.common.paths import ANSIBLE
 from millrace.inventory import build_inventory
 from millrace.plan import load_plan
-from tests.playbooks import written
+from tests.playbooks import run_here
 
 ROLE = ANSIBLE / "roles" / "cloudwatch_agent"
 PLAN = load_plan("dev")
@@ -30,21 +25,10 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     }
     play = {
         "hosts": "worker-1,kafka-1",
-        "connection": "local",
-        "gather_facts": False,
         "vars_files": [f"{ROLE}/vars/main.yml"],
-        "vars": {"ansible_python_interpreter": sys.executable},
         "tasks": [{"ansible.builtin.template": template}],
     }
-    (folder / "play.yml").write_text(yaml.safe_dump([play]))
-    inventory = written(build_inventory(PLAN, {}, artifacts="http://nowhere"), folder)
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, folder / "play.yml"],
-        env=os.environ | {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_BECOME": "false"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_here(build_inventory(PLAN, {}, artifacts="http://nowhere"), folder, **play)
     return {
         host: json.loads((folder / f"{host}.json").read_text()) for host in ("worker-1", "kafka-1")
     }

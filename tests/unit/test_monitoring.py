@@ -1,9 +1,7 @@
 """What the roles render for Prometheus and Alertmanager, read by their own tools and by YAML."""
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from millrace.common.paths import ANSIBLE
 from millrace.inventory import build_inventory
 from millrace.plan import Plan, load_plan, receivers
 from millrace.setup.promtool import ensure_promtool
-from tests.playbooks import written
+from tests.playbooks import run_here
 
 HOST = "edge-2"
 FILES = {"prometheus_server": "prometheus.yml", "alertmanager": "alertmanager.yml"}
@@ -42,10 +40,7 @@ def rendered(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rendered")
     play = {
         "hosts": HOST,
-        "connection": "local",
-        "gather_facts": False,
         "vars_files": [f"{ANSIBLE}/roles/{role}/vars/main.yml" for role in FILES],
-        "vars": {"ansible_python_interpreter": sys.executable},
         "tasks": [
             {
                 "ansible.builtin.template": {
@@ -56,15 +51,7 @@ def rendered(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
             for role, name in FILES.items()
         ],
     }
-    (folder / "play.yml").write_text(yaml.safe_dump([play]))
-    inventory = written(build_inventory(plan, {}, artifacts="http://nowhere"), folder)
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, folder / "play.yml"],
-        env=os.environ | {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_BECOME": "false"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_here(build_inventory(plan, {}, artifacts="http://nowhere"), folder, **play)
     return folder
 
 

@@ -1,17 +1,11 @@
 """The units of JVMs, as role systemd_service renders them."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-import yaml
 
 from millrace.common.paths import ANSIBLE
 from millrace.inventory import build_inventory
 from millrace.plan import load_plan
-from tests.playbooks import written
+from tests.playbooks import run_here
 
 HOST = "coord-1"
 ROLE = ANSIBLE / "roles" / "systemd_service"
@@ -23,11 +17,8 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("rendered")
     play = {
         "hosts": HOST,
-        "connection": "local",
-        "gather_facts": False,
         "vars_files": [f"{ROLE}/defaults/main.yml"],
         "vars": {
-            "ansible_python_interpreter": sys.executable,
             "systemd_service_name": "zookeeper",
             "systemd_service_exec": "/bin/true",
         },
@@ -40,18 +31,10 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
             }
         ],
     }
-    (folder / "play.yml").write_text(yaml.safe_dump([play]))
     manifest = {"zookeeper": {"version": "1", "file": "zookeeper.tar", "sha256": "0" * 64}}
-    inventory = written(
-        build_inventory(load_plan("local"), manifest, artifacts="http://nowhere"), folder
+    run_here(
+        build_inventory(load_plan("local"), manifest, artifacts="http://nowhere"), folder, **play
     )
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, folder / "play.yml"],
-        env=os.environ | {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_BECOME": "false"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
     begin = 'Environment="JAVA_OPTS='
     (line,) = [s for s in (folder / "unit").read_text().splitlines() if s.startswith(begin)]
     return line.removeprefix(begin).removesuffix('"').split()
