@@ -16,6 +16,8 @@ from cachetools import TTLCache
 from millrace_api.settings import Settings
 
 AGAIN_SECONDS = 2.0
+AGAIN_SECONDS_AT_MOST = 30.0
+LATEST_WEIGHS = 0.2  # in the mean of how long places are taken
 # Beyond so many the ones that asked longest ago are forgotten, and with them what they used.
 CLIENTS_REMEMBERED = 10_000
 
@@ -47,23 +49,33 @@ class Lane:
         self, name: str, places: int, queue: int, wait_seconds: float, *, rests: bool = False
     ) -> None:
         self._name = name
+        self._places_in_all = places
         self._places = asyncio.Semaphore(places)
         self._queue = queue
         self._wait_seconds = wait_seconds
         self._rests = rests
         self._waiting = 0
+        self._taken_seconds = 0.0
+
+    def again_seconds(self) -> float:
+        """When those who wait now will have had their turn, as long as places are mostly taken.
+
+        Told to come back any earlier, a crowd comes back to be refused, again and again.
+        """
+        turns = (self._waiting + self._places_in_all) / self._places_in_all
+        return min(max(AGAIN_SECONDS, turns * self._taken_seconds), AGAIN_SECONDS_AT_MOST)
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
         """Busy if the queue is full, or no place becomes free in time."""
         if self._places.locked() and self._waiting >= self._queue:
-            raise Busy(f"{self._waiting} {self._name} requests wait already; try again shortly.")
+            raise self._busy(f"{self._waiting} {self._name} requests wait already")
         self._waiting += 1
         try:
             async with asyncio.timeout(self._wait_seconds):
                 await self._places.acquire()
         except TimeoutError:
-            raise Busy(f"Other {self._name} requests take long; try again shortly.") from None
+            raise self._busy(f"Other {self._name} requests take long") from None
         finally:
             self._waiting -= 1
         loop = asyncio.get_running_loop()
@@ -71,8 +83,13 @@ class Lane:
         try:
             yield
         finally:
-            rest = loop.time() - began if self._rests else 0.0
+            took = loop.time() - began
+            rest = took if self._rests else 0.0
+            self._taken_seconds += LATEST_WEIGHS * (took + rest - self._taken_seconds)
             loop.call_later(rest, self._places.release) if rest else self._places.release()
+
+    def _busy(self, why: str) -> Busy:
+        return Busy(f"{why}; try again later.", self.again_seconds())
 
 
 class RateLimit:
@@ -126,7 +143,8 @@ class Admission:
         if self._heavy_of[client] >= self._client_heavy:
             raise TooMany(
                 f"{self._client_heavy} heavy requests of yours are being answered or wait;"
-                " ask one after the other, or for shorter ranges."
+                " ask one after the other, or for shorter ranges.",
+                self._heavy.again_seconds(),
             )
         self._heavy_of[client] += 1
         try:

@@ -269,11 +269,16 @@ async def page() -> FileResponse:
 
 
 class RateLimited:
-    """Refuses who asks too often before anything is done for them. Health checks are free."""
+    """Refuses who asks too often before anything is done for them. Health checks are free.
 
-    def __init__(self, app: ASGIApp, limit: RateLimit) -> None:
+    The refusal comes after a pause: who asks again as soon as there is an answer, and reads no
+    ``Retry-After``, would have the processor busy with refusals.
+    """
+
+    def __init__(self, app: ASGIApp, limit: RateLimit, pause_seconds: float) -> None:
         self._app = app
         self._limit = limit
+        self._pause_seconds = pause_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = self._app
@@ -281,6 +286,7 @@ class RateLimited:
             try:
                 self._limit.admit(address_of(scope))
             except TooMany as error:
+                await asyncio.sleep(self._pause_seconds)
                 answer = problems.refusal(error)
         await answer(scope, receive, send)
 
@@ -325,7 +331,9 @@ def create_app(
     problems.install(app)
     app.add_middleware(Coalesced, endless={LIVE_STREAM})
     app.add_middleware(
-        RateLimited, limit=RateLimit(settings.client_requests_per_second, settings.client_burst)
+        RateLimited,
+        limit=RateLimit(settings.client_requests_per_second, settings.client_burst),
+        pause_seconds=settings.client_pause_seconds,
     )
     app.add_middleware(Timed, metrics=metrics)  # around the other one: refusals are answers, too
     app.include_router(router)

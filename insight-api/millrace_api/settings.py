@@ -37,6 +37,7 @@ class Settings(BaseModel):
     lane_wait_seconds: PositiveFloat
     client_requests_per_second: PositiveFloat
     client_burst: PositiveInt
+    client_pause_seconds: PositiveFloat
     client_heavy: PositiveInt
     client_streams: PositiveInt
     max_streams: PositiveInt

@@ -61,6 +61,7 @@ def api_settings(panels: Path = Path("none")) -> Settings:
         heavy_queue=2,
         lane_wait_seconds=5,
         client_requests_per_second=1000,
+        client_pause_seconds=0.01,
         client_burst=1000,
         client_heavy=100,
         client_streams=1,

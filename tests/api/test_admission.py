@@ -95,6 +95,60 @@ def test_a_place_that_rests_stays_empty_for_as_long_as_it_was_taken() -> None:
     run(scenario)
 
 
+def test_who_is_refused_is_told_when_those_who_wait_have_had_their_turn() -> None:
+    async def scenario() -> None:
+        lane = Lane("heavy", places=2, queue=4, wait_seconds=5)
+        assert lane.again_seconds() == 2  # nothing is known yet
+        lane._taken_seconds = 3
+
+        async def ask() -> None:
+            async with lane.place():
+                await asyncio.sleep(60)
+
+        asked = [asyncio.create_task(ask()) for _ in range(6)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(Busy) as refusal:
+            await ask()
+        assert refusal.value.retry_after_seconds == 9  # two have places, four wait for two
+        lane._taken_seconds = 1000
+        assert lane.again_seconds() == 30
+        for task in asked:
+            task.cancel()
+
+    run(scenario)
+
+
+def test_a_lane_learns_how_long_its_places_are_taken() -> None:
+    async def scenario() -> None:
+        lane = Lane("heavy", places=1, queue=1, wait_seconds=5, rests=True)
+        for _ in range(10):
+            async with lane.place():
+                await asyncio.sleep(0.05)
+        assert 0.08 < lane._taken_seconds < 0.5  # its rest is part of it
+
+    run(scenario)
+
+
+def test_a_refusal_comes_after_a_pause_and_delays_nobody_else(
+    settings: Settings, store: FakeStore, feed: FakeFeed
+) -> None:
+    limits = {"client_requests_per_second": 1, "client_burst": 1, "client_pause_seconds": 0.5}
+    app = create_app(settings.model_copy(update=limits), store, feed)
+
+    async def scenario() -> None:
+        async with over(app) as scanner, over(app, "10.0.0.2") as other:
+            await scanner.get("/v1/nothing")
+            began = time.monotonic()
+            refused = asyncio.create_task(scanner.get("/v1/nothing"))
+            await asyncio.sleep(0.01)
+            assert (await other.get("/v1/progress")).status_code == 200
+            assert time.monotonic() - began < 0.5
+            assert (await refused).status_code == 429
+            assert time.monotonic() - began >= 0.5
+
+    run(scenario)
+
+
 def test_who_asks_too_often_is_told_when_to_ask_again_and_others_are_not(
     settings: Settings, store: FakeStore, feed: FakeFeed
 ) -> None:
