@@ -5,10 +5,12 @@ ends; a client, which is an address, has so many requests a second and so many h
 """
 
 import asyncio
+import itertools
 import time
+from bisect import insort
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from cachetools import TTLCache
@@ -41,6 +43,9 @@ class TooMany(Refused):
 class Lane:
     """``places`` requests at once; ``queue`` more wait, each for ``wait_seconds`` at most.
 
+    Those with the lowest rank go first, and of equals who came first. If more wait than may, the
+    one who would have gone last is refused.
+
     A place that ``rests`` stays empty for as long as it was taken: its requests have no more than
     half of what they could use, however many there are.
     """
@@ -49,12 +54,12 @@ class Lane:
         self, name: str, places: int, queue: int, wait_seconds: float, *, rests: bool = False
     ) -> None:
         self._name = name
-        self._places_in_all = places
-        self._places = asyncio.Semaphore(places)
+        self._places = self._free = places
         self._queue = queue
         self._wait_seconds = wait_seconds
         self._rests = rests
-        self._waiting = 0
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []  # in order: rank, number
+        self._numbers = itertools.count()
         self._taken_seconds = 0.0
 
     def again_seconds(self) -> float:
@@ -62,22 +67,13 @@ class Lane:
 
         Told to come back any earlier, a crowd comes back to be refused, again and again.
         """
-        turns = (self._waiting + self._places_in_all) / self._places_in_all
+        turns = (len(self._waiting) + self._places) / self._places
         return min(max(AGAIN_SECONDS, turns * self._taken_seconds), AGAIN_SECONDS_AT_MOST)
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """Busy if the queue is full, or no place becomes free in time."""
-        if self._places.locked() and self._waiting >= self._queue:
-            raise self._busy(f"{self._waiting} {self._name} requests wait already")
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(self._wait_seconds):
-                await self._places.acquire()
-        except TimeoutError:
-            raise self._busy(f"Other {self._name} requests take long") from None
-        finally:
-            self._waiting -= 1
+    async def place(self, rank: int = 0) -> AsyncIterator[None]:
+        """Busy if too many wait, or no place becomes free in time."""
+        await self._enter(rank)
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -86,7 +82,38 @@ class Lane:
             took = loop.time() - began
             rest = took if self._rests else 0.0
             self._taken_seconds += LATEST_WEIGHS * (took + rest - self._taken_seconds)
-            loop.call_later(rest, self._places.release) if rest else self._places.release()
+            loop.call_later(rest, self._leave) if rest else self._leave()
+
+    async def _enter(self, rank: int) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter = (rank, next(self._numbers), turn)
+        insort(self._waiting, waiter)
+        if len(self._waiting) > self._queue:
+            *_, last = self._waiting.pop()
+            if not last.done():
+                last.set_exception(self._busy(f"{self._queue} {self._name} requests wait already"))
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await turn
+        except BaseException as error:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            elif not turn.cancelled() and turn.exception() is None:  # it left as its turn came
+                self._leave()
+            if isinstance(error, TimeoutError):
+                raise self._busy(f"Other {self._name} requests take long") from None
+            raise
+
+    def _leave(self) -> None:
+        while self._waiting:
+            *_, turn = self._waiting.pop(0)
+            if not turn.done():  # else its client has left
+                turn.set_result(None)
+                return
+        self._free += 1
 
     def _busy(self, why: str) -> Busy:
         return Busy(f"{why}; try again later.", self.again_seconds())
@@ -116,7 +143,11 @@ class RateLimit:
 
 
 class Admission:
-    """The lanes, and what each client uses of them."""
+    """The lanes, and what each client uses of them.
+
+    A request's rank is how many of its client's are there already: who asks one thing doesn't wait
+    behind all that others ask at once.
+    """
 
     def __init__(self, settings: Settings) -> None:
         wait = settings.lane_wait_seconds
@@ -124,6 +155,7 @@ class Admission:
         self._light = Lane("light", settings.light_places, settings.light_queue, wait)
         self._heavy = Lane("heavy", settings.heavy_places, settings.heavy_queue, wait, rests=True)
         self._client_heavy = settings.client_heavy
+        self._light_of: Counter[str] = Counter()
         self._heavy_of: Counter[str] = Counter()
 
     @asynccontextmanager
@@ -131,29 +163,30 @@ class Admission:
         """A place for work that reads about so many windows; nothing to read needs none."""
         if windows <= 0:
             yield
-        elif windows <= self._light_windows:
-            async with self._light.place():
-                yield
-        else:
-            async with self._heavy_place(client):
-                yield
-
-    @asynccontextmanager
-    async def _heavy_place(self, client: str) -> AsyncIterator[None]:
-        if self._heavy_of[client] >= self._client_heavy:
+            return
+        is_light = windows <= self._light_windows
+        if not is_light and self._heavy_of[client] >= self._client_heavy:
             raise TooMany(
                 f"{self._client_heavy} heavy requests of yours are being answered or wait;"
                 " ask one after the other, or for shorter ranges.",
                 self._heavy.again_seconds(),
             )
-        self._heavy_of[client] += 1
-        try:
-            async with self._heavy.place():
+        lane, there = (self._light, self._light_of) if is_light else (self._heavy, self._heavy_of)
+        with _counted(there, client) as rank:
+            async with lane.place(rank):
                 yield
-        finally:
-            self._heavy_of[client] -= 1
-            if not self._heavy_of[client]:
-                del self._heavy_of[client]
+
+
+@contextmanager
+def _counted(there: Counter[str], client: str) -> Iterator[int]:
+    """How many of the client's there were already; one more until it is left."""
+    there[client] += 1
+    try:
+        yield there[client] - 1
+    finally:
+        there[client] -= 1
+        if not there[client]:
+            del there[client]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import asyncio
 import heapq
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -19,20 +19,21 @@ from cachetools import TTLCache
 
 from millrace_api.admission import Asker
 from millrace_api.progress import TrafficJob, is_final
-from millrace_api.ranges import DAY, HOUR, Piece, Span, Window, by_day, decompose
+from millrace_api.ranges import DAY, HOUR, Piece, Span, Window, cut, decompose
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
 from millrace_api.store import Measures, Pages, Store, TrafficRow, add_up
 
 # What a request costs is told in windows: an hour's pages are a partition, and may be many.
-WINDOWS_PER_DAY = DAY // HOUR
 WINDOWS_PER_HOUR_OF_PAGES = 60
+# Of final days as one: a year is some forty parts to add up, not 365.
+BLOCK = 16 * DAY
 OPEN_SECONDS = 1.0
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Closed = tuple[str, datetime | None]
-Place = Callable[[int], AbstractAsyncContextManager[None]]
+Place = Callable[[Sequence[Key]], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,9 @@ class History:
         self._store = store
         self._traffic_job = traffic_job
         self._open = Shared(keep_seconds=OPEN_SECONDS)
-        self._days = Kept(self._day, settings.kept_days, settings.kept_seconds)
+        self._days = Kept(self._whole_days, settings.kept_days, settings.kept_seconds)
         self._pages = Kept(
-            store.pages_of,
+            lambda _, hour: store.pages_of(hour),
             settings.kept_pages,
             settings.kept_seconds,
             lambda pages: 1 + len(pages.views),
@@ -72,37 +73,33 @@ class History:
     async def total(self, span: Span, asker: Asker) -> Total:
         """All of the span as one: whole hours are read as hours, and only the edges as minutes."""
         checkpoint, watermark = await self._closed()
-        pieces = [
-            Piece(piece.window, part) for piece in decompose(span) for part in by_day(piece.span)
-        ]
-        closed, changing = [], []
-        for piece in pieces:
-            whole = piece.span.length == DAY and is_final(piece.span.end, watermark)
-            (closed if whole else changing).append(piece)
+        closed, changing = sort_out(span, watermark)
         days = await self._days.get(
             checkpoint,
-            [piece.span for piece in closed],
-            lambda missing: asker.lane(missing * WINDOWS_PER_DAY),
+            closed,
+            lambda missing: asker.lane(sum(part.length // HOUR for part in missing)),
         )
-        async with asker.lane(sum(piece.windows for piece in changing)):
+        async with asker.lane(len(days) + sum(piece.windows for piece in changing)):
             rows = await each(partial(self._open_rows, (checkpoint, watermark)), changing)
-        measures = await asyncio.to_thread(add_up, [*days, *(row for part in rows for row in part)])
+            parts = [*days, *(row for part in rows for row in part)]
+            measures = await asyncio.to_thread(add_up, parts)
         return Total(measures, is_final(span.end, watermark))
 
     async def top_pages(self, span: Span, k: int, asker: Asker) -> TopViews:
         """The ``k`` most viewed pages of the hours that the span touches; equal ones by URL."""
 
-        def place(hours: int) -> AbstractAsyncContextManager[None]:
-            return asker.lane(hours * WINDOWS_PER_HOUR_OF_PAGES)
-
         checkpoint, watermark = await self._closed()
         hours = list(span.hours())
         closed = [hour for hour in hours if is_final(hour + HOUR, watermark)]
-        pages = await self._pages.get(checkpoint, closed, place)
+        pages = await self._pages.get(
+            checkpoint,
+            closed,
+            lambda missing: asker.lane(len(missing) * WINDOWS_PER_HOUR_OF_PAGES),
+        )
         changing = hours[len(closed) :]
-        async with place(len(changing)):
+        async with asker.lane(len(closed) + len(changing) * WINDOWS_PER_HOUR_OF_PAGES):
             pages = pages + await each(partial(self._open_pages, (checkpoint, watermark)), changing)
-        return await asyncio.to_thread(rank, pages, k)
+            return await asyncio.to_thread(rank, pages, k)
 
     async def _open_rows(self, known: Closed, piece: Piece) -> list[TrafficRow]:
         """Shared by those who know the same: rows are never older than a watermark that judges."""
@@ -117,8 +114,34 @@ class History:
         job = await self._traffic_job.read()
         return (job.checkpoint, job.watermark) if job else ("", None)
 
-    async def _day(self, day: Span) -> Measures:
-        return await asyncio.to_thread(add_up, await self._store.traffic(Window.HOUR, day))
+    async def _whole_days(self, checkpoint: str, span: Span) -> Measures:
+        """A day, or a block of them, one after the other; of a block that fails, days are kept."""
+        if span.length == DAY:
+            parts = await self._store.traffic(Window.HOUR, span)
+        else:
+            parts = [await self._whole_day(checkpoint, day) for day in cut(span, DAY)]
+        return await asyncio.to_thread(add_up, parts)
+
+    async def _whole_day(self, checkpoint: str, day: Span) -> Measures:
+        """In the place that whoever asks for its block has."""
+        (measures,) = await self._days.get(checkpoint, [day], lambda _: nullcontext())
+        return measures
+
+
+def sort_out(span: Span, watermark: datetime | None) -> tuple[list[Span], list[Piece]]:
+    """What of the span is final, in blocks and whole days; and the rest, in pieces of a day."""
+    closed, rest = [], []
+    for piece in decompose(span):
+        for block in cut(piece.span, BLOCK):
+            if block.length == BLOCK and is_final(block.end, watermark):
+                closed.append(block)
+                continue
+            for day in cut(block, DAY):
+                if day.length == DAY and is_final(day.end, watermark):
+                    closed.append(day)
+                else:
+                    rest.append(Piece(piece.window, day))
+    return closed, rest
 
 
 class Kept(Generic[Key, Value]):
@@ -126,7 +149,7 @@ class Kept(Generic[Key, Value]):
 
     def __init__(
         self,
-        read: Callable[[Key], Awaitable[Value]],
+        read: Callable[[str, Key], Awaitable[Value]],
         size: int,
         seconds: float,
         size_of: Callable[[Value], int] | None = None,
@@ -135,7 +158,7 @@ class Kept(Generic[Key, Value]):
         self._values: TTLCache[tuple[str, Key], Value] = TTLCache(size, seconds, getsizeof=size_of)
         self._fills = Shared()
 
-    async def get(self, checkpoint: str, keys: Sequence[Key], place: Place) -> list[Value]:
+    async def get(self, checkpoint: str, keys: Sequence[Key], place: Place[Key]) -> list[Value]:
         """The keys' values in their order. Missing ones are read in a ``place`` for so many.
 
         Who asks for what is being read waits for that instead: what is final is so for everybody.
@@ -148,13 +171,15 @@ class Kept(Generic[Key, Value]):
             )
         return [held[key] for key in keys]
 
-    async def _fill(self, checkpoint: str, keys: tuple[Key, ...], place: Place) -> dict[Key, Value]:
-        async with place(len(keys)):
+    async def _fill(
+        self, checkpoint: str, keys: tuple[Key, ...], place: Place[Key]
+    ) -> dict[Key, Value]:
+        async with place(keys):
             values = await each(partial(self._read_and_keep, checkpoint), keys)
         return dict(zip(keys, values, strict=True))
 
     async def _read_and_keep(self, checkpoint: str, key: Key) -> Value:
-        value = await self._read(key)
+        value = await self._read(checkpoint, key)
         with suppress(ValueError):  # larger than all that may be kept
             self._values[checkpoint, key] = value
         return value

@@ -109,9 +109,9 @@ def parse_span(start: str, end: str, *, step: timedelta, longest: timedelta) -> 
     return span
 
 
-def by_day(span: Span) -> list[Span]:
-    """The span, cut at each midnight (UTC)."""
-    cuts = [span.start, *(day for day in steps(span, DAY) if day > span.start), span.end]
+def cut(span: Span, step: timedelta) -> list[Span]:
+    """The span, cut at each multiple of ``step``: by days, at each midnight (UTC)."""
+    cuts = [span.start, *(moment for moment in steps(span, step) if moment > span.start), span.end]
     return [Span(start, end) for start, end in pairwise(cuts)]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from millrace_api.admission import Admission, Busy, Lane, RateLimit, TooMany
 from millrace_api.app import create_app
@@ -91,6 +92,105 @@ def test_a_place_that_rests_stays_empty_for_as_long_as_it_was_taken() -> None:
         left = time.monotonic()
         async with lane.place():
             assert 0.15 < time.monotonic() - left < 1
+
+    run(scenario)
+
+
+class Queue:
+    """A lane of one place, which is taken, and the names of those who then got it, in order."""
+
+    def __init__(self, queue: int = 100) -> None:
+        self.lane = Lane("light", places=1, queue=queue, wait_seconds=5)
+        self.served: list[str] = []
+        self.refused: list[str] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def ask(self, name: str, rank: int) -> asyncio.Task[None]:
+        async def one() -> None:
+            try:
+                async with self.lane.place(rank):
+                    self.served.append(name)
+                    await asyncio.sleep(0.001)
+            except Busy:
+                self.refused.append(name)
+
+        self._tasks.append(asyncio.create_task(one()))
+        return self._tasks[-1]
+
+    async def settle(self) -> None:
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def test_who_has_asked_for_least_goes_first() -> None:
+    async def scenario() -> None:
+        queue = Queue()
+        for name, rank in {"first": 0, "c": 2, "b": 1, "a": 0, "d": 2}.items():
+            queue.ask(name, rank)
+        await queue.settle()
+        assert queue.served == ["first", "a", "b", "c", "d"]
+
+    run(scenario)
+
+
+def test_of_too_many_the_one_that_would_go_last_is_refused() -> None:
+    async def scenario() -> None:
+        queue = Queue(queue=2)
+        for name, rank in {"first": 0, "b": 1, "c": 2, "a": 0, "d": 2}.items():
+            queue.ask(name, rank)
+        await queue.settle()
+        assert (queue.served, {*queue.refused}) == (["first", "a", "b"], {"c", "d"})
+
+    run(scenario)
+
+
+def test_one_who_asks_one_thing_does_not_wait_behind_all_that_others_ask(
+    settings: Settings, store: FakeStore, feed: FakeFeed
+) -> None:
+    store.takes_seconds = 0.05
+    app = create_app(
+        settings.model_copy(update={"light_places": 2, "light_queue": 99}), store, feed
+    )
+
+    async def scenario() -> None:
+        async with over(app) as greedy, over(app, "10.0.0.2") as other:
+            asked = [
+                asyncio.create_task(greedy.get("/v1/traffic", params=TWO_HOURS | {"from": start}))
+                for start in (f"2015-05-17T10:{minute:02}:00Z" for minute in range(40))
+            ]
+            while len(app.state.admission._light._waiting) < 38:
+                await asyncio.sleep(0.001)
+            its_own = TWO_HOURS | {"from": "2015-05-17T11:00:00Z"}
+            assert (await other.get("/v1/traffic", params=its_own)).status_code == 200
+            assert sum(one.done() for one in asked) < 10
+            assert {one.status_code for one in await asyncio.gather(*asked)} == {200}
+
+    run(scenario)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(0, 40)), max_size=40),
+    st.integers(1, 3),
+    st.integers(1, 10),
+)
+@hypothesis_settings(max_examples=50, deadline=None)
+def test_no_place_is_lost_whoever_leaves_when(
+    asked: list[tuple[int, int | None]], places: int, queue: int
+) -> None:
+    async def scenario() -> None:
+        lane = Lane("light", places, queue, wait_seconds=0.003)
+
+        async def ask(rank: int) -> None:
+            async with lane.place(rank):
+                await asyncio.sleep(0.001)
+
+        loop = asyncio.get_running_loop()
+        tasks = []
+        for rank, leaves in asked:
+            tasks.append(asyncio.create_task(ask(rank)))
+            if leaves is not None:
+                loop.call_later(leaves / 8000, tasks[-1].cancel)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert (lane._free, lane._waiting) == (places, [])
 
     run(scenario)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from millrace_api.admission import Admission, Asker
-from millrace_api.history import History
+from millrace_api.history import BLOCK, History, sort_out
 from millrace_api.progress import TrafficJob
 from millrace_api.ranges import DAY, HOUR, MINUTE, Span, Window
 from millrace_api.settings import Settings
@@ -76,6 +76,24 @@ def test_a_years_total_is_read_once(world: World, store: FakeStore, progress: Ma
         again = await world.history.total(Span(YEAR.start + 5 * HOUR, YEAR.end), world.asker)
         assert again.measures.requests == len(store.rows) - 1
         assert len(store.reads) == 1  # the day of which it needs but a part
+
+    run(scenario)
+
+
+def test_a_years_days_are_kept_as_few_parts(
+    world: World, store: FakeStore, progress: MakeProgress
+) -> None:
+    store.jobs = [progress(LATER, NOW)]
+    closed, changing = sort_out(Span(YEAR.start + MINUTE, YEAR.end), datetime.fromisoformat(LATER))
+    assert len(closed) + len(changing) < 60
+    assert {part.length for part in closed} == {DAY, BLOCK}
+
+    async def scenario() -> None:
+        await world.requests(YEAR)
+        store.reads.clear()
+        blocks = [part for part in closed if part.length == BLOCK]
+        assert await world.requests(Span(blocks[0].start, blocks[-1].end)) == 0
+        assert not store.reads
 
     run(scenario)
 
@@ -182,8 +200,9 @@ def test_what_is_kept_is_bounded(
 
 
 def test_sixty_who_ask_for_the_same_at_once_read_it_once(
-    world: World, store: FakeStore, progress: MakeProgress
+    settings: Settings, store: FakeStore, progress: MakeProgress
 ) -> None:
+    world = World(settings.model_copy(update={"light_queue": 60}), store)
     store.jobs = [progress(LATER, NOW)]
     store.takes_seconds = 0.01
     week = Span(FIRST, FIRST + 7 * DAY)
@@ -216,7 +235,7 @@ def test_a_failure_is_not_kept_and_what_was_read_is(
     run(scenario)
 
 
-moments = st.integers(min_value=0, max_value=4 * 24 * 60).map(lambda n: FIRST + n * MINUTE)
+moments = st.integers(min_value=0, max_value=40 * 24 * 60).map(lambda n: FIRST + n * MINUTE)
 
 
 @hypothesis_settings(max_examples=60)
