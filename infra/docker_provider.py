@@ -55,6 +55,7 @@ HOST_REPLACES = {
     "hostname": "Docker fixes it at creation",
     "hosts_file": "Docker fixes mounts at creation",
     "volumes": "Docker fixes mounts at creation",
+    "sysctls": "Docker fixes kernel settings at creation",
 }
 HOST_UPDATES = {
     "memory": "a live container takes a new limit",
@@ -255,6 +256,7 @@ class HostProvider(ContainerProvider):
             "environment": {"container": "docker"},
             "mounts": [cgroups, names, *data],
             "tmpfs": {"/run": "", "/run/lock": ""},
+            "sysctls": props["sysctls"],
             # systemd needs its cgroups and mounts; the firewall needs nftables, operators jstack.
             "cap_add": ["SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE"],
             "security_opt": ["seccomp=unconfined"],

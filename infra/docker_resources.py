@@ -54,6 +54,7 @@ class HostProps(ContainerProps):
     hosts_file: Input[str]
     authorized_key: str
     volumes: list[MountProps]
+    sysctls: dict[str, str]
 
 
 class ArtifactServerProps(ContainerProps):

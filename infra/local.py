@@ -83,6 +83,7 @@ class LocalCluster(ComponentResource):
         )
 
     def _make_host(self, host: PlannedHost) -> Host:
+        args = self._args
         return Host(
             host.name,
             {
@@ -90,8 +91,9 @@ class LocalCluster(ComponentResource):
                 "hostname": host.name,
                 "memory": host.memory,
                 "hosts_file": self._hosts_file.path,
-                "authorized_key": self._args.authorized_key,
+                "authorized_key": args.authorized_key,
                 "volumes": self._make_volumes(host),
+                "sysctls": network_settings(args.plan),
             },
             self._child,
         )
@@ -118,6 +120,12 @@ class LocalCluster(ComponentResource):
             address=address,
             state="running",
         )
+
+
+def network_settings(plan: Plan) -> dict[str, str]:
+    """Kernel settings that a container has of its own. `/proc/sys` is read-only inside."""
+    tuned = plan.base.settings["sysctl.conf"]
+    return {key: str(value) for key, value in tuned.items() if key.startswith("net.")}
 
 
 def hosts_file_content(plan: Plan) -> str:

@@ -71,3 +71,11 @@ def test_no_unit_of_ours_has_failed(host_named):
         if (output := host_named(name).check_output("systemctl list-units --failed --plain -q"))
     }
     assert failed == {}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_hosts_network_has_the_plans_kernel_settings(host_named, name):
+    tuned = PLAN.base.settings["sysctl.conf"]
+    for key in [key for key in tuned if key.startswith("net.")]:
+        path = key.replace(".", "/")
+        assert host_named(name).check_output(f"cat /proc/sys/{path}") == str(tuned[key]), key

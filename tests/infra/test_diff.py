@@ -43,7 +43,7 @@ CHANGES = [
 
 HOST_REPLACED_BY = {
     "name", "cluster", "stack", "image", "network", "network_name", "address",
-    "hostname", "hosts_file", "volumes",
+    "hostname", "hosts_file", "volumes", "sysctls",
 }  # fmt: skip
 
 

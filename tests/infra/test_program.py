@@ -112,6 +112,7 @@ def test_a_host_is_what_the_plan_says(declare, plan: Plan, tmp_path: Path) -> No
         "volumes": [
             {"name": "millrace-infra-test-store-2-store", "path": "/var/lib/millrace/store"}
         ],
+        "sysctls": {"net.core.somaxconn": "4096", "net.ipv4.tcp_syn_retries": "1"},
     }
 
 
