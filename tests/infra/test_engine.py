@@ -139,6 +139,7 @@ def test_hosts_are_as_planned(cluster: auto.Stack, host: Container, client) -> N
     assert run(host, "getent hosts store-2").split() == ["198.18.30.12", "store-2"]
     assert host.attrs["HostConfig"]["Memory"] == 128 * 1024 * 1024
     assert host.attrs["HostConfig"]["RestartPolicy"]["Name"] == "no"
+    assert run(host, "cat /proc/sys/net/ipv4/tcp_syn_retries") == "1"
     assert not host.attrs["HostConfig"]["PortBindings"]
     assert host.labels["millrace.host"] == "store-1"
     assert automation.outputs(cluster)["endpoints"] == {"kafka": ["store-1:1", "store-2:1"]}
