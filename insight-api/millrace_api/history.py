@@ -8,7 +8,7 @@ day of it and more, is read once a second for all who ask.
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -132,16 +132,19 @@ def sort_out(span: Span, watermark: datetime | None) -> tuple[list[Span], list[P
     """What of the span is final, in blocks and whole days; and the rest, in pieces of a day."""
     closed, rest = [], []
     for piece in decompose(span):
-        for block in cut(piece.span, BLOCK):
-            if block.length == BLOCK and is_final(block.end, watermark):
-                closed.append(block)
-                continue
-            for day in cut(block, DAY):
-                if day.length == DAY and is_final(day.end, watermark):
-                    closed.append(day)
-                else:
-                    rest.append(Piece(piece.window, day))
+        for part in _parts(piece.span, watermark):
+            if part.length >= DAY and is_final(part.end, watermark):
+                closed.append(part)
+            else:
+                rest.append(Piece(piece.window, part))
     return closed, rest
+
+
+def _parts(span: Span, watermark: datetime | None) -> Iterator[Span]:
+    """Blocks that are whole and final; days, or what is left of one, around them."""
+    for block in cut(span, BLOCK):
+        whole = block.length == BLOCK and is_final(block.end, watermark)
+        yield from [block] if whole else cut(block, DAY)
 
 
 class Kept(Generic[Key, Value]):

@@ -105,7 +105,7 @@ class Queue:
         self.refused: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    def ask(self, name: str, rank: int) -> asyncio.Task[None]:
+    def ask(self, name: str, rank: int) -> None:
         async def one() -> None:
             try:
                 async with self.lane.place(rank):
@@ -115,10 +115,9 @@ class Queue:
                 self.refused.append(name)
 
         self._tasks.append(asyncio.create_task(one()))
-        return self._tasks[-1]
 
     async def settle(self) -> None:
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks)
 
 
 def test_who_has_asked_for_least_goes_first() -> None:
