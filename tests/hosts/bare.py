@@ -10,6 +10,7 @@ import docker
 from docker.models.containers import Container
 
 from infra.docker_provider import HostProvider
+from infra.local import network_settings
 from millrace.cluster.access import key_file
 from millrace.common.paths import REPO
 from millrace.plan import Plan
@@ -32,6 +33,7 @@ def bare_host(plan: Plan, folder: Path) -> Iterator[Container]:
         "address": str(IPv4Network(plan.network.subnet)[-6]),
         "hosts_file": str(folder / "hosts"),
         "volumes": [],
+        "sysctls": network_settings(plan),
         "memory": 512,
         "authorized_key": (REPO / key_file(plan)).with_suffix(".pub").read_text(),
     }
