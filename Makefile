@@ -42,10 +42,10 @@ plan: $(VENV)/toolkit ## What runs where
 down: $(VENV)/toolkit ## Remove the cluster; data volumes only with PURGE=1
 	@$(MILLRACE) down $(if $(PURGE),--purge)
 
-test: $(VENV)/tests ## The whole test suite on a cluster of its own (KEEP=1 leaves it running)
+test: $(VENV)/tests $(VENV)/browser ## The whole test suite on a cluster of its own (KEEP=1 leaves it running)
 	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py
 
-test-all: $(VENV)/tests ## The same, slower proofs, and the negative controls that spoil the cluster's data
+test-all: $(VENV)/tests $(VENV)/browser ## The same, slower proofs, and the negative controls that spoil the cluster's data
 	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py --all
 
 test-fast: $(VENV)/tests ## Tests that need no cluster, in about 2 minutes
@@ -86,6 +86,11 @@ $(VENV)/toolkit: requirements/toolkit.txt pyproject.toml | $(VENV)/bin/uv
 $(VENV)/tests: requirements/tests.txt | $(VENV)/toolkit
 	@echo "installing the tests' Python packages"
 	@$(VENV)/bin/uv pip install --quiet --python $(VENV) --require-hashes -r requirements/tests.txt
+	@touch $@
+
+# The tests look at the operations page as people do; Debian's Chromium has all that it needs.
+$(VENV)/browser:
+	@command -v chromium > /dev/null || { echo "installing Chromium"; $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium fonts-liberation > /dev/null; }
 	@touch $@
 
 $(VENV)/bench-ready: requirements/bench.txt | $(VENV)/toolkit

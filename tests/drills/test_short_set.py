@@ -3,19 +3,20 @@
 Nothing here is asserted by the clock: a busy machine misses goals, but nothing may lose an event.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
 from rich.console import Console
 
-from millrace.common.paths import stack_name
+from millrace.common.paths import stack_name, stack_state
 from millrace.drill.report import Gaps, Report
 from millrace.drill.runbook import load_runbook
 from millrace.drill.runner import RunbookDrill, Stage, perform
 from millrace.drill.timeline import Episode
 from millrace.ledger.door import Door
-from millrace.plan import load_plan
+from millrace.plan import Plan, load_plan
+from tests.drills.operations_page import Explained, explained
 from tests.drills.steady import RATE, wait_until_steady
 
 pytestmark = pytest.mark.cluster
@@ -26,6 +27,7 @@ class ShortSet:
     """One runbook's fault after the other under one load: its start and its audit take minutes."""
 
     drills: Sequence[str]
+    afterwards: Mapping[str, Callable[[], None]] = field(default_factory=dict)  # by drill
     name: str = "short-set"
     title: str = "What every change must survive"
     faults: list[int] = field(default_factory=list)
@@ -39,27 +41,44 @@ class ShortSet:
             runbook = load_runbook(drill)
             own = replace(stage, folder=stage.folder / drill)
             yield from RunbookDrill(runbook, 1).episodes(own)
+            if look := self.afterwards.get(drill):
+                look()
 
 
-def performed(*drills: str) -> Report:
-    plan = load_plan(stack_name())
+def performed(plan: Plan, drills: ShortSet) -> Report:
     wait_until_steady(plan)
-    return perform(plan, ShortSet(drills), RATE, Console())
+    return perform(plan, drills, RATE, Console())
 
 
-@pytest.mark.parametrize(
-    "drills",
-    [
-        ("kafka-leader-killed", "driver-killed", "upgrade"),
-        pytest.param(("namenode-host-lost",), marks=pytest.mark.slow),
-    ],
-    ids=" ".join,
-)
-def test_nothing_is_lost_or_counted_twice(drills: tuple[str, ...]) -> None:
-    report = performed(*drills)
+def nothing_lost_or_counted_twice(report: Report, faults: int) -> None:
     assert report.all_failures == []
-    assert len(report.runs) == len(drills)
+    assert len(report.runs) == faults
     assert report.audit is not None
     assert (report.audit.lost, report.audit.duplicated, report.audit.wrong) == (0, 0, 0)
     # The planes were watched, and the load went through them.
     assert {"produce", "process", "read"} <= report.worst.keys()
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_or_counted_twice_while_the_namenodes_change() -> None:
+    plan = load_plan(stack_name())
+    nothing_lost_or_counted_twice(performed(plan, ShortSet(["namenode-host-lost"])), 1)
+
+
+def test_nothing_is_lost_or_counted_twice_and_the_page_explains_it() -> None:
+    plan = load_plan(stack_name())
+    picture = stack_state(plan.environment) / "operations-driver-killed.png"
+    (application,) = plan.applications
+    shown: list[Explained] = []
+    look = {"driver-killed": lambda: shown.append(explained(plan, application, picture))}
+    drills = ShortSet(["kafka-leader-killed", "driver-killed", "upgrade"], look)
+    nothing_lost_or_counted_twice(performed(plan, drills), 3)
+    (page,) = shown
+    assert "DriverTakenOver" in page.alerts
+    assert f"another driver leads {application}" in page.happened
+    # The gap, and beside it what explains it.
+    assert f"{application}: leading 1" in page.tip
+    assert f"{application}: standby 0" in page.tip
+    assert f"another driver leads {application}" in page.tip
+    assert page.with_marks != page.without_marks
+    assert not page.phone_scrolls_sideways

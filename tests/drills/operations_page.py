@@ -1,0 +1,75 @@
+"""The operations page as an operator sees it: in a browser, with the pointer on a picture."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+
+from millrace.plan import Plan
+
+DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
+TOLD_SECONDS = 120  # a scrape, a rule's turn, and the page's own refresh; each up to 15 s
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What the page shows of a take-over."""
+
+    alerts: str
+    happened: str
+    tip: str  # of the picture of drivers, a step after the take-over's mark
+    with_marks: bytes  # that picture, and the same without the marks of take-overs
+    without_marks: bytes
+    phone_scrolls_sideways: bool
+
+
+@contextmanager
+def operations_page(plan: Plan) -> Iterator[Page]:
+    api = plan.services["insight_api"]
+    with sync_playwright() as playwright:
+        # Chromium's sandbox isn't for root, as whom containers and CI run; the page is our own.
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), chromium_sandbox=False
+        )
+        page = browser.new_page(viewport=DESKTOP)
+        page.goto(f"http://{plan.host(api.hosts[0]).address}:{api.ports['http']}/operations#15m")
+        yield page
+        browser.close()
+
+
+def explained(plan: Plan, application: str, picture: Path) -> Explained:
+    """Waits until the page tells of the last take-over, and leaves a picture of all of it."""
+    with operations_page(plan) as page:
+        alerts = page.locator("#alerts")
+        expect(alerts).to_contain_text("DriverTakenOver", timeout=1000 * TOLD_SECONDS)
+        take_over = page.locator("#happened tr", has_text=f"another driver leads {application}")
+        expect(take_over.first).to_be_visible(timeout=1000 * TOLD_SECONDS)
+        page.context.set_offline(True)  # what is looked at stays as it is
+        happened = page.locator("#happened").inner_text()
+        chart = page.locator(".panel", has=page.get_by_role("heading", name="Drivers")).locator(
+            ".chart"
+        )
+        tip = _after_mark(chart, "take-over")
+        page.mouse.move(0, 0)
+        page.screenshot(path=picture, full_page=True)
+        with_marks = chart.screenshot()
+        page.get_by_role("button", name="take-over").click()
+        without_marks = chart.screenshot()
+        page.set_viewport_size(PHONE)
+        sideways = page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+        return Explained(
+            alerts.inner_text(), happened, tip, with_marks, without_marks, bool(sideways)
+        )
+
+
+def _after_mark(chart: Locator, kind: str) -> str:
+    """What a picture tells of the moment after its last mark of that kind."""
+    chart.scroll_into_view_if_needed()
+    chart.locator(f'circle[fill="var(--{kind})"]').last.hover()
+    chart.press("ArrowRight")
+    return re.sub(r"\s+", " ", chart.locator(".tip").inner_text())
