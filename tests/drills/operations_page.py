@@ -1,13 +1,12 @@
 """The operations page as an operator sees it: in a browser, with the pointer on a picture."""
 
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from millrace.plan import Plan
 
@@ -22,7 +21,8 @@ class Explained:
 
     alerts: str
     happened: str
-    tip: str  # of the picture of drivers, a step after the take-over's mark
+    at_mark: str  # of the picture of drivers: what it tells at the take-over's mark,
+    after_mark: str  # and of the moment after it
     with_marks: bytes  # that picture, and the same without the marks of take-overs
     without_marks: bytes
     phone_scrolls_sideways: bool
@@ -49,13 +49,20 @@ def explained(plan: Plan, application: str, picture: Path) -> Explained:
         expect(alerts).to_contain_text("DriverTakenOver", timeout=1000 * TOLD_SECONDS)
         take_over = page.locator("#happened tr", has_text=f"another driver leads {application}")
         expect(take_over.first).to_be_visible(timeout=1000 * TOLD_SECONDS)
-        page.context.set_offline(True)  # what is looked at stays as it is
         happened = page.locator("#happened").inner_text()
-        chart = page.locator(".panel", has=page.get_by_role("heading", name="Drivers")).locator(
-            ".chart"
-        )
-        tip = _after_mark(chart, "take-over")
+        card = page.locator(".panel", has=page.get_by_role("heading", name="Drivers"))
+        chart = card.locator(".chart")
+        mark = chart.locator('circle[fill="var(--take-over)"]').first  # the newest
+        expect(mark).to_be_visible(timeout=1000 * TOLD_SECONDS)
+        expect(page.locator("#fresh-text")).to_contain_text("figures until")
+        page.context.set_offline(True)  # what is looked at stays as it is
+        tip = chart.locator(".tip")
+        mark.hover()
+        at_mark = tip.inner_text()
+        chart.press("ArrowRight")
+        after_mark = tip.inner_text()
         page.mouse.move(0, 0)
+        page.evaluate("scrollTo(0, 0)")
         page.screenshot(path=picture, full_page=True)
         with_marks = chart.screenshot()
         page.get_by_role("button", name="take-over").click()
@@ -63,13 +70,11 @@ def explained(plan: Plan, application: str, picture: Path) -> Explained:
         page.set_viewport_size(PHONE)
         sideways = page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
         return Explained(
-            alerts.inner_text(), happened, tip, with_marks, without_marks, bool(sideways)
+            alerts.inner_text(),
+            happened,
+            at_mark,
+            " ".join(after_mark.split()),
+            with_marks,
+            without_marks,
+            bool(sideways),
         )
-
-
-def _after_mark(chart: Locator, kind: str) -> str:
-    """What a picture tells of the moment after its last mark of that kind."""
-    chart.scroll_into_view_if_needed()
-    chart.locator(f'circle[fill="var(--{kind})"]').last.hover()
-    chart.press("ArrowRight")
-    return re.sub(r"\s+", " ", chart.locator(".tip").inner_text())

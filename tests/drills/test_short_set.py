@@ -77,8 +77,8 @@ def test_nothing_is_lost_or_counted_twice_and_the_page_explains_it() -> None:
     assert "DriverTakenOver" in page.alerts
     assert f"another driver leads {application}" in page.happened
     # The gap, and beside it what explains it.
-    assert f"{application}: leading 1" in page.tip
-    assert f"{application}: standby 0" in page.tip
-    assert f"another driver leads {application}" in page.tip
+    assert f"{application}: leading 1" in page.after_mark
+    assert f"{application}: standby 0" in page.after_mark
+    assert f"another driver leads {application}" in page.at_mark
     assert page.with_marks != page.without_marks
     assert not page.phone_scrolls_sideways
