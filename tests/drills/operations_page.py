@@ -14,6 +14,9 @@ DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 TOLD_SECONDS = 120  # a scrape, a rule's turn, and the page's own refresh; each up to 15 s
 
+# Of 15 s: the gateway has looked, Prometheus has asked it, and no other driver stands by yet.
+AFTER_STEPS = 3
+
 
 @dataclass(frozen=True)
 class Explained:
@@ -59,7 +62,8 @@ def explained(plan: Plan, application: str, picture: Path) -> Explained:
         tip = chart.locator(".tip")
         mark.hover()
         at_mark = tip.inner_text()
-        chart.press("ArrowRight")
+        for _ in range(AFTER_STEPS):
+            chart.press("ArrowRight")
         after_mark = tip.inner_text()
         page.mouse.move(0, 0)
         page.evaluate("scrollTo(0, 0)")
