@@ -36,6 +36,7 @@ from millrace_api.ranges import HOUR, MINUTE, Window, parse_span
 from millrace_api.settings import Settings, load_settings
 from millrace_api.shared import Shared
 from millrace_api.store import CassandraStore, Store
+from millrace_api.windows import Windows
 
 DESCRIPTION = """\
 Insights from the event stream. Times are ISO 8601 with a zone; a range is from ≤ time < to.
@@ -84,8 +85,8 @@ async def history_of(request: Request) -> History:
     return request.app.state.history
 
 
-async def traffic_job_of(request: Request) -> TrafficJob:
-    return request.app.state.traffic_job
+async def windows_of(request: Request) -> Windows:
+    return request.app.state.windows
 
 
 async def shared_of(request: Request) -> Shared:
@@ -100,7 +101,7 @@ StoreDep = Annotated[Store, Depends(store_of)]
 FeedDep = Annotated[Feed, Depends(feed_of)]
 HubDep = Annotated[Hub, Depends(hub_of)]
 HistoryDep = Annotated[History, Depends(history_of)]
-TrafficJobDep = Annotated[TrafficJob, Depends(traffic_job_of)]
+WindowsDep = Annotated[Windows, Depends(windows_of)]
 SharedDep = Annotated[Shared, Depends(shared_of)]
 SettingsDep = Annotated[Settings, Depends(settings_of)]
 
@@ -112,8 +113,7 @@ router = APIRouter()
 async def traffic(
     start: From,
     end: To,
-    store: StoreDep,
-    traffic_job: TrafficJobDep,
+    windows: WindowsDep,
     asker: AskerDep,
     window: WindowSize = Window.HOUR,
 ) -> models.Traffic:
@@ -123,10 +123,7 @@ async def traffic(
     """
     span = parse_span(start, end, step=window.length, longest=LONGEST[window])
     async with asker.lane(span.length // window.length):
-        job = await traffic_job.read()
-        rows = await store.traffic(window, span)
-        watermark = job and job.watermark
-        return await asyncio.to_thread(models.Traffic.of, window, span, rows, watermark)
+        return await windows.of(window, span)
 
 
 @router.get("/v1/traffic/total", tags=["traffic"])
@@ -323,8 +320,9 @@ def create_app(
     app.state.store = store
     app.state.feed = feed
     app.state.hub = hub
-    app.state.traffic_job = TrafficJob(store)
-    app.state.history = History(store, app.state.traffic_job, settings)
+    traffic_job = TrafficJob(store)
+    app.state.history = History(store, traffic_job, settings)
+    app.state.windows = Windows(store, traffic_job, settings)
     app.state.shared = Shared(keep_seconds=1)
     app.state.admission = Admission(settings)
     app.state.metrics = metrics

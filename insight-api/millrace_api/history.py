@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from cachetools import TTLCache
 
 from millrace_api.admission import Asker
-from millrace_api.progress import TrafficJob, is_final
+from millrace_api.progress import Closed, TrafficJob, is_final
 from millrace_api.ranges import DAY, HOUR, Piece, Span, Window, cut, decompose
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
@@ -32,7 +32,6 @@ OPEN_SECONDS = 1.0
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-Closed = tuple[str, datetime | None]
 Place = Callable[[Sequence[Key]], AbstractAsyncContextManager[None]]
 
 
@@ -72,7 +71,7 @@ class History:
 
     async def total(self, span: Span, asker: Asker) -> Total:
         """All of the span as one: whole hours are read as hours, and only the edges as minutes."""
-        checkpoint, watermark = await self._closed()
+        checkpoint, watermark = await self._traffic_job.closed()
         closed, changing = sort_out(span, watermark)
         days = await self._days.get(
             checkpoint,
@@ -88,7 +87,7 @@ class History:
     async def top_pages(self, span: Span, k: int, asker: Asker) -> TopViews:
         """The ``k`` most viewed pages of the hours that the span touches; equal ones by URL."""
 
-        checkpoint, watermark = await self._closed()
+        checkpoint, watermark = await self._traffic_job.closed()
         hours = list(span.hours())
         closed = [hour for hour in hours if is_final(hour + HOUR, watermark)]
         pages = await self._pages.get(
@@ -108,11 +107,6 @@ class History:
 
     async def _open_pages(self, known: Closed, hour: datetime) -> Pages:
         return await self._open.ask((known, hour), partial(self._store.pages_of, hour))
-
-    async def _closed(self) -> Closed:
-        """The traffic job's checkpoint, and the moment up to which its windows are final."""
-        job = await self._traffic_job.read()
-        return (job.checkpoint, job.watermark) if job else ("", None)
 
     async def _whole_days(self, checkpoint: str, span: Span) -> Measures:
         """A day, or a block of them, one after the other; of a block that fails, days are kept."""

@@ -84,13 +84,6 @@ class Traffic(Range):
     window: Window
     windows: list[TrafficWindow]
 
-    @classmethod
-    def of(
-        cls, window: Window, span: Span, rows: list[TrafficRow], watermark: datetime | None
-    ) -> "Traffic":
-        windows = [TrafficWindow.of(row, watermark) for row in rows]
-        return cls(start=span.start, end=span.end, window=window, windows=windows)
-
 
 class TrafficTotal(Counts, Range):
     """A range as one figure."""

@@ -9,6 +9,9 @@ from millrace_api.store import JobProgress, Store
 TRAFFIC_JOB = "traffic"
 KEPT_SECONDS = 0.2
 
+# The traffic job's checkpoint, and the moment up to which its windows are final.
+Closed = tuple[str, datetime | None]
+
 
 def traffic_job(jobs: Iterable[JobProgress]) -> JobProgress | None:
     return next((job for job in jobs if job.job == TRAFFIC_JOB), None)
@@ -32,6 +35,11 @@ class TrafficJob:
         side by side, a batch may end in between, and its watermark call an older row final.
         """
         return traffic_job(await self._read.ask(TRAFFIC_JOB, self._store.progress))
+
+    async def closed(self) -> Closed:
+        """As ``read``."""
+        job = await self.read()
+        return (job.checkpoint, job.watermark) if job else ("", None)
 
 
 def is_final(end: datetime, watermark: datetime | None) -> bool:

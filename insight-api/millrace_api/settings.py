@@ -42,6 +42,7 @@ class Settings(BaseModel):
     client_streams: PositiveInt
     max_streams: PositiveInt
     kept_days: PositiveInt
+    kept_days_of_hours: PositiveInt
     kept_pages: PositiveInt
     kept_seconds: PositiveFloat
     session_rows: PositiveInt

@@ -67,6 +67,7 @@ def api_settings(panels: Path = Path("none")) -> Settings:
         client_streams=1,
         max_streams=2,
         kept_days=800,
+        kept_days_of_hours=100,
         kept_pages=1000,
         kept_seconds=3600,
         session_rows=100_000,
