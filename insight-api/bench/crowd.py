@@ -14,7 +14,10 @@ Roles, all at the same time:
 
 The API's limits go by address. On loopback each viewer and each role has an address of its own;
 anywhere else all of them share this machine's, so run roles from several hosts with ``--only``, or
-all of them on the edge host itself: pack.py makes one file of this.
+all of them on the edge host itself. Any Python 3.11 runs this file, without a package beside it.
+
+It shares a laptop's cores with what it measures, and must cost little: a thread and a connection
+for each question that is open, and nothing parsed but the headers.
 
 Prints the latencies (50th and 99th percentile) and the counts of statuses by role. Ends with 1 if
 there was a 5xx other than 503 with Retry-After, a connection that broke, or a reader who had to
@@ -22,28 +25,20 @@ wait for longer than ``--reader-p99-ms``.
 """
 
 import argparse
-import asyncio
 import itertools
 import random
-import ssl
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from ipaddress import IPv4Address
 from statistics import quantiles
-from typing import TypeVar
-from urllib.parse import urlsplit
-
-import httpx
-from rich.console import Console
-from rich.table import Table
-
-Item = TypeVar("Item")
+from urllib.parse import urlencode, urlsplit
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -51,9 +46,12 @@ TIMEOUT_SECONDS = 30.0
 ROLES = ["viewers", "reader", "scanner", "year"]
 PAGE_SECONDS = 3.0  # page.js: SOONEST_MS
 PAGE_SLOWLY_EVERY = 5  # page.js: SLOW_MS
+PAGE_AT_ONCE = 6  # a browser's connections to one host
 READER_SECONDS = 0.2
 SCANNER_AT_ONCE = 10
 YEARS_AT_ONCE = 8
+
+Query = Mapping[str, object]
 
 
 @dataclass
@@ -62,21 +60,43 @@ class Seen:
 
     seconds: list[float] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
-
     failed: bool = False
 
-    def note(self, answer: httpx.Response) -> None:
-        status = str(answer.status_code)
-        self.statuses[status] += 1
-        if status >= "500" and not (status == "503" and "retry-after" in answer.headers):
+    def note(self, answer: HTTPResponse) -> None:
+        self.statuses[str(answer.status)] += 1
+        if answer.status >= 500 and not (answer.status == 503 and answer.headers["retry-after"]):
             self.failed = True
 
-    def broke(self, error: httpx.HTTPError) -> None:
+    def broke(self, error: Exception) -> None:
         self.statuses[type(error).__name__] += 1
         self.failed = True
 
     def percentile(self, percent: int) -> float:
         return quantiles(self.seconds, n=100)[percent - 1] if len(self.seconds) > 1 else 0.0
+
+
+class Client:
+    """One client of the API, with a connection for each thread that asks for it."""
+
+    def __init__(self, url: str, address: str | None) -> None:
+        parts = urlsplit(url)
+        self._kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._to = parts.netloc
+        self._source = (address, 0) if address else None
+        self._mine = threading.local()
+
+    def get(self, path: str, query: Query) -> HTTPResponse:
+        """An answer whose body is still to be read. Raises OSError or HTTPException."""
+        connection = getattr(self._mine, "connection", None)
+        if connection is None:
+            connection = self._mine.connection = self._kind(
+                self._to, timeout=TIMEOUT_SECONDS, source_address=self._source
+            )
+        connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
+        return connection.getresponse()
+
+    def hang_up(self) -> None:
+        self._mine.connection.close()
 
 
 class Crowd:
@@ -88,7 +108,7 @@ class Crowd:
         # Roles run in processes of their own: each gets its own hundred addresses.
         first = IPv4Address("127.0.1.1") + 100 * ROLES.index(role)
         self._addresses = (str(first + n) for n in itertools.count())
-        self._tls = ssl.create_default_context()  # once: it reads all the authorities' keys
+        self._noting = threading.Lock()
         self.seen: defaultdict[str, Seen] = defaultdict(Seen)
         self._deadline = time.monotonic() + seconds
 
@@ -96,118 +116,131 @@ class Crowd:
     def going_on(self) -> bool:
         return time.monotonic() < self._deadline
 
-    @asynccontextmanager
-    async def client(self) -> AsyncIterator[httpx.AsyncClient]:
-        """One client of the API: where that can be, with an address of its own."""
-        address = next(self._addresses) if self._loopback else None
-        transport = httpx.AsyncHTTPTransport(verify=self._tls, local_address=address)
-        async with httpx.AsyncClient(
-            base_url=self._url, transport=transport, timeout=TIMEOUT_SECONDS
-        ) as client:
-            yield client
+    def client(self) -> Client:
+        """One more: where that can be, with an address of its own."""
+        with self._noting:
+            return Client(self._url, next(self._addresses) if self._loopback else None)
 
-    async def ask(self, role: str, client: httpx.AsyncClient, path: str, **query: object) -> float:
+    def ask(self, role: str, client: Client, path: str, **query: object) -> float:
         """Asks once; the seconds after which it makes sense to ask again."""
-        seen = self.seen[role]
         began = time.perf_counter()
         try:
-            answer = await client.get(path, params=query)  # type: ignore[arg-type]
-        except httpx.HTTPError as error:
-            seen.broke(error)
+            answer = client.get(path, query)
+            answer.read()
+        except (OSError, HTTPException) as error:
+            client.hang_up()
+            with self._noting:
+                self.seen[role].broke(error)
             return 0.0
-        seen.note(answer)
-        if answer.status_code == httpx.codes.OK:
-            seen.seconds.append(time.perf_counter() - began)
+        with self._noting:
+            self.seen[role].note(answer)
+            if answer.status == 200:
+                self.seen[role].seconds.append(time.perf_counter() - began)
         return float(answer.headers.get("retry-after", 0))
 
-    async def viewer(self) -> None:
-        async with self.client() as client:
-            await asyncio.sleep(random.uniform(0, PAGE_SECONDS))
-            following = asyncio.create_task(self._follow(client))
+    def viewer(self) -> None:
+        client = self.client()
+        time.sleep(random.uniform(0, PAGE_SECONDS))
+        with ThreadPoolExecutor(1 + PAGE_AT_ONCE) as threads:
+            threads.submit(self._follow, client)
             for turn in itertools.count():
                 if not self.going_on:
                     break
-                await self._page(client, turn)
-                await asyncio.sleep(PAGE_SECONDS)
-            following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following
+                list(
+                    threads.map(
+                        lambda asked: self.ask("viewers", client, asked[0], **asked[1]), page(turn)
+                    )
+                )
+                time.sleep(PAGE_SECONDS)
 
-    async def _page(self, client: httpx.AsyncClient, turn: int) -> None:
-        week = until(floor_to_hour() + HOUR, 7 * DAY)
-        asked = [
-            self.ask("viewers", client, "/v1/traffic", window="1h", **week),
-            self.ask("viewers", client, "/v1/traffic/total", **week),
-            self.ask("viewers", client, "/v1/extent"),
-        ]
-        if turn % PAGE_SLOWLY_EVERY == 0:
-            day = until(datetime.now(UTC).replace(second=0, microsecond=0), DAY)
-            asked += [
-                self.ask("viewers", client, "/v1/pages/top", k=12, **week),
-                self.ask("viewers", client, "/v1/dead-letters", limit=3, **day),
-                self.ask("viewers", client, "/v1/progress"),
-                self.ask("viewers", client, "/v1/status"),
-            ]
-        await asyncio.gather(*asked)
-
-    async def _follow(self, client: httpx.AsyncClient) -> None:
+    def _follow(self, client: Client) -> None:
         """The live stream, with all that comes."""
         seen = self.seen["streams"]
         try:
-            async with client.stream("GET", "/v1/stream") as answer:
+            answer = client.get("/v1/stream", {})
+            with self._noting:
                 seen.note(answer)
-                async for line in answer.aiter_lines():
-                    if line.startswith("event: "):
-                        seen.statuses[line.removeprefix("event: ")] += 1
-        except httpx.HTTPError as error:
-            seen.broke(error)
+            for line in answer:
+                if not self.going_on:
+                    break
+                if line.startswith(b"event: "):
+                    with self._noting:
+                        seen.statuses[line.decode().removeprefix("event: ").strip()] += 1
+        except (OSError, HTTPException) as error:
+            with self._noting:
+                seen.broke(error)
+        client.hang_up()
 
-    async def reader(self) -> None:
-        async with self.client() as client:
-            while self.going_on:
-                hours = until(floor_to_hour() + HOUR, 2 * HOUR)
-                await self.ask("reader", client, "/v1/traffic", window="1m", **hours)
-                await asyncio.sleep(READER_SECONDS)
+    def reader(self) -> None:
+        client = self.client()
+        while self.going_on:
+            hours = until(floor_to_hour() + HOUR, 2 * HOUR)
+            self.ask("reader", client, "/v1/traffic", window="1m", **hours)
+            time.sleep(READER_SECONDS)
 
-    async def scanner(self) -> None:
-        async with self.client() as client:
-            await self._at_once(
-                SCANNER_AT_ONCE, lambda path: self.ask("scanner", client, path), probes()
+    def scanner(self) -> None:
+        client, paths = self.client(), probes()
+        self._at_once(SCANNER_AT_ONCE, lambda: self.ask("scanner", client, next(paths)))
+
+    def year(self) -> None:
+        client, days = self.client(), itertools.count()
+
+        def ask() -> None:
+            # Never the same range twice: nothing is to be had from what was asked before.
+            end = floor_to_hour() - next(days) * HOUR
+            path, length = random.choice(
+                [
+                    ("/v1/traffic/total", 365 * DAY),
+                    ("/v1/pages/top", 7 * DAY),
+                    ("/v1/traffic", 31 * DAY),
+                    ("/v1/dead-letters", 2 * DAY),
+                ]
             )
+            time.sleep(self.ask("year", client, path, **until(end, length)))
 
-    async def year(self) -> None:
-        async with self.client() as client:
+        self._at_once(YEARS_AT_ONCE, ask)
 
-            async def ask(days: int) -> None:
-                # Never the same range twice: nothing is to be had from what was asked before.
-                end = floor_to_hour() - days * HOUR
-                path, length = random.choice(
-                    [
-                        ("/v1/traffic/total", 365 * DAY),
-                        ("/v1/pages/top", 7 * DAY),
-                        ("/v1/traffic", 31 * DAY),
-                        ("/v1/dead-letters", 2 * DAY),
-                    ]
-                )
-                await asyncio.sleep(await self.ask("year", client, path, **until(end, length)))
-
-            await self._at_once(YEARS_AT_ONCE, ask, itertools.count())
-
-    async def _at_once(
-        self, many: int, ask: Callable[[Item], Awaitable[None]], items: Iterator[Item]
-    ) -> None:
+    def _at_once(self, many: int, ask: Callable[[], object]) -> None:
         """So many questions at the same time, one after the other each, as long as it goes on."""
 
-        async def one() -> None:
+        def one() -> None:
             while self.going_on:
-                await ask(next(items))
+                ask()
 
-        await asyncio.gather(*(one() for _ in range(many)))
+        together([one] * many)
+
+
+def together(actors: list[Callable[[], None]]) -> None:
+    """All at the same time, to their ends."""
+    threads = [threading.Thread(target=actor, daemon=True) for actor in actors]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def page(turn: int) -> list[tuple[str, Query]]:
+    """What an open page asks at its turn."""
+    week = until(floor_to_hour() + HOUR, 7 * DAY)
+    asked: list[tuple[str, Query]] = [
+        ("/v1/traffic", {"window": "1h", **week}),
+        ("/v1/traffic/total", week),
+        ("/v1/extent", {}),
+    ]
+    if turn % PAGE_SLOWLY_EVERY == 0:
+        day = until(datetime.now(UTC).replace(second=0, microsecond=0), DAY)
+        asked += [
+            ("/v1/pages/top", {"k": 12, **week}),
+            ("/v1/dead-letters", {"limit": 3, **day}),
+            ("/v1/progress", {}),
+            ("/v1/status", {}),
+        ]
+    return asked
 
 
 def probes() -> Iterator[str]:
     """What a scanner tries: files that aren't there, and routes with nonsense."""
-    yield from itertools.cycle(
+    return itertools.cycle(
         [
             "/.env",
             "/admin/login.php",
@@ -240,28 +273,20 @@ def play(role: str, url: str, many: int, seconds: float) -> dict[str, Seen]:
         "scanner": crowd.scanner,
         "year": crowd.year,
     }[role]
-
-    async def together() -> None:
-        with suppress(TimeoutError):  # an answer that doesn't come keeps nobody here
-            async with asyncio.timeout(seconds + TIMEOUT_SECONDS):
-                await asyncio.gather(*(actor() for _ in range(many)))
-
-    asyncio.run(together())
+    together([actor] * many)
     return dict(crowd.seen)
 
 
-def table(seen_by: dict[str, Seen], seconds: float) -> Table:
-    made = Table(title=f"{seconds:.0f} s of a crowd", title_justify="left")
-    made.add_column("who")
-    for column in ("answered", "p50 ms", "p99 ms", "slowest ms"):
-        made.add_column(column, justify="right")
-    made.add_column("statuses")
+def table(seen_by: dict[str, Seen], seconds: float) -> Iterator[str]:
+    """Its lines."""
+    yield f"{seconds:.0f} s of a crowd"
+    columns = "{:<8} {:>9} {:>8} {:>8} {:>11}  {}".format
+    yield columns("who", "answered", "p50 ms", "p99 ms", "slowest ms", "statuses")
     for who, seen in seen_by.items():
         statuses = "  ".join(f"{name}: {count:,}" for name, count in sorted(seen.statuses.items()))
         latencies = (seen.percentile(50), seen.percentile(99), max(seen.seconds, default=0.0))
         milliseconds = [f"{1000 * value:,.0f}" if seen.seconds else "–" for value in latencies]
-        made.add_row(who, f"{len(seen.seconds):,}", *milliseconds, statuses)
-    return made
+        yield columns(who, f"{len(seen.seconds):,}", *milliseconds, statuses)
 
 
 def main() -> int:
@@ -284,7 +309,7 @@ def main() -> int:
             for role in roles
         ]
         seen_by = {who: seen for played in playing for who, seen in played.result().items()}
-    Console().print(table(seen_by, options.seconds))
+    print(*table(seen_by, options.seconds), sep="\n")
     failed = any(seen.failed for seen in seen_by.values())
     return int(failed or ("reader" in roles and is_slow(seen_by, options.reader_p99_ms)))
 

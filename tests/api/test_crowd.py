@@ -1,4 +1,4 @@
-"""The crowd that drills and benchmarks send, as one file without any package beside it."""
+"""The crowd that drills and benchmarks send: one file, without any package beside it."""
 
 import subprocess
 import sys
@@ -6,13 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
 from millrace.common.paths import REPO
 
-PACK = REPO / "insight-api" / "bench" / "pack.py"
+CROWD = REPO / "insight-api" / "bench" / "crowd.py"
 
 
 class Api(BaseHTTPRequestHandler):
@@ -54,37 +53,30 @@ def api() -> Iterator[tuple[str, type[Api]]]:
     server.server_close()
 
 
-@pytest.fixture(scope="module")
-def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("crowd") / "crowd.pyz"
-    path.write_bytes(subprocess.run([sys.executable, PACK], check=True, capture_output=True).stdout)
-    return path
-
-
-def storm(crowd: Path, url: str, *options: str) -> subprocess.CompletedProcess[str]:
+def storm(url: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Without this environment's packages, as on a host."""
-    command = [sys.executable, "-I", "-S", str(crowd), url, "--seconds", "5", "--viewers", "2"]
+    command = [sys.executable, "-I", "-S", str(CROWD), url, "--seconds", "5", "--viewers", "2"]
     return subprocess.run([*command, *options], capture_output=True, text=True, timeout=300)
 
 
-def test_a_service_that_refuses_with_retry_after_weathers_it(api, crowd):
+def test_a_service_that_refuses_with_retry_after_weathers_it(api):
     url, seen = api
     roles = [word for role in ("viewers", "reader", "year") for word in ("--only", role)]
-    done = storm(crowd, url, *roles, "--years", "3")
+    done = storm(url, *roles, "--years", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "503" in done.stdout
     assert len(seen.askers) == 2 + 1 + 3  # each with an address of its own
 
 
-def test_a_reader_who_waits_is_a_failure(api, crowd):
+def test_a_reader_who_waits_is_a_failure(api):
     url, seen = api
     seen.pause_seconds = 0.05
     only_reader = ("--only", "reader")
-    assert storm(crowd, url, *only_reader).returncode == 0
-    assert storm(crowd, url, *only_reader, "--reader-p99-ms", "20").returncode == 1
+    assert storm(url, *only_reader).returncode == 0
+    assert storm(url, *only_reader, "--reader-p99-ms", "20").returncode == 1
 
 
-def test_a_bare_5xx_is_a_failure(api, crowd):
+def test_a_bare_5xx_is_a_failure(api):
     url, seen = api
     seen.failing = True
-    assert storm(crowd, url, "--only", "reader").returncode == 1
+    assert storm(url, "--only", "reader").returncode == 1
