@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from millrace_api import problems
 from millrace_api.asking import AskerDep
 from millrace_api.ranges import BadRange, Span, parse_moment
-from millrace_api.store import JobProgress, Store, StoreUnavailable
+from millrace_api.store import Store, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -123,13 +123,13 @@ async def job_rows(
     span = span_of(output, start, end)
     wanted = wanted_of(output, request)
     # First, so that no row is called final that changed after its watermark was read.
-    progress = await store.progress()
+    progress = await store.progress_of(job)
     partitions = _partitions(output, span, wanted)
     async with asker.lane(span.length // timedelta(seconds=output.window_seconds)):
         found = await store.job_rows(
             output.table, output.columns, partitions, span, limit + 1, wanted
         )
-    watermark = _watermark(progress, job)
+    watermark = progress and progress.watermark
     return JobRows(
         job=job,
         start=span.start,
@@ -260,10 +260,6 @@ def _partitions(output: Output, span: Span, wanted: dict[str, Any]) -> list[tupl
     else:
         buckets = list(range(output.buckets))
     return [(day, bucket) for day in reversed(list(span.days())) for bucket in buckets]
-
-
-def _watermark(progress: list[JobProgress], job: str) -> datetime | None:
-    return next((one.watermark for one in progress if one.job == job), None)
 
 
 def _row(output: Output, row: dict[str, Any], watermark: datetime | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 
 from millrace_api.shared import Shared
 from millrace_api.store import JobProgress, Store
@@ -34,7 +35,7 @@ class TrafficJob:
         watermark is therefore at least as new as the watermark says. Read in the other order, or
         side by side, a batch may end in between, and its watermark call an older row final.
         """
-        return traffic_job(await self._read.ask(TRAFFIC_JOB, self._store.progress))
+        return await self._read.ask(TRAFFIC_JOB, partial(self._store.progress_of, TRAFFIC_JOB))
 
     async def closed(self) -> Closed:
         """As ``read``."""

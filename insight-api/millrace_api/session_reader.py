@@ -34,7 +34,7 @@ class Clock:
     @classmethod
     async def read(cls, store: Store, job: str) -> "Clock":
         """Read it before rows, so that none is called final that changed after it was read."""
-        progress = next((one for one in await store.progress() if one.job == job), None)
+        progress = await store.progress_of(job)
         ours = datetime.now(UTC)
         if progress is None:
             return cls(ours, None)

@@ -216,7 +216,10 @@ class Store(Protocol):
         """Late events of each day and size of window that has any, oldest first."""
 
     async def progress(self) -> list[JobProgress]:
-        """Every job that has committed a batch, by name."""
+        """Every job that has committed a batch, by name: all nodes are asked."""
+
+    async def progress_of(self, job: str) -> JobProgress | None:
+        """One job's, where it has committed a batch: what questions ask before their rows."""
 
     async def work(self) -> list[JobWork]:
         """Every job whose driver tells."""
@@ -242,6 +245,12 @@ class Store(Protocol):
 
     async def health(self) -> StoreHealth:
         """Reads with a quorum, then says how many nodes are up."""
+
+
+PROGRESS = (
+    'SELECT job, checkpoint, epoch, "batch", watermark, max_event_time, updated,'
+    " input_rows_per_second, version FROM {keyspace}.job_progress"
+)
 
 
 class CassandraStore:
@@ -388,26 +397,12 @@ class CassandraStore:
         return {row.job: row.records for row in rows}
 
     async def progress(self) -> list[JobProgress]:
-        rows = await self._fetch(
-            'SELECT job, checkpoint, epoch, "batch", watermark, max_event_time, updated,'
-            " input_rows_per_second, version FROM {keyspace}.job_progress"
-        )
-        jobs = [
-            JobProgress(
-                row.job,
-                row.epoch,
-                row.batch,
-                row.watermark and _utc(row.watermark),
-                row.max_event_time and _utc(row.max_event_time),
-                _utc(row.updated),
-                row.input_rows_per_second or 0.0,
-                row.version or "",
-                row.checkpoint or "",
-            )
-            for row in rows
-            if row.updated  # until a job's first heartbeat its driver has only claimed an epoch
-        ]
-        return sorted(jobs, key=lambda job: job.job)
+        found = [_job_progress(row) for row in await self._fetch(PROGRESS)]
+        return sorted((job for job in found if job), key=lambda job: job.job)
+
+    async def progress_of(self, job: str) -> JobProgress | None:
+        rows = await self._fetch(f"{PROGRESS} WHERE job = ?", (job,))
+        return _job_progress(rows[0]) if rows else None
 
     async def work(self) -> list[JobWork]:
         rows = await self._fetch(
@@ -565,6 +560,23 @@ def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None)
         done.set_result(result)
     else:
         done.set_exception(error)
+
+
+def _job_progress(row: Any) -> JobProgress | None:
+    """None until a job's first heartbeat: its driver has only claimed an epoch."""
+    if not row.updated:
+        return None
+    return JobProgress(
+        row.job,
+        row.epoch,
+        row.batch,
+        row.watermark and _utc(row.watermark),
+        row.max_event_time and _utc(row.max_event_time),
+        _utc(row.updated),
+        row.input_rows_per_second or 0.0,
+        row.version or "",
+        row.checkpoint or "",
+    )
 
 
 def _traffic_row(window: Window, row: Any) -> TrafficRow:

@@ -1,6 +1,7 @@
 """Windows one by one, as they are answered. Hours of final days are read once, and kept."""
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import nullcontext
 from datetime import datetime
 
@@ -9,7 +10,10 @@ from millrace_api.models import Traffic, TrafficWindow
 from millrace_api.progress import TrafficJob, is_final
 from millrace_api.ranges import DAY, Span, Window, steps
 from millrace_api.settings import Settings
-from millrace_api.store import Store
+from millrace_api.store import Store, TrafficRow
+
+# A millisecond of shaping. Handing them to a thread and back takes a busy host tens of them.
+AT_ONCE = 120
 
 
 class Windows:
@@ -37,7 +41,13 @@ class Windows:
         self, window: Window, span: Span, watermark: datetime | None
     ) -> list[TrafficWindow]:
         rows = await self._store.traffic(window, span)
-        return await asyncio.to_thread(lambda: [TrafficWindow.of(row, watermark) for row in rows])
+        if len(rows) <= AT_ONCE:
+            return shaped(rows, watermark)
+        return await asyncio.to_thread(shaped, rows, watermark)
+
+
+def shaped(rows: Iterable[TrafficRow], watermark: datetime | None) -> list[TrafficWindow]:
+    return [TrafficWindow.of(row, watermark) for row in rows]
 
 
 def sort_out(window: Window, span: Span, watermark: datetime | None) -> tuple[list[Span], Span]:

@@ -113,6 +113,9 @@ class FakeStore:
         self._commit()
         return jobs
 
+    async def progress_of(self, job: str) -> JobProgress | None:
+        return next((one for one in await self.progress() if one.job == job), None)
+
     async def descriptions(self) -> list[str]:
         self._check()
         return self.described
