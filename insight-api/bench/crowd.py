@@ -50,6 +50,7 @@ PAGE_AT_ONCE = 6  # a browser's connections to one host
 READER_SECONDS = 0.2
 SCANNER_AT_ONCE = 10
 YEARS_AT_ONCE = 8
+YEARS_APART_HOURS = 97  # so that no two clients ask for the same and share an answer
 
 Query = Mapping[str, object]
 
@@ -108,6 +109,7 @@ class Crowd:
         # Roles run in processes of their own: each gets its own hundred addresses.
         first = IPv4Address("127.0.1.1") + 100 * ROLES.index(role)
         self._addresses = (str(first + n) for n in itertools.count())
+        self._years = itertools.count(0, YEARS_APART_HOURS)
         self._noting = threading.Lock()
         self.seen: defaultdict[str, Seen] = defaultdict(Seen)
         self._deadline = time.monotonic() + seconds
@@ -183,11 +185,11 @@ class Crowd:
         self._at_once(SCANNER_AT_ONCE, lambda: self.ask("scanner", client, next(paths)))
 
     def year(self) -> None:
-        client, days = self.client(), itertools.count()
+        client, hours_back = self.client(), itertools.count(next(self._years))
 
         def ask() -> None:
             # Never the same range twice: nothing is to be had from what was asked before.
-            end = floor_to_hour() - next(days) * HOUR
+            end = floor_to_hour() - next(hours_back) * HOUR
             path, length = random.choice(
                 [
                     ("/v1/traffic/total", 365 * DAY),
