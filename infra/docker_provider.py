@@ -59,6 +59,7 @@ HOST_REPLACES = {
 }
 HOST_UPDATES = {
     "memory": "a live container takes a new limit",
+    "cpu_weight": "a live container takes a new share",
     "authorized_key": "one file",
     "state": "a stopped, paused or cut-off host is brought back as it is",
 }
@@ -73,6 +74,7 @@ NOBODY = "65534:65534"
 STOP_SECONDS = 10
 AUTHORIZED_KEYS = "home/millrace/.ssh/authorized_keys"
 MIB = 1024 * 1024
+CPU_SHARES = 1024  # of a container that nobody gave any
 
 
 def labels(props: Props) -> dict[str, str]:
@@ -268,12 +270,17 @@ class HostProvider(ContainerProvider):
 
     def settle(self, container: Container, props: Props) -> None:
         limit = int(props["memory"]) * MIB
-        container.update(mem_limit=limit, memswap_limit=limit)
+        shares = int(props["cpu_weight"]) * CPU_SHARES
+        container.update(mem_limit=limit, memswap_limit=limit, cpu_shares=shares)
         container.put_archive("/", _archive(AUTHORIZED_KEYS, props["authorized_key"]))
 
     def observe(self, container: Container, props: Props) -> Props:
-        memory = container.attrs["HostConfig"]["Memory"] // MIB
-        return {**super().observe(container, props), "memory": memory}
+        given = container.attrs["HostConfig"]
+        return {
+            **super().observe(container, props),
+            "memory": given["Memory"] // MIB,
+            "cpu_weight": (given["CpuShares"] or CPU_SHARES) // CPU_SHARES,
+        }
 
 
 class ArtifactServerProvider(ContainerProvider):

@@ -51,6 +51,7 @@ class MountProps(TypedDict):
 class HostProps(ContainerProps):
     hostname: str
     memory: int  # MiB
+    cpu_weight: int  # 1 is what Docker gives each container
     hosts_file: Input[str]
     authorized_key: str
     volumes: list[MountProps]

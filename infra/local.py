@@ -90,6 +90,7 @@ class LocalCluster(ComponentResource):
                 **self._container(host.name, host.address),
                 "hostname": host.name,
                 "memory": host.memory,
+                "cpu_weight": host.cpu_weight,
                 "hosts_file": self._hosts_file.path,
                 "authorized_key": args.authorized_key,
                 "volumes": self._make_volumes(host),

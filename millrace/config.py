@@ -237,10 +237,15 @@ class Events(Model):
 
 
 class Group(Model):
-    """Hosts of one kind: ``memory`` is MiB of one host, or its ``instance`` type says it."""
+    """Hosts of one kind: ``memory`` is MiB of one host, or its ``instance`` type says it.
+
+    ``cpu_weight`` counts where hosts are containers that share one machine's cores: while they are
+    busy, a host with 4 gets four times as much as one with 1.
+    """
 
     hosts: PositiveInt
     memory: PositiveInt | None = None
+    cpu_weight: PositiveInt = 1
     instance: str | None = None
     services: list[Name] = Field(min_length=1)
 

@@ -98,6 +98,7 @@ def place_hosts(
                 index=index,
                 address=str(address),
                 memory=environment.memory(group_name),
+                cpu_weight=group.cpu_weight,
                 services=environment.services(group_name),
                 volumes=[
                     Volume(

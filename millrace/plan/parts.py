@@ -59,6 +59,7 @@ class Host(Model):
     index: int
     address: str
     memory: int
+    cpu_weight: int = 1
     services: list[str]
     volumes: list[Volume]
 

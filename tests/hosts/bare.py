@@ -35,6 +35,7 @@ def bare_host(plan: Plan, folder: Path) -> Iterator[Container]:
         "volumes": [],
         "sysctls": network_settings(plan),
         "memory": 512,
+        "cpu_weight": 1,
         "authorized_key": (REPO / key_file(plan)).with_suffix(".pub").read_text(),
     }
     made = HostProvider().create(props)

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -206,11 +207,21 @@ def test_memory_changes_in_place(workspace, planned, host: Container) -> None:
     assert host.attrs["HostConfig"]["Memory"] == 192 * 1024 * 1024
 
 
-def test_memory_changed_by_hand_is_put_back(cluster: auto.Stack, host: Container) -> None:
-    host.update(mem_limit="256m", memswap_limit="256m")
+@pytest.mark.parametrize(
+    ("limits", "name", "planned"),
+    [
+        ({"mem_limit": "256m", "memswap_limit": "256m"}, "Memory", 128 * 1024 * 1024),
+        ({"cpu_shares": 2048}, "CpuShares", 1024),
+    ],
+    ids=["memory", "cores"],
+)
+def test_what_was_changed_by_hand_is_put_back(
+    cluster: auto.Stack, host: Container, limits: dict[str, Any], name: str, planned: int
+) -> None:
+    host.update(**limits)
     assert automation.up(cluster).changes == {"update": 1}
     host.reload()
-    assert host.attrs["HostConfig"]["Memory"] == 128 * 1024 * 1024
+    assert host.attrs["HostConfig"][name] == planned
 
 
 def test_a_new_host_replaces_no_other(workspace, planned, host: Container) -> None:

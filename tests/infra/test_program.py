@@ -106,6 +106,7 @@ def test_a_host_is_what_the_plan_says(declare, plan: Plan, tmp_path: Path) -> No
         "network_name": "millrace-infra-test",
         "address": "198.18.30.12",
         "memory": 128,
+        "cpu_weight": 1,
         "state": "running",
         "hosts_file": str(tmp_path / "hosts"),
         "authorized_key": "ssh-ed25519 AAAA test",
