@@ -157,7 +157,8 @@ class Crowd:
 
     def _follow(self, client: Client) -> None:
         """The live stream, with all that comes."""
-        seen = self.seen["streams"]
+        with self._noting:
+            seen = self.seen["streams"]
         try:
             answer = client.get("/v1/stream", {})
             with self._noting:

@@ -57,10 +57,11 @@ def explained(plan: Plan, application: str, picture: Path) -> Explained:
         chart = card.locator(".chart")
         mark = chart.locator('circle[fill="var(--take-over)"]').first  # the newest
         expect(mark).to_be_visible(timeout=1000 * TOLD_SECONDS)
-        expect(page.locator("#fresh-text")).to_contain_text("figures until")
+        fresh = page.locator("#fresh-text")
+        expect(fresh).to_contain_text("figures until", timeout=1000 * TOLD_SECONDS)
         page.context.set_offline(True)  # what is looked at stays as it is
         tip = chart.locator(".tip")
-        mark.hover()
+        mark.hover(force=True)  # another event's mark may lie on it
         at_mark = tip.inner_text()
         for _ in range(AFTER_STEPS):
             chart.press("ArrowRight")
