@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from ipaddress import IPv4Address
 from statistics import quantiles
@@ -53,6 +54,7 @@ YEARS_AT_ONCE = 8
 YEARS_APART_HOURS = 97  # so that no two clients ask for the same and share an answer
 
 Query = Mapping[str, object]
+NOTHING: Query = {}
 
 
 @dataclass
@@ -86,7 +88,7 @@ class Client:
         self._source = (address, 0) if address else None
         self._mine = threading.local()
 
-    def get(self, path: str, query: Query) -> HTTPResponse:
+    def get(self, path: str, query: Query = NOTHING) -> HTTPResponse:
         """An answer whose body is still to be read. Raises OSError or HTTPException."""
         connection = getattr(self._mine, "connection", None)
         if connection is None:
@@ -123,7 +125,7 @@ class Crowd:
         with self._noting:
             return Client(self._url, next(self._addresses) if self._loopback else None)
 
-    def ask(self, role: str, client: Client, path: str, **query: object) -> float:
+    def ask(self, role: str, client: Client, path: str, query: Query = NOTHING) -> float:
         """Asks once; the seconds after which it makes sense to ask again."""
         began = time.perf_counter()
         try:
@@ -150,7 +152,7 @@ class Crowd:
                     break
                 list(
                     threads.map(
-                        lambda asked: self.ask("viewers", client, asked[0], **asked[1]), page(turn)
+                        partial(self.ask, "viewers", client), *zip(*page(turn), strict=True)
                     )
                 )
                 time.sleep(PAGE_SECONDS)
@@ -160,7 +162,7 @@ class Crowd:
         with self._noting:
             seen = self.seen["streams"]
         try:
-            answer = client.get("/v1/stream", {})
+            answer = client.get("/v1/stream")
             with self._noting:
                 seen.note(answer)
             for line in answer:
@@ -178,7 +180,7 @@ class Crowd:
         client = self.client()
         while self.going_on:
             hours = until(floor_to_hour() + HOUR, 2 * HOUR)
-            self.ask("reader", client, "/v1/traffic", window="1m", **hours)
+            self.ask("reader", client, "/v1/traffic", {"window": "1m", **hours})
             time.sleep(READER_SECONDS)
 
     def scanner(self) -> None:
@@ -199,7 +201,7 @@ class Crowd:
                     ("/v1/dead-letters", 2 * DAY),
                 ]
             )
-            time.sleep(self.ask("year", client, path, **until(end, length)))
+            time.sleep(self.ask("year", client, path, until(end, length)))
 
         self._at_once(YEARS_AT_ONCE, ask)
 

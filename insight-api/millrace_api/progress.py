@@ -28,18 +28,14 @@ class TrafficJob:
         self._store = store
         self._read = Shared(keep_seconds=KEPT_SECONDS)
 
-    async def read(self) -> JobProgress | None:
+    async def closed(self) -> Closed:
         """To be asked *before* the rows that its watermark is to judge.
 
         A job writes a batch's rows first and its watermark after them. A row that is read after the
         watermark is therefore at least as new as the watermark says. Read in the other order, or
         side by side, a batch may end in between, and its watermark call an older row final.
         """
-        return await self._read.ask(TRAFFIC_JOB, partial(self._store.progress_of, TRAFFIC_JOB))
-
-    async def closed(self) -> Closed:
-        """As ``read``."""
-        job = await self.read()
+        job = await self._read.ask(TRAFFIC_JOB, partial(self._store.progress_of, TRAFFIC_JOB))
         return (job.checkpoint, job.watermark) if job else ("", None)
 
 

@@ -12,8 +12,8 @@ from millrace_api.ranges import DAY, Span, Window, steps
 from millrace_api.settings import Settings
 from millrace_api.store import Store, TrafficRow
 
-# A millisecond of shaping. Handing them to a thread and back takes a busy host tens of them.
-AT_ONCE = 120
+# Two hours of minutes, a millisecond of shaping: not worth the two turns that a thread waits for.
+FEW = 120
 
 
 class Windows:
@@ -41,7 +41,7 @@ class Windows:
         self, window: Window, span: Span, watermark: datetime | None
     ) -> list[TrafficWindow]:
         rows = await self._store.traffic(window, span)
-        if len(rows) <= AT_ONCE:
+        if len(rows) <= FEW:
             return shaped(rows, watermark)
         return await asyncio.to_thread(shaped, rows, watermark)
 

@@ -51,7 +51,7 @@ class Volume(Model):
 
 
 class Host(Model):
-    """A machine. ``memory`` is MiB; ``index`` counts from 1 inside its group."""
+    """A machine. ``memory`` is MiB, ``cpu_weight`` its group's; ``index`` counts from 1 in it."""
 
     name: str
     group: str

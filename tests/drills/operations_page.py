@@ -12,7 +12,7 @@ from millrace.plan import Plan
 
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
-TOLD_SECONDS = 120  # a scrape, a rule's turn, and the page's own refresh; each up to 15 s
+TOLD_MS = 120e3  # a scrape, a rule's turn, and the page's own refresh; each up to 15 s
 
 # Of 15 s: the gateway has looked, Prometheus has asked it, and no other driver stands by yet.
 AFTER_STEPS = 3
@@ -49,16 +49,16 @@ def explained(plan: Plan, application: str, picture: Path) -> Explained:
     """Waits until the page tells of the last take-over, and leaves a picture of all of it."""
     with operations_page(plan) as page:
         alerts = page.locator("#alerts")
-        expect(alerts).to_contain_text("DriverTakenOver", timeout=1000 * TOLD_SECONDS)
+        expect(alerts).to_contain_text("DriverTakenOver", timeout=TOLD_MS)
         take_over = page.locator("#happened tr", has_text=f"another driver leads {application}")
-        expect(take_over.first).to_be_visible(timeout=1000 * TOLD_SECONDS)
+        expect(take_over.first).to_be_visible(timeout=TOLD_MS)
         happened = page.locator("#happened").inner_text()
         card = page.locator(".panel", has=page.get_by_role("heading", name="Drivers"))
         chart = card.locator(".chart")
         mark = chart.locator('circle[fill="var(--take-over)"]').first  # the newest
-        expect(mark).to_be_visible(timeout=1000 * TOLD_SECONDS)
+        expect(mark).to_be_visible(timeout=TOLD_MS)
         fresh = page.locator("#fresh-text")
-        expect(fresh).to_contain_text("figures until", timeout=1000 * TOLD_SECONDS)
+        expect(fresh).to_contain_text("figures until", timeout=TOLD_MS)
         page.context.set_offline(True)  # what is looked at stays as it is
         tip = chart.locator(".tip")
         mark.hover(force=True)  # another event's mark may lie on it

@@ -127,7 +127,7 @@ def _assert_windows(
     insights: Insights, size: str, truth: dict[datetime, Counts], start: datetime, end: datetime
 ) -> None:
     watermark = insights.job("traffic")["watermark"]
-    seen = {}
+    seen: dict[datetime, Any] = {}
     while start < end:
         part_end = min(start + 2 * DAY, end)  # the most that is answered in minutes at a time
         windows = insights.get("/v1/traffic", from_=start, to=part_end, window=size)["windows"]

@@ -10,6 +10,7 @@ import docker
 from docker.models.containers import Container
 
 from infra.docker_provider import HostProvider
+from infra.docker_resources import HostProps
 from infra.local import network_settings
 from millrace.cluster.access import key_file
 from millrace.common.paths import REPO
@@ -23,28 +24,30 @@ def bare_host(plan: Plan, folder: Path) -> Iterator[Container]:
     client = docker.from_env()
     host = client.containers.get(f"{plan.cluster}-{plan.hosts[0].name}")
     (folder / "hosts").touch()
-    props = {
+    props: HostProps = {
         "name": f"{plan.cluster}-bare",
         "hostname": "bare",
         "cluster": plan.cluster,
         "stack": plan.environment,
         "image": host.attrs["Config"]["Image"],
+        "network": host.attrs["NetworkSettings"]["Networks"][plan.cluster]["NetworkID"],
         "network_name": plan.cluster,
         "address": str(IPv4Network(plan.network.subnet)[-6]),
         "hosts_file": str(folder / "hosts"),
+        "state": "running",
         "volumes": [],
         "sysctls": network_settings(plan),
         "memory": 512,
         "cpu_weight": 1,
         "authorized_key": (REPO / key_file(plan)).with_suffix(".pub").read_text(),
     }
-    made = HostProvider().create(props)
+    made = HostProvider().create({**props})
     try:
         container = client.containers.get(made.id)
         await_boot(container)
         yield container
     finally:
-        HostProvider().delete(made.id, props)
+        HostProvider().delete(made.id, {**props})
 
 
 def await_boot(host: Container) -> None:
