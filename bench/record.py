@@ -29,7 +29,7 @@ def new_record(kind: str, settings: dict[str, Any], result: dict[str, Any]) -> R
 
 
 def keep(record: Record, public: bool) -> Path:
-    """Writes it; of each kind and number of pages the documents have one, the newest."""
+    """Writes it; of each kind, number of pages and of jobs the documents have one, the newest."""
     if public:
         path = RECORDS / f"{name(record)}.json"
     else:
@@ -41,8 +41,13 @@ def keep(record: Record, public: bool) -> Path:
 
 
 def name(record: Record) -> str:
-    pages = record["settings"].get("pages")
-    return f"{record['kind']}-{pages}-pages" if pages else record["kind"]
+    settings = record["settings"]
+    parts = [record["kind"]]
+    if pages := settings.get("pages"):
+        parts.append(f"{pages}-pages")
+    if jobs := settings.get("jobs"):
+        parts.append(f"{len(jobs)}-jobs")
+    return "-".join(parts)
 
 
 def read_records(folder: Path = RECORDS) -> list[Record]:

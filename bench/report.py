@@ -76,7 +76,9 @@ def document(records: Iterable[Record]) -> str:
 
 def provenance(record: Record) -> str:
     machine = record["machine"]
-    settings = ", ".join(f"{key} {value}" for key, value in record["settings"].items())
+    settings = ", ".join(
+        f"{key} {value}" for key, value in record["settings"].items() if key != "jobs"
+    )
     quiet = "" if record["result"].get("quiet", True) else "; **others used the machine**"
     return (
         f"{record['taken']}, version `{record['version']}`, {machine['cores']} cores"
@@ -157,7 +159,7 @@ def _cost(record: Record) -> Iterable[Section]:
             bars[role] = own
     unseen = spread([run["loaded"]["unseen_cores"] for run in runs], 3)
     yield Section(
-        f"The service's cost at {settings['rate']:,.0f} events/s, {settings['pages']:,} URLs",
+        f"The service's cost at {settings['rate']:,.0f} events/s, {_of(settings)}",
         ["role", "idle, cores", "loaded, cores", "core-µs per event above idle", "memory, MiB"],
         rows,
         [f"Cores that no process was charged with, loaded: {unseen}."],
@@ -208,7 +210,7 @@ def _fresh(record: Record) -> Iterable[Section]:
         rows.append([words, *(spread(values[each], 2) for each in percentiles), f"{never:,}"])
         bars |= {f"{words}, {each}": values[each] for each in ("p50", "p99")}
     yield Section(
-        f"Freshness at {settings['rate']:,.0f} events/s, {settings['pages']:,} URLs",
+        f"Freshness at {settings['rate']:,.0f} events/s, {_of(settings)}",
         ["seconds from the scheduled moment until", *percentiles, "never seen"],
         rows,
         [],
@@ -224,10 +226,15 @@ def _search(record: Record) -> Iterable[Section]:
         for trial in result["trials"]
     ]
     yield Section(
-        f"Sustained: {result['sustained_per_second']:,.0f} events/s, {settings['pages']:,} URLs",
+        f"Sustained: {result['sustained_per_second']:,.0f} events/s, {_of(settings)}",
         ["events/s", "archive waits for", "traffic waits for", "verdict"],
         rows,
     )
+
+
+def _of(settings: Mapping[str, Any]) -> str:
+    """What a measurement of the service was one of."""
+    return f"{settings['pages']:,} URLs; {', '.join(settings['jobs'])}"
 
 
 def _worst_lags(trial: Mapping[str, Any]) -> list[str]:

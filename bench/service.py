@@ -30,7 +30,7 @@ from bench.program import console, run_program
 from bench.record import keep, new_record
 from bench.report import tables
 from millrace.audit.positions import Positions
-from millrace.cluster import kafka
+from millrace.cluster import kafka, zookeeper
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.ssh import on_all, run_on
@@ -63,7 +63,15 @@ class Bench:
     @property
     def settings(self) -> dict[str, Any]:
         left_out = {"step", "record", "noisy"}
-        return {name: value for name, value in vars(self.asked).items() if name not in left_out}
+        asked = {name: value for name, value in vars(self.asked).items() if name not in left_out}
+        return asked | {"jobs": self.jobs}
+
+    @property
+    def jobs(self) -> list[str]:
+        """Those that run: `millrace jobs disable` leaves others out of a measurement."""
+        deployed = [job for jobs in self.plan.applications.values() for job in jobs]
+        disabled = zookeeper.disabled(self.plan)
+        return [job for job in deployed if job not in disabled]
 
     @contextmanager
     def load(self, rate: float, seconds: float, late: float | None = None) -> Iterator["Offered"]:

@@ -184,7 +184,7 @@ COST = {
     "taken": "2026-11-23T12:00:00Z",
     "version": "abc",
     "machine": {"cores": 2, "cpu": "x", "memory_gib": 24.0, "kernel": "6"},
-    "settings": {"rate": 1000.0, "pages": 200},
+    "settings": {"rate": 1000.0, "pages": 200, "jobs": ["archive", "traffic"]},
     "result": {
         "quiet": True,
         "runs": [
@@ -284,7 +284,7 @@ class TestReport:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("bench.record.RECORDS", tmp_path)
-        assert keep(COST, public=True).name == "service-cost-200-pages.json"
+        assert keep(COST, public=True).name == "service-cost-200-pages-2-jobs.json"
         assert read_records(tmp_path) == [COST]
 
     def test_the_page_says_what_the_records_say(self) -> None:
