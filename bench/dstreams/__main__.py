@@ -40,6 +40,7 @@ FACTOR, STAIRS = 1.15, 16
 TICK_SECONDS = 0.01
 LOST_SECONDS = 4.0  # so far behind, no bound will be kept any more
 STALLED_SECONDS = 60.0
+FETCHED = 4_000_000  # lines, at most
 SETTINGS = {"spark.sql.shuffle.partitions": "2"}  # as many as cores
 # Fewer polls for as many lines; a fetch is as large as the broker's own reader's.
 SOURCE = {"kafka.max.poll.records": "10000", "kafka.receive.buffer.bytes": "1048576"}
@@ -159,7 +160,7 @@ def main(arguments: list[str]) -> None:
             with broker() as one:  # each run's lines go with its broker
                 stairs = climb(wish.low or PROGRAMS[program], wish.warm, wish.stair)
                 runs.append(measure(one, program, program, stairs))
-                runs[-1]["fetch"] = fetch(one, program, runs[-1]["lines"])
+                runs[-1]["fetch"] = fetch(one, program, min(FETCHED, runs[-1]["lines"]))
             rates = ", ".join(
                 f"{rate:,.0f} lines/s below {bound} ms" for bound, rate in runs[-1]["rates"].items()
             )
