@@ -65,6 +65,7 @@ def offer(
     stopping: Callable[[Offered], bool] = lambda _: False,
 ) -> Offered:
     """All events as they fall due, a tick's together; until all are acknowledged."""
+    sender.poll(0)  # it may have been idle for long, which is no silence of the brokers'
     offered = Offered(time.time())
     times, events = stairs.times, stairs.events
     while offered.sent < events and not stopping(offered):
