@@ -77,6 +77,7 @@ def offer(
             for batch in batches(offered.sent, due):
                 sender.put(batch)
             offered.sent = due
+        sender.poll(0)  # however late it is
         while (rest := began + tick - time.time()) > 0:
             sender.poll(rest)
     while sender.unacknowledged:

@@ -314,7 +314,9 @@ def _modes(record: Record) -> Iterable[Section]:
         counts = [f"{sum(run[what] for run in own[mode]):,}" for what in ("lost", "duplicates")]
         right = sum(run["correct"] for run in own[mode])
         rows.append([mode, *figures, *counts, f"{right} of {len(own[mode])}"])
-    notes = [f"{mode}: {text}." for mode, text in record["result"]["about"].items()]
+    late = max(run["load_behind_ms"] for run in runs)
+    notes = [f"The load was {late:,.0f} ms late at worst, which is in the figures."]
+    notes += [f"{mode}: {text}." for mode, text in record["result"]["about"].items()]
     yield Section(
         f"Latency modes at {settings['rate']:,.0f} events/s",
         ["ms from the scheduled moment", *percentiles, "lost", "duplicates", "right"],

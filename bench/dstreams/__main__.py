@@ -21,7 +21,7 @@ import numpy as np
 
 from bench.dstreams import text
 from bench.dstreams.recount import Interval, highest, stairs_seen, wrong
-from bench.engine import JAVA, running_spark, spark_settings
+from bench.engine import HEAP, JAVA, running_spark, spark_settings
 from bench.engines.__main__ import gate
 from bench.engines.broker import Broker, broker
 from bench.load import addresses
@@ -122,7 +122,7 @@ def fetch(one: Broker, topic: str, count: int) -> float:
     tool += ["--bootstrap-server", one.address, "--num-records", str(count)]
     done = subprocess.run(
         [*tool, "--timeout", "60000"],
-        env=os.environ | {"JAVA_OPTS": f"{JAVA} -Xmx2g"},
+        env=os.environ | {"JAVA_OPTS": f"{JAVA} -Xmx{HEAP}"},
         capture_output=True,
         text=True,
         check=False,
@@ -175,7 +175,7 @@ def main(arguments: list[str]) -> None:
             "trigger_ms": TRIGGER_MS,
             "stair_seconds": wish.stair,
             "factor": FACTOR,
-            "java": JAVA,
+            "java": f"{JAVA} -Xmx{HEAP}",
         }
         | SETTINGS
         | SOURCE

@@ -131,7 +131,7 @@ def started(one: Broker, mode: str, run: str, folder: Path) -> Iterator[Engine]:
 def about(mode: str) -> str:
     own = MODES[mode]
     given = [f"{key}={value}" for key, value in (own["settings"] | own["sink"]).items()]
-    return f"{own['about']}; {', '.join([JAVA, *given])}"
+    return f"{own['about']}; {', '.join([JAVA, f'-Xmx{HEAP}', *given])}"
 
 
 def main(arguments: list[str]) -> None:

@@ -1,5 +1,6 @@
 """D-Streams' programs: lines and their recount, windows, stairs, the table."""
 
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from bench import report
 from bench.dstreams import recount, text, window
 from bench.dstreams.recount import Interval
-from bench.openloop import Offered, Stairs
+from bench.openloop import Offered, Stairs, offer
 from tests.unit.test_bench_load import read_records
 from tests.unit.test_bench_service import COST
 
@@ -167,6 +168,47 @@ class TestStairs:
         assert [stair["rate"] for stair in found] == [100, 200]
         assert found[1]["never_seen"] == 200
         assert recount.highest(found, 9000) == 100
+
+
+class StandIn:
+    """A sender that acknowledges at once, and is held up by its first batch."""
+
+    unacknowledged = 0
+
+    def __init__(self, held_up: float) -> None:
+        self.sent: list[int] = []
+        self._held_up = held_up
+
+    def put(self, made: list[int]) -> None:
+        self.sent += made
+        time.sleep(self._held_up)
+        self._held_up = 0.0
+
+    def poll(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class TestOpenLoop:
+    stairs = Stairs([1000], [0.2])
+
+    @pytest.mark.parametrize("held_up", [0.0, 0.1])
+    def test_all_are_sent_once_and_a_load_held_up_is_late(self, held_up: float) -> None:
+        sender = StandIn(held_up)
+        offered = offer(sender, self.stairs, lambda low, high: [list(range(low, high))], 0.01)
+        assert sender.sent == list(range(200))
+        assert offered.sent == 200
+        assert offered.behind >= held_up
+
+    def test_it_ends_when_it_is_told_to(self) -> None:
+        sender = StandIn(0.0)
+        offered = offer(
+            sender,
+            self.stairs,
+            lambda low, high: [list(range(low, high))],
+            0.01,
+            lambda offered: offered.sent > 20,
+        )
+        assert 20 < offered.sent == len(sender.sent) < 200
 
 
 RECORD = COST | {
