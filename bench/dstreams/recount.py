@@ -105,10 +105,13 @@ def stairs_seen(
 
 
 def highest(stairs: Sequence[dict[str, Any]], bound_ms: float) -> float:
-    """The rate of the last stair whose p99, and that of all before it, is below the bound."""
-    rate = 0.0
-    for stair in stairs:
-        if stair["never_seen"] or stair["ms"]["p99"] >= bound_ms:
-            break
-        rate = stair["rate"]
-    return rate
+    """The rate of the highest stair whose p99 is below the bound; 0 if there is none.
+
+    A pause on a lower one is no limit of the rate, since a higher one was kept afterwards.
+    """
+    kept = [
+        stair["rate"]
+        for stair in stairs
+        if not stair["never_seen"] and stair["ms"]["p99"] < bound_ms
+    ]
+    return max(kept, default=0.0)

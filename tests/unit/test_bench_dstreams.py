@@ -162,6 +162,14 @@ class TestStairs:
         )
         assert [recount.highest(found, bound) for bound in (1000, 2000, 9000)] == [0, 200, 400]
 
+    def test_a_pause_on_a_lower_stair_is_no_limit(self) -> None:
+        stairs = [
+            {"rate": rate, "never_seen": 0, "ms": {"p99": p99}}
+            for rate, p99 in ((100, 900), (115, 3000), (132, 999), (152, 1000))
+        ]
+        assert recount.highest(stairs, 1000) == 132
+        assert recount.highest(stairs[3:], 1000) == 0
+
     def test_a_stair_that_was_not_climbed_to_its_end_is_no_figure(self) -> None:
         seen = [Interval(103.0, 0, (200, 200), None)]
         found = recount.stairs_seen(seen, self.stairs, Offered(100.0, 600), first=0)
