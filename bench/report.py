@@ -318,8 +318,8 @@ def _modes(record: Record) -> Iterable[Section]:
     notes = [f"The load was {late:,.0f} ms late at worst, which is in the figures."]
     notes += [f"{mode}: {text}." for mode, text in record["result"]["about"].items()]
     yield Section(
-        f"Latency modes at {settings['rate']:,.0f} events/s",
-        ["ms from the scheduled moment", *percentiles, "lost", "duplicates", "right"],
+        f"Latency modes at {settings['rate']:,.0f} events/s: ms from the scheduled moment",
+        ["mode", *percentiles, "lost", "duplicates", "right"],
         rows,
         [*_against_real_time(own), *notes],
         {f"{mode}, p99": [run["ms"]["p99"] for run in own[mode]] for mode in modes},
