@@ -268,7 +268,7 @@ def _engines(record: Record) -> Iterable[Section]:
     )
 
 
-# Zaharia et al., SOSP 2013, section 6.2: of a node of four cores; WordCount has no figure.
+# Zaharia et al., SOSP 2013: of a node of four cores; WordCount has no figure.
 D_STREAMS_PER_CORE = {"grep": 160_000, "topk": 62_500}
 
 

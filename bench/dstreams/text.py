@@ -1,7 +1,7 @@
 """Lines of 100 bytes, and what has to come of them. Pure.
 
-The paper says how long a record is and not what is in it. Here it is words with a space between,
-five letters in the mean, as in English, and as often as Zipf's law has it. A pool of lines comes
+What the paper's records of 100 bytes had in them isn't known here: they are words with a space
+between, five letters in the mean, as in English, and as often as Zipf's law has it. A pool of lines comes
 again and again: line ``n`` is in partition ``n mod 2``.
 """
 
