@@ -1,8 +1,8 @@
 """Lines of 100 bytes, and what has to come of them. Pure.
 
 What the paper's records of 100 bytes had in them isn't known here: they are words with a space
-between, five letters in the mean, as in English, and as often as Zipf's law has it. A pool of lines comes
-again and again: line ``n`` is in partition ``n mod 2``.
+between, five letters in the mean, as in English, and as often as Zipf's law has it. A pool of lines
+comes again and again: line ``n`` is in partition ``n mod 2``.
 """
 
 from collections.abc import Iterator
