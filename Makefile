@@ -11,10 +11,10 @@ MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up deploy upgrade drill status plan down bench bench-engines bench-load test test-all test-fast lint rehearse-aws
+.PHONY: help demo up deploy upgrade drill status plan down bench bench-dstreams bench-engines bench-load bench-modes test test-all test-fast lint rehearse-aws
 
 help: ## Show this help
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}'
 	@echo "  variables: STACK=$(STACK)  INPUT=access.log  PURGE=1  KEEP=1"
 
 demo: $(VENV)/toolkit ## From nothing to live insights (INPUT=access.log replays your own log)
@@ -57,6 +57,14 @@ bench: $(VENV)/bench-ready ## What the service costs and sustains (ARGS="cost --
 
 bench-engines: $(VENV)/bench-ready $(VENV)/flink/ready ## The same work on Spark, Flink SQL and Kafka Streams (ARGS="--events 4000000 --record")
 	@$(VENV)/bin/python -m bench.engines $(ARGS)
+	@$(VENV)/bin/python -m bench.report
+
+bench-dstreams: $(VENV)/bench-ready ## D-Streams' Grep, WordCount and TopK: lines a second below 1 and 2 s (ARGS="--record")
+	@$(VENV)/bin/python -m bench.dstreams $(ARGS)
+	@$(VENV)/bin/python -m bench.report
+
+bench-modes: $(VENV)/bench-ready $(VENV)/flink/ready ## Latency of micro-batch, real-time mode and Flink SQL (ARGS="--rate 5000 --for 60s --record")
+	@$(VENV)/bin/python -m bench.modes $(ARGS)
 	@$(VENV)/bin/python -m bench.report
 
 bench-load: $(VENV)/bench-ready ## Known traffic for little CPU (ARGS="--rate 30000 --for 60s --pages 100000")
