@@ -279,14 +279,14 @@ def main(arguments: list[str]) -> None:
             if workload.table:
                 fill_table(one, workload.table, bench.ads)
             runs = in_turns(bench, engines, asked.repetitions)
-            about = {engine: settings_text(config, name, engine) for engine in engines}
+            about = {engine: settings_text(config, engine) for engine in engines}
             settings = {
                 "events": asked.events,
                 "repetitions": asked.repetitions,
                 "cores": asked.cores,
             }
             result = quiet | {
-                "about": config["workloads"][name]["about"],
+                "about": workload_text(config, name),
                 "settings_of": about,
                 "runs": runs,
             }
@@ -312,12 +312,22 @@ def in_turns(bench: Bench, engines: list[str], repetitions: int) -> list[dict[st
     return runs
 
 
-def settings_text(config: dict[str, Any], workload: str, engine: str) -> str:
-    """What is said of an engine under its figures; what it has of its own with a workload last."""
+def settings_text(config: dict[str, Any], engine: str) -> str:
     own = config["engines"][engine]
-    given = own.get("settings", {}) | config["workloads"][workload].get(engine, {})
-    said = [config["java"], *(f"{key}={value}" for key, value in given.items())]
-    return f"{own['about']}; {', '.join(said)}"
+    given = [f"{key}={value}" for key, value in own.get("settings", {}).items()]
+    shared = [config["java"], *(f"{key}={value}" for key, value in config["producer"].items())]
+    return f"{own['about']}; {', '.join([*(shared if given else shared[:1]), *given])}"
+
+
+def workload_text(config: dict[str, Any], workload: str) -> str:
+    """What engines do differently for it."""
+    own = config["workloads"][workload]
+    given = [
+        f"{engine}: {', '.join(f'{key}={value}' for key, value in own[engine].items())}"
+        for engine in own["engines"]
+        if engine in own
+    ]
+    return "; ".join([own["about"], *given])
 
 
 if __name__ == "__main__":

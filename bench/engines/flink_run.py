@@ -1,7 +1,7 @@
 """A workload on Flink SQL, in an environment of its own. Runs until it is ended.
 
-Its one argument is JSON: brokers, events, ads, results, run, folder, jars, settings, trigger_ms and
-the file of statements, separated by empty lines, the last of which is the query.
+Its one argument is JSON: brokers, events, ads, results, producer, run, folder, jars, settings,
+trigger_ms and the file of statements, separated by empty lines, the last of which is the query.
 """
 
 import json
@@ -35,7 +35,9 @@ def main(asked: dict[str, Any]) -> None:
     table = TableEnvironment.create(
         EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(settings).build()
     )
-    ends = {"source": SOURCE.format(**asked), "sink": SINK.format(**asked)}
+    producer = (f"'properties.{key}' = '{value}'" for key, value in asked["producer"].items())
+    sink = ", ".join([SINK.format(**asked), *producer])
+    ends = {"source": SOURCE.format(**asked), "sink": sink}
     *first, query = Path(asked["statements"]).read_text().strip().split("\n\n")
     for statement in first:
         table.execute_sql(statement.format(**ends))

@@ -1,7 +1,7 @@
 """A workload on Structured Streaming. Runs until it is ended.
 
-Its one argument is JSON: workload, brokers, events, ads, results, folder, settings, max_offsets,
-output_mode, trigger_ms.
+Its one argument is JSON: workload, brokers, events, ads, results, producer, folder, settings,
+max_offsets, output_mode, trigger_ms.
 """
 
 import json
@@ -41,11 +41,11 @@ def by_driver(asked: dict[str, Any], checkpoint: Path) -> Write:
 
 
 def by_tasks(asked: dict[str, Any], of_batch: Callable[[DataFrame], DataFrame]) -> Write:
-    """For results that may be as many as events. Spark's own sink for Kafka may write them twice."""
+    """For results as many as events; what Spark's own sink for Kafka writes may come twice."""
 
     def write(rows: DataFrame, batch: int) -> None:
         jvm: Any = rows.sparkSession._jvm
-        sink = jvm.bench.Transactions(asked["brokers"], asked["results"], batch)
+        sink = jvm.bench.Transactions(asked["brokers"], asked["producer"], asked["results"], batch)
         texts = of_batch(rows).select(F.to_json(F.struct("*")))
         texts._jdf.foreachPartition(sink)
 

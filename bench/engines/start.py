@@ -41,6 +41,11 @@ class Bench:
         return dict(self.config["engines"][engine]["settings"])
 
     @property
+    def producer(self) -> dict[str, str]:
+        """Of results."""
+        return {key: str(value) for key, value in self.config["producer"].items()}
+
+    @property
     def topic(self) -> str:
         return self.workload.stream.topic
 
@@ -110,14 +115,19 @@ def streams(bench: Bench, run: str, folder: Path) -> Start:
     if not bench.workload.table:
         program, topics = ("Nexmark", [bench.topic, run, bench.workload.name])
     classes = compiled(bench, f"{program}.java", path)
-    properties = bench.settings("streams") | {
-        "application.id": run,
-        "bootstrap.servers": bench.broker.address,
-        "commit.interval.ms": str(bench.config["commit_ms"]),
-        "consumer.auto.offset.reset": "earliest",
-        "state.dir": str(folder / "state"),
-        "replication.factor": "1",
-    }
+    producer = {f"producer.{key}": value for key, value in bench.producer.items()}
+    properties = (
+        bench.settings("streams")
+        | producer
+        | {
+            "application.id": run,
+            "bootstrap.servers": bench.broker.address,
+            "commit.interval.ms": str(bench.config["commit_ms"]),
+            "consumer.auto.offset.reset": "earliest",
+            "state.dir": str(folder / "state"),
+            "replication.factor": "1",
+        }
+    )
     file = folder / "streams.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     java = ["java", *bench.config["java"].split(), "-cp"]
@@ -132,6 +142,7 @@ def common(bench: Bench, run: str, folder: Path) -> dict[str, Any]:
         "events": bench.topic,
         "ads": str(bench.ads),
         "results": run,
+        "producer": bench.producer,
         "folder": str(folder),
         "trigger_ms": bench.config["commit_ms"],
     }

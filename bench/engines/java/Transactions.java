@@ -2,6 +2,7 @@ package bench;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.Properties;
@@ -29,11 +30,13 @@ public final class Transactions implements ForeachPartitionFunction<Row> {
     private static final Map<String, Writer> WRITERS = new ConcurrentHashMap<>();
 
     private final String brokers;
+    private final Map<String, String> producer;
     private final String topic;
     private final long batch;
 
-    public Transactions(String brokers, String topic, long batch) {
+    public Transactions(String brokers, Map<String, String> producer, String topic, long batch) {
         this.brokers = brokers;
+        this.producer = new HashMap<>(producer); // Python's can't go to a task
         this.topic = topic;
         this.batch = batch;
     }
@@ -44,7 +47,7 @@ public final class Transactions implements ForeachPartitionFunction<Row> {
             return;
         }
         String name = topic + "-" + TaskContext.getPartitionId();
-        Writer writer = WRITERS.computeIfAbsent(name, key -> new Writer(key, brokers, topic));
+        Writer writer = WRITERS.computeIfAbsent(name, key -> new Writer(key, brokers, producer, topic));
         try {
             writer.write(batch, rows);
         } catch (RuntimeException error) { // the next try joins anew and asks what was committed
@@ -61,11 +64,12 @@ public final class Transactions implements ForeachPartitionFunction<Row> {
         private final KafkaProducer<byte[], byte[]> producer;
         private long written;
 
-        Writer(String name, String brokers, String topic) {
+        Writer(String name, String brokers, Map<String, String> settings, String topic) {
             this.topic = topic;
             group = name;
             mark = new TopicPartition(topic, 0);
             var properties = new Properties();
+            properties.putAll(settings);
             properties.put("bootstrap.servers", brokers);
             properties.put("group.id", name);
             properties.put("transactional.id", name);
