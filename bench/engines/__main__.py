@@ -14,7 +14,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,15 +22,15 @@ import numpy as np
 import yaml
 
 from bench.cpu import Meter, Roles, Usage, processes
-from bench.engines.broker import Broker, broker, end
+from bench.engines.broker import broker, end
 from bench.engines.progress import Progress, gains, newest, steady, wrong
-from bench.engines.start import ADS, ENGINES, Bench
-from bench.engines.stream import PARTITIONS, Stream, batches
+from bench.engines.start import ENGINES, TABLE, Bench
+from bench.engines.stream import PARTITIONS, batches
 from bench.engines.workload import Workload
 from bench.engines.workloads import WORKLOADS
 from bench.load import addresses
 from bench.program import console, run_program
-from bench.record import keep, new_record
+from bench.record import Record, keep, new_record
 from bench.report import tables
 from bench.sender import Sender
 from millrace.cluster import kafka
@@ -39,6 +38,7 @@ from millrace.common.errors import OperatorError
 
 CONFIG = Path(__file__).with_name("engines.yaml")
 STALLED_SECONDS = 180.0  # without a new result: it ends, right or not
+RESTS_SECONDS = 3.0  # longer than between two commits: it may have done all
 LOOK_SECONDS = 0.5
 GATE_SECONDS, QUIET_CORES = 10.0, 0.1
 QUEUED = 50  # batches
@@ -85,8 +85,8 @@ def measure(bench: Bench, engine: str, number: int) -> dict[str, Any]:
 def follow(bench: Bench, run: str, process: "subprocess.Popen[bytes]") -> Progress:
     """Looks at what is committed until it is what it must be, or nothing new comes.
 
-    Before as many rows are there as there must be in the end it asks only how many: to read them
-    would take the engine's cores from it, as many results as some queries have.
+    While an engine works it asks only how much is committed: reading as many results as some
+    queries have would take the engine's cores from it.
     """
     reader = kafka.consumer({"bootstrap.servers": bench.broker.address, "group.id": f"see-{run}"})
     results = kafka.TopicPartition(run, 0, kafka.OFFSET_BEGINNING)
@@ -94,10 +94,11 @@ def follow(bench: Bench, run: str, process: "subprocess.Popen[bytes]") -> Progre
     progress.look(time.time(), 0)
     while time.monotonic() - heard < STALLED_SECONDS and process.poll() is None:
         time.sleep(LOOK_SECONDS)
-        _, committed = reader.get_watermark_offsets(results, LOOK_SECONDS)
+        _, committed = reader.get_watermark_offsets(results, STALLED_SECONDS)
         if progress.look(time.time(), committed):
             heard = time.monotonic()
-        if committed >= len(bench.expected):
+        rests = time.monotonic() - heard > RESTS_SECONDS
+        if rests and committed >= len(bench.expected):
             read(reader, results, bench.workload, progress)
             if progress.total(bench.workload.upserts) >= total(bench):
                 break
@@ -209,27 +210,26 @@ def split(line: str) -> list[str]:
     return [each.strip() for each in line.split(",")]
 
 
-def fill(broker: Broker, stream: Stream, events: int) -> None:
-    """All events into their topic, before anything is measured."""
-    broker.create(stream.topic, PARTITIONS)
-    sender = Sender(addresses(broker.address), stream.topic, PARTITIONS, lambda *_: None)
-    for batch in batches(stream, events):
+def fill(bench: Bench) -> None:
+    """All events, and what they are joined with, into their topics before anything is measured."""
+    console.print(f"filling topic {bench.topic} with {bench.events:,} events")
+    bench.broker.create(bench.topic, PARTITIONS)
+    sender = Sender(addresses(bench.broker.address), bench.topic, PARTITIONS, lambda *_: None)
+    for batch in batches(bench.workload.stream, bench.events):
         sender.put(batch)
         while sender.unacknowledged > QUEUED:
             sender.poll(0.1)
     while sender.unacknowledged:
         sender.poll(0.1)
     sender.close()
-
-
-def fill_table(broker: Broker, table: Mapping[str, str], file: Path) -> None:
-    """What events are joined with, into a topic and a file."""
-    broker.create(ADS, 1)
-    producer = kafka.producer({"bootstrap.servers": broker.address})
-    for key, value in table.items():
-        producer.produce(ADS, value, key)
-    producer.flush()
-    file.write_text("".join(f"{key},{value}\n" for key, value in table.items()))
+    table = bench.workload.table
+    if table:
+        bench.broker.create(TABLE, 1)
+        producer = kafka.producer({"bootstrap.servers": bench.broker.address})
+        for key, value in table.items():
+            producer.produce(TABLE, value, key)
+        producer.flush()
+        bench.table.write_text("".join(f"{key},{value}\n" for key, value in table.items()))
 
 
 def gate(noisy: bool) -> dict[str, Any]:
@@ -260,43 +260,40 @@ def main(arguments: list[str]) -> None:
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: asked.cores]))
     quiet = gate(asked.noisy)
     config = yaml.safe_load(CONFIG.read_text())
-    right = True
+    records = []
     with broker() as one, tempfile.TemporaryDirectory(prefix="millrace-bench-") as work:
         filled: set[str] = set()
         for name in asked.workload or ["ysb"]:
-            workload = WORKLOADS[name]
+            bench = Bench(one, config, asked.events, Path(work), WORKLOADS[name])
+            if bench.topic not in filled:
+                fill(bench)
+                filled.add(bench.topic)
             engines = [
                 engine
                 for engine in config["workloads"][name]["engines"]
-                if engine in (asked.only or [*ENGINES, "fetch"])
+                if not asked.only or engine in asked.only
             ]
-            expected = workload.expected(asked.events)
-            bench = Bench(one, config, asked.events, Path(work), workload, expected)
-            if bench.topic not in filled:
-                console.print(f"filling topic {bench.topic} with {asked.events:,} events")
-                fill(one, workload.stream, asked.events)
-                filled.add(bench.topic)
-            if workload.table:
-                fill_table(one, workload.table, bench.ads)
             runs = in_turns(bench, engines, asked.repetitions)
-            about = {engine: settings_text(config, engine) for engine in engines}
-            settings = {
-                "events": asked.events,
-                "repetitions": asked.repetitions,
-                "cores": asked.cores,
-            }
-            result = quiet | {
-                "about": workload_text(config, name),
-                "settings_of": about,
-                "runs": runs,
-            }
-            record = new_record(f"engines-{name}", settings, result)
+            record = record_of(bench, runs, quiet, asked)
             for table in tables(record):
                 console.print(table)
             console.print(keep(record, asked.record))
-            right &= all(run["correct"] for run in runs)
-    if not right:
+            records.append(record)
+    if not all(run["correct"] for record in records for run in record["result"]["runs"]):
         raise OperatorError("results were wrong; see above")
+
+
+def record_of(
+    bench: Bench, runs: list[dict[str, Any]], quiet: dict[str, Any], asked: argparse.Namespace
+) -> Record:
+    engines = dict.fromkeys(run["engine"] for run in runs)
+    result = {
+        "about": workload_text(bench.config, bench.workload.name),
+        "settings_of": {engine: settings_text(bench.config, engine) for engine in engines},
+        "runs": runs,
+    }
+    settings = {"events": asked.events, "repetitions": asked.repetitions, "cores": asked.cores}
+    return new_record(f"engines-{bench.workload.name}", settings, quiet | result)
 
 
 def in_turns(bench: Bench, engines: list[str], repetitions: int) -> list[dict[str, Any]]:
@@ -314,9 +311,9 @@ def in_turns(bench: Bench, engines: list[str], repetitions: int) -> list[dict[st
 
 def settings_text(config: dict[str, Any], engine: str) -> str:
     own = config["engines"][engine]
-    given = [f"{key}={value}" for key, value in own.get("settings", {}).items()]
-    shared = [config["java"], *(f"{key}={value}" for key, value in config["producer"].items())]
-    return f"{own['about']}; {', '.join([*(shared if given else shared[:1]), *given])}"
+    given = config["producer"] | own["settings"] if "settings" in own else {}
+    said = [config["java"], *(f"{key}={value}" for key, value in given.items())]
+    return f"{own['about']}; {', '.join(said)}"
 
 
 def workload_text(config: dict[str, Any], workload: str) -> str:

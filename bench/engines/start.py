@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -23,10 +24,10 @@ from millrace.setup.spark import local_spark
 
 HERE = Path(__file__).parent
 FLINK = REPO / ".venv" / "flink"
-ADS = "ads"
+TABLE = "ads"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Bench:
     """What each engine gets: ``work`` is a folder for classes and data that all may read."""
 
@@ -35,7 +36,10 @@ class Bench:
     events: int
     work: Path
     workload: Workload
-    expected: np.ndarray
+
+    @cached_property
+    def expected(self) -> np.ndarray:
+        return self.workload.expected(self.events)
 
     def settings(self, engine: str) -> dict[str, str]:
         return dict(self.config["engines"][engine]["settings"])
@@ -50,8 +54,9 @@ class Bench:
         return self.workload.stream.topic
 
     @property
-    def ads(self) -> Path:
-        return self.work / "ads.csv"
+    def table(self) -> Path:
+        """What events are joined with, if anything."""
+        return self.work / "table.csv"
 
 
 @dataclass(frozen=True)
@@ -111,28 +116,27 @@ def streams(bench: Bench, run: str, folder: Path) -> Start:
     connector = parse_jar(FLINK_CONNECTOR).filename
     path = [jar for jar in jars().glob("*.jar") if jar.name != connector]
     path += [bench.broker.home / "share", *(bench.broker.home / "lib").glob("log4j-*.jar")]
-    program, topics = ("Ysb", [bench.topic, ADS, run])
-    if not bench.workload.table:
-        program, topics = ("Nexmark", [bench.topic, run, bench.workload.name])
-    classes = compiled(bench, f"{program}.java", path)
-    producer = {f"producer.{key}": value for key, value in bench.producer.items()}
-    properties = (
-        bench.settings("streams")
-        | producer
-        | {
-            "application.id": run,
-            "bootstrap.servers": bench.broker.address,
-            "commit.interval.ms": str(bench.config["commit_ms"]),
-            "consumer.auto.offset.reset": "earliest",
-            "state.dir": str(folder / "state"),
-            "replication.factor": "1",
-        }
+    name = bench.workload.name
+    program, given = (
+        ("Ysb", [bench.topic, TABLE, run])
+        if name == "ysb"
+        else ("Nexmark", [bench.topic, run, name])
     )
+    classes = compiled(bench, f"{program}.java", path)
+    properties = bench.settings("streams") | {
+        "application.id": run,
+        "bootstrap.servers": bench.broker.address,
+        "commit.interval.ms": str(bench.config["commit_ms"]),
+        "consumer.auto.offset.reset": "earliest",
+        "state.dir": str(folder / "state"),
+        "replication.factor": "1",
+    }
+    properties |= {f"producer.{key}": value for key, value in bench.producer.items()}
     file = folder / "streams.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     java = ["java", *bench.config["java"].split(), "-cp"]
     java.append(os.pathsep.join(map(str, [classes, *path])))
-    return Start([*java, program, str(file), *topics], {})
+    return Start([*java, program, str(file), *given], {})
 
 
 def common(bench: Bench, run: str, folder: Path) -> dict[str, Any]:
@@ -140,7 +144,7 @@ def common(bench: Bench, run: str, folder: Path) -> dict[str, Any]:
         "brokers": bench.broker.address,
         "workload": bench.workload.name,
         "events": bench.topic,
-        "ads": str(bench.ads),
+        "ads": str(bench.table),
         "results": run,
         "producer": bench.producer,
         "folder": str(folder),
