@@ -82,15 +82,15 @@ def document(records: Iterable[Record]) -> str:
 
 
 def queries(records: Sequence[Record]) -> Section:
-    """A row for each record of engines, a column for each engine."""
-    runs = [run for record in records for run in record["result"]["runs"]]
-    engines = list(dict.fromkeys(run["engine"] for run in runs))
+    """Records of engines with a query each: a row for each of them, a column for each engine."""
     in_order = sorted(records, key=lambda record: int(_query(record)[1:]))
+    runs = [run for record in in_order for run in record["result"]["runs"]]
+    engines = list(dict.fromkeys(run["engine"] for run in runs))
     rows = [
         [_query(record), *(_rate_and_right(record, engine) for engine in engines)]
         for record in in_order
     ]
-    settings = dict.fromkeys(note for record in records for note in _settings(record))
+    settings = dict.fromkeys(note for record in in_order for note in _settings(record))
     taken = [
         f"{_query(record)}: {record['result']['about']}. {provenance(record)}"
         for record in in_order
