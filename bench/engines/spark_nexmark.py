@@ -46,8 +46,7 @@ def q5(records: DataFrame) -> DataFrame:
 def hottest(counts: DataFrame) -> DataFrame:
     """Of each window those with the most. It closes as a whole, so its counts are of one batch."""
     rank = F.rank().over(Window.partitionBy("start").orderBy(F.desc("num")))
-    ranked = counts.withColumn("rank", rank).where("rank = 1").drop("rank")
-    return ranked.coalesce(1)
+    return counts.withColumn("rank", rank).where("rank = 1").drop("rank")
 
 
 def q8(records: DataFrame) -> DataFrame:

@@ -2,7 +2,6 @@ package bench;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.Properties;
@@ -36,7 +35,7 @@ public final class Transactions implements ForeachPartitionFunction<Row> {
 
     public Transactions(String brokers, Map<String, String> producer, String topic, long batch) {
         this.brokers = brokers;
-        this.producer = new HashMap<>(producer); // Python's can't go to a task
+        this.producer = producer;
         this.topic = topic;
         this.batch = batch;
     }

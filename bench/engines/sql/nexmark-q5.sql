@@ -1,6 +1,6 @@
 CREATE TABLE events (
-  bid ROW<auction BIGINT, dateTime BIGINT>,
-  `at` AS TO_TIMESTAMP_LTZ(COALESCE(bid.dateTime, 0), 3),
+  bid ROW<auction BIGINT, `dateTime` BIGINT>,
+  `at` AS TO_TIMESTAMP_LTZ(COALESCE(bid.`dateTime`, 0), 3),
   WATERMARK FOR `at` AS `at` - INTERVAL '4' SECOND
 ) WITH ({source})
 

@@ -1,7 +1,7 @@
 CREATE TABLE events (
-  person ROW<id BIGINT, name STRING, dateTime BIGINT>,
-  auction ROW<seller BIGINT, dateTime BIGINT>,
-  `at` AS TO_TIMESTAMP_LTZ(COALESCE(person.dateTime, auction.dateTime, 0), 3),
+  person ROW<id BIGINT, name STRING, `dateTime` BIGINT>,
+  auction ROW<seller BIGINT, `dateTime` BIGINT>,
+  `at` AS TO_TIMESTAMP_LTZ(COALESCE(person.`dateTime`, auction.`dateTime`, 0), 3),
   WATERMARK FOR `at` AS `at` - INTERVAL '4' SECOND
 ) WITH ({source})
 
