@@ -91,8 +91,13 @@ def of_kind(records: DataFrame, kind: str, fields: str) -> DataFrame:
 
 
 def parsed(records: DataFrame, schema: str) -> DataFrame:
+    """An event's kinds as columns.
+
+    A condition on a column that comes of `from_json` is moved below it, and parses the value again;
+    none is moved below a generator, which `inline` is.
+    """
     event = F.from_json(F.col("value").cast("string"), schema)
-    return records.select(event.alias("e")).select("e.*")
+    return records.select(F.inline(F.array(event)))
 
 
 def timed(events: DataFrame) -> DataFrame:
