@@ -25,6 +25,7 @@ is the median of its repetitions, with their range in brackets. `make bench` mea
 NOTHING = "\nNothing has been recorded yet: `make bench ARGS=--record`, on a quiet machine.\n"
 TEXT, BAR, LINE = "#374151", "#7aa6c2", "#cc2936"
 WHOLE = "the whole service"
+NEXMARK = "engines-nexmark-"
 SMALLEST = 0.005  # cores: roles that use less are left out of tables
 
 
@@ -61,9 +62,11 @@ def tables(record: Record) -> list[Table]:
 
 
 def document(records: Iterable[Record]) -> str:
-    """The whole page."""
+    """The whole page. Nexmark's queries stand together, each record a row."""
+    every = list(records)
+    nexmark = [record for record in every if record["kind"].startswith(NEXMARK)]
     parts = [INTRODUCTION]
-    for record in records:
+    for record in (record for record in every if record not in nexmark):
         for number, section in enumerate(sections(record)):
             parts.append(f"\n## {section.title}\n")
             if section.bars:
@@ -71,7 +74,46 @@ def document(records: Iterable[Record]) -> str:
             parts.append(_markdown(section))
             parts += [f"\n{note}\n" for note in section.notes]
         parts.append(f"\n{provenance(record)}\n")
+    if nexmark:
+        section = queries(nexmark)
+        parts += [f"\n## {section.title}\n", _markdown(section)]
+        parts += [f"\n{note}\n" for note in section.notes]
     return "\n".join(parts) if len(parts) > 1 else INTRODUCTION + NOTHING
+
+
+def queries(records: Sequence[Record]) -> Section:
+    """Records of engines with a query each: a row for each of them, a column for each engine."""
+    in_order = sorted(records, key=lambda record: int(_query(record)[1:]))
+    runs = [run for record in in_order for run in record["result"]["runs"]]
+    engines = list(dict.fromkeys(run["engine"] for run in runs))
+    rows = [
+        [_query(record), *(_rate_and_right(record, engine) for engine in engines)]
+        for record in in_order
+    ]
+    settings = dict.fromkeys(note for record in in_order for note in _settings(record))
+    taken = [
+        f"{_query(record)}: {record['result']['about']}. {provenance(record)}"
+        for record in in_order
+    ]
+    columns = ["query", *(f"{engine}, events/s" for engine in engines)]
+    return Section("Engines: Nexmark", columns, rows, [*settings, *taken])
+
+
+def _settings(record: Record) -> list[str]:
+    return [f"{engine}: {text}." for engine, text in record["result"]["settings_of"].items()]
+
+
+def _query(record: Record) -> str:
+    return record["kind"].removeprefix(NEXMARK)
+
+
+def _rate_and_right(record: Record, engine: str) -> str:
+    own = [run for run in record["result"]["runs"] if run["engine"] == engine]
+    if not own:
+        return "–"
+    right = sum(run["correct"] for run in own)
+    rate = spread([run["events_per_second"] for run in own], 0)
+    return f"{rate}, {right} of {len(own)} right"
 
 
 def provenance(record: Record) -> str:
@@ -264,7 +306,8 @@ def _engines(record: Record) -> Iterable[Section]:
                 f"{right} of {len(own)}",
             ]
         )
-    notes = [f"{engine}: {text}." for engine, text in record["result"]["settings_of"].items()]
+    notes = [f"{record['result']['about']}."] if "about" in record["result"] else []
+    notes += _settings(record)
     yield Section(
         f"Engines: {record['kind'].removeprefix('engines-')}, {settings['events']:,} events",
         ["engine", "events/s", f"{engines[0]} is so many times as fast", "core-µs/event", "right"],

@@ -1,6 +1,7 @@
-"""YSB on Spark, Flink SQL and Kafka Streams in turns, beside Kafka's own reader.
+"""Workloads on Spark, Flink SQL and Kafka Streams in turns, beside Kafka's own reader.
 
     python -m bench.engines --events 4000000 --repetitions 5 --record
+    python -m bench.engines --workload nexmark-q5 --workload nexmark-q8 --record
     python -m bench.engines --events 200000 --repetitions 1 --only spark --only flink --noisy
 
 The broker is one of its own; no cluster is needed. Everything runs on the first two cores.
@@ -10,180 +11,44 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
 import yaml
 
 from bench.cpu import Meter, Roles, Usage, processes
-from bench.engines import ysb
-from bench.engines.broker import Broker, broker, end
-from bench.engines.jars import FLINK_CONNECTOR, jars
-from bench.engines.progress import Progress, steady, wrong
+from bench.engines.broker import broker, end
+from bench.engines.progress import Progress, gains, newest, steady, wrong
+from bench.engines.start import ENGINES, TABLE, Bench
+from bench.engines.stream import PARTITIONS, batches
+from bench.engines.workload import Workload
+from bench.engines.workloads import WORKLOADS
 from bench.load import addresses
 from bench.program import console, run_program
-from bench.record import keep, new_record
+from bench.record import Record, keep, new_record
 from bench.report import tables
 from bench.sender import Sender
 from millrace.cluster import kafka
 from millrace.common.errors import OperatorError
-from millrace.common.paths import REPO
-from millrace.plan import load_plan
-from millrace.setup.locks import parse_jar
-from millrace.setup.spark import local_spark
 
 CONFIG = Path(__file__).with_name("engines.yaml")
-JAVA = Path(__file__).with_name("java")
-FLINK = REPO / ".venv" / "flink"
-EVENTS, ADS = "ysb", "ads"
 STALLED_SECONDS = 180.0  # without a new result: it ends, right or not
+RESTS_SECONDS = 3.0  # longer than between two commits: it may have done all
 LOOK_SECONDS = 0.5
 GATE_SECONDS, QUIET_CORES = 10.0, 0.1
 QUEUED = 50  # batches
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What each engine gets: ``work`` is a folder for classes and data that all may read."""
-
-    broker: Broker
-    config: dict[str, Any]
-    events: int
-    work: Path
-    expected: ysb.Counts
-
-    def settings(self, engine: str) -> dict[str, str]:
-        return dict(self.config["engines"][engine]["settings"])
-
-    @property
-    def ads(self) -> Path:
-        return self.work / "ads.csv"
-
-
-@dataclass(frozen=True)
-class Start:
-    """A command with its environment."""
-
-    command: list[str]
-    environment: dict[str, str]
-
-
-def spark(bench: Bench, run: str, folder: Path) -> Start:
-    defaults = load_plan("local").spark.settings.defaults.model_dump(by_alias=True)
-    own = {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in defaults.items()
-        if key.startswith("spark.sql.") and key not in DELTA
-    }
-    given = own | bench.settings("spark")
-    given |= {
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": bench.config["java"].replace("-Xmx2g ", "") + " -Xss4m",
-        "spark.local.dir": str(folder),
-    }
-    asked = common(bench, run, folder) | {
-        "settings": given,
-        "max_offsets": bench.config["engines"]["spark"]["max_offsets"],
-    }
-    path = [str(local_spark()), str(REPO / "spark-jobs"), str(REPO)]
-    program = Path(__file__).with_name("spark_ysb.py")
-    return Start(
-        [sys.executable, str(program), json.dumps(asked)], {"PYTHONPATH": os.pathsep.join(path)}
-    )
-
-
-# The archive's; its jars would have to be on the path of whoever reads only Kafka.
-DELTA = {"spark.sql.extensions", "spark.sql.catalog.spark_catalog"}
-
-
-def flink(bench: Bench, run: str, folder: Path) -> Start:
-    python = FLINK / "bin" / "python"
-    if not python.exists():
-        raise OperatorError(f"{python} isn't there", "`make bench-engines` installs it")
-    connector = jars() / parse_jar(FLINK_CONNECTOR).filename
-    asked = common(bench, run, folder) | {
-        "settings": bench.settings("flink"),
-        "run": run,
-        "jars": [str(connector), str(flink_function(bench))],
-    }
-    program = Path(__file__).with_name("flink_ysb.py")
-    java = {"JVM_ARGS": bench.config["java"], "PYTHONPATH": ""}
-    return Start([str(python), str(program), json.dumps(asked)], java)
-
-
-def streams(bench: Bench, run: str, folder: Path) -> Start:
-    connector = parse_jar(FLINK_CONNECTOR).filename
-    path = [jar for jar in jars().glob("*.jar") if jar.name != connector]
-    path += [bench.broker.home / "share", *(bench.broker.home / "lib").glob("log4j-*.jar")]
-    classes = compiled(bench, "Ysb.java", path)
-    properties = bench.settings("streams") | {
-        "application.id": run,
-        "bootstrap.servers": bench.broker.address,
-        "commit.interval.ms": str(bench.config["commit_ms"]),
-        "consumer.auto.offset.reset": "earliest",
-        "state.dir": str(folder / "state"),
-        "replication.factor": "1",
-    }
-    file = folder / "streams.properties"
-    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    java = ["java", *bench.config["java"].split(), "-cp"]
-    java.append(os.pathsep.join(map(str, [classes, *path])))
-    return Start([*java, "Ysb", str(file), EVENTS, ADS, run], {})
-
-
-def common(bench: Bench, run: str, folder: Path) -> dict[str, Any]:
-    return {
-        "brokers": bench.broker.address,
-        "events": EVENTS,
-        "ads": str(bench.ads),
-        "results": run,
-        "folder": str(folder),
-        "trigger_ms": bench.config["commit_ms"],
-    }
-
-
-def flink_function(bench: Bench) -> Path:
-    [library] = FLINK.glob("lib/python*/site-packages/pyflink/lib")
-    classes = compiled(bench, "CampaignOf.java", sorted(library.glob("*.jar")))
-    jar = bench.work / "campaign-of.jar"
-    with ZipFile(jar, "w") as content:
-        content.write(classes / "CampaignOf.class", "CampaignOf.class")
-    return jar
-
-
-def compiled(bench: Bench, source: str, path: list[Path]) -> Path:
-    """The folder of its classes."""
-    classes = bench.work / source.removesuffix(".java")
-    if not classes.exists():
-        command = ["javac", "--release", "17", "-d", str(classes)]
-        command += ["-cp", os.pathsep.join(map(str, path)), str(JAVA / source)]
-        subprocess.run(command, check=True)
-    return classes
-
-
-ENGINES: dict[str, Callable[[Bench, str, Path], Start]] = {
-    "spark": spark,
-    "flink": flink,
-    "streams": streams,
-}
 
 
 def measure(bench: Bench, engine: str, number: int) -> dict[str, Any]:
     """One run of an engine, from its start until all results are there or no more come."""
     if engine == "fetch":
         return fetch(bench)
-    run = f"{engine}-{number}"
+    run = f"{bench.workload.name}-{engine}-{number}"
     bench.broker.create(run, 1)
     with tempfile.TemporaryDirectory(prefix="millrace-bench-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -198,12 +63,14 @@ def measure(bench: Bench, engine: str, number: int) -> dict[str, Any]:
         stack.callback(end, process)
         watch = stack.enter_context(Watch(process.pid))
         progress = follow(bench, run, process)
-        if not progress.seen or progress.total == 0:
+        if not progress.rows:
             raise OperatorError(f"{engine} gave no result: …{log.read_text()[-2000:]}")
-    mistakes = wrong(progress.counts, bench.expected)
-    for mistake in mistakes[:3]:
-        console.print(f"{run}: {mistake}")
-    since, until, share = steady(progress.seen, sum(bench.expected.values()))
+    upserts, expected = bench.workload.upserts, bench.expected
+    mistakes = wrong(newest(progress.found) if upserts else progress.found, expected)
+    for row, surplus in mistakes[:3]:
+        named = ", ".join(map("{} {}".format, bench.workload.columns, row))
+        console.print(f"{run}: {abs(surplus)} too {'many' if surplus > 0 else 'few'} of {named}")
+    since, until, share = steady(progress.seen(upserts), total(bench))
     seconds = max(until - since, 1e-3)
     return {
         "engine": engine,
@@ -216,24 +83,51 @@ def measure(bench: Bench, engine: str, number: int) -> dict[str, Any]:
 
 
 def follow(bench: Bench, run: str, process: "subprocess.Popen[bytes]") -> Progress:
-    """Reads what is committed until it is what it must be, or nothing new comes."""
+    """Looks at what is committed until it is what it must be, or nothing new comes.
+
+    While an engine works it asks only how much is committed: reading as many results as some
+    queries have would take the engine's cores from it.
+    """
     reader = kafka.consumer({"bootstrap.servers": bench.broker.address, "group.id": f"see-{run}"})
-    reader.assign([kafka.TopicPartition(run, 0, kafka.OFFSET_BEGINNING)])
+    results = kafka.TopicPartition(run, 0, kafka.OFFSET_BEGINNING)
     progress, heard = Progress(), time.monotonic()
-    views = sum(bench.expected.values())
-    progress.look(time.time())
+    progress.look(time.time(), 0)
     while time.monotonic() - heard < STALLED_SECONDS and process.poll() is None:
-        messages = [m for m in reader.consume(10_000, LOOK_SECONDS) if not m.error()]
-        for message in messages:
-            row = json.loads(message.value())
-            progress.result((row["campaign"], row["start"]), row["views"])
-        if messages:
+        time.sleep(LOOK_SECONDS)
+        _, committed = reader.get_watermark_offsets(results, STALLED_SECONDS)
+        if progress.look(time.time(), committed):
             heard = time.monotonic()
-            progress.look(time.time())
-        if progress.total >= views:
-            break
+        rests = time.monotonic() - heard > RESTS_SECONDS
+        if rests and committed >= len(bench.expected):
+            read(reader, results, bench.workload, progress)
+            if progress.total(bench.workload.upserts) >= total(bench):
+                break
+    else:
+        read(reader, results, bench.workload, progress)
     reader.close()
     return progress
+
+
+def total(bench: Bench) -> int:
+    """Of all results, as progress counts them."""
+    return int(gains(bench.expected, bench.workload.upserts).sum())
+
+
+def read(
+    reader: kafka.Consumer, results: kafka.TopicPartition, workload: Workload, progress: Progress
+) -> None:
+    """All rows that are committed now and weren't read yet."""
+    if not reader.assignment():  # it begins to fetch
+        reader.assign([results])
+    at_end = False
+    while not at_end:
+        messages = reader.consume(10_000, LOOK_SECONDS)
+        at_end = any(m.error() for m in messages)  # that of a partition's end
+        rows = [m for m in messages if not m.error()]
+        if rows:
+            progress.read(
+                [m.offset() for m in rows], [workload.row(json.loads(m.value())) for m in rows]
+            )
 
 
 class Watch(threading.Thread):
@@ -283,7 +177,7 @@ class Family(Roles):
 
 def fetch(bench: Bench) -> dict[str, Any]:
     """Kafka's own tool says how fast it was; its processor time includes its start."""
-    tool = [str(bench.broker.home / "bin/kafka-consumer-perf-test"), "--topic", EVENTS]
+    tool = [str(bench.broker.home / "bin/kafka-consumer-perf-test"), "--topic", bench.topic]
     tool += ["--bootstrap-server", bench.broker.address, "--num-records", str(bench.events)]
     tool += ["--timeout", str(int(1000 * STALLED_SECONDS))]
     before = os.times()
@@ -317,22 +211,25 @@ def split(line: str) -> list[str]:
 
 
 def fill(bench: Bench) -> None:
-    """All events and ads into their topics, before anything is measured."""
-    bench.broker.create(EVENTS, ysb.PARTITIONS)
-    bench.broker.create(ADS, 1)
-    sender = Sender(addresses(bench.broker.address), EVENTS, ysb.PARTITIONS, lambda *_: None)
-    for batch in ysb.batches(bench.events):
+    """All events, and what they are joined with, into their topics before anything is measured."""
+    console.print(f"filling topic {bench.topic} with {bench.events:,} events")
+    bench.broker.create(bench.topic, PARTITIONS)
+    sender = Sender(addresses(bench.broker.address), bench.topic, PARTITIONS, lambda *_: None)
+    for batch in batches(bench.workload.stream, bench.events):
         sender.put(batch)
         while sender.unacknowledged > QUEUED:
             sender.poll(0.1)
     while sender.unacknowledged:
         sender.poll(0.1)
     sender.close()
-    producer = kafka.producer({"bootstrap.servers": bench.broker.address})
-    for ad, campaign in ysb.ads().items():
-        producer.produce(ADS, campaign, ad)
-    producer.flush()
-    bench.ads.write_text("".join(f"{ad},{campaign}\n" for ad, campaign in ysb.ads().items()))
+    table = bench.workload.table
+    if table:
+        bench.broker.create(TABLE, 1)
+        producer = kafka.producer({"bootstrap.servers": bench.broker.address})
+        for key, value in table.items():
+            producer.produce(TABLE, value, key)
+        producer.flush()
+        bench.table.write_text("".join(f"{key},{value}\n" for key, value in table.items()))
 
 
 def gate(noisy: bool) -> dict[str, Any]:
@@ -352,6 +249,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--workload", action="append", choices=WORKLOADS, help="ysb if none")
     parser.add_argument("--events", type=int, default=4_000_000)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--only", action="append", choices=[*ENGINES, "fetch"])
@@ -359,37 +257,74 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--noisy", action="store_true", help="although others use the machine")
     parser.add_argument("--record", action="store_true", help="keep it in docs/performance/")
     asked = parser.parse_args(arguments)
-    engines = asked.only or [*ENGINES, "fetch"]
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: asked.cores]))
     quiet = gate(asked.noisy)
     config = yaml.safe_load(CONFIG.read_text())
-    runs = []
+    records = []
     with broker() as one, tempfile.TemporaryDirectory(prefix="millrace-bench-") as work:
-        bench = Bench(one, config, asked.events, Path(work), ysb.truth(asked.events))
-        console.print(f"filling topic {EVENTS} with {asked.events:,} events")
-        fill(bench)
-        for number in range(asked.repetitions):
-            for engine in engines:
-                runs.append(measure(bench, engine, number))
-                console.print(
-                    f"{number + 1} of {asked.repetitions}: {engine}"
-                    f" {runs[-1]['events_per_second']:,.0f} events/s"
-                    f"{'' if runs[-1]['correct'] else ', WRONG'}"
-                )
-    about = {engine: settings_text(config, engine) for engine in engines}
-    settings = {"events": asked.events, "repetitions": asked.repetitions, "cores": asked.cores}
-    record = new_record("engines-ysb", settings, quiet | {"settings_of": about, "runs": runs})
-    for table in tables(record):
-        console.print(table)
-    console.print(keep(record, asked.record))
-    if not all(run["correct"] for run in runs):
+        filled: set[str] = set()
+        for name in asked.workload or ["ysb"]:
+            bench = Bench(one, config, asked.events, Path(work), WORKLOADS[name])
+            if bench.topic not in filled:
+                fill(bench)
+                filled.add(bench.topic)
+            engines = [
+                engine
+                for engine in config["workloads"][name]["engines"]
+                if not asked.only or engine in asked.only
+            ]
+            runs = in_turns(bench, engines, asked.repetitions)
+            record = record_of(bench, runs, quiet, asked)
+            for table in tables(record):
+                console.print(table)
+            console.print(keep(record, asked.record))
+            records.append(record)
+    if not all(run["correct"] for record in records for run in record["result"]["runs"]):
         raise OperatorError("results were wrong; see above")
+
+
+def record_of(
+    bench: Bench, runs: list[dict[str, Any]], quiet: dict[str, Any], asked: argparse.Namespace
+) -> Record:
+    engines = dict.fromkeys(run["engine"] for run in runs)
+    result = {
+        "about": workload_text(bench.config, bench.workload.name),
+        "settings_of": {engine: settings_text(bench.config, engine) for engine in engines},
+        "runs": runs,
+    }
+    settings = {"events": asked.events, "repetitions": asked.repetitions, "cores": asked.cores}
+    return new_record(f"engines-{bench.workload.name}", settings, quiet | result)
+
+
+def in_turns(bench: Bench, engines: list[str], repetitions: int) -> list[dict[str, Any]]:
+    runs = []
+    for number in range(repetitions):
+        for engine in engines:
+            runs.append(measure(bench, engine, number))
+            console.print(
+                f"{number + 1} of {repetitions}: {bench.workload.name} on {engine}"
+                f" {runs[-1]['events_per_second']:,.0f} events/s"
+                f"{'' if runs[-1]['correct'] else ', WRONG'}"
+            )
+    return runs
 
 
 def settings_text(config: dict[str, Any], engine: str) -> str:
     own = config["engines"][engine]
-    given = [f"{key}={value}" for key, value in own.get("settings", {}).items()]
-    return f"{own['about']}; {', '.join([config['java'], *given])}"
+    given = config["producer"] | own["settings"] if "settings" in own else {}
+    said = [config["java"], *(f"{key}={value}" for key, value in given.items())]
+    return f"{own['about']}; {', '.join(said)}"
+
+
+def workload_text(config: dict[str, Any], workload: str) -> str:
+    """What engines do differently for it."""
+    own = config["workloads"][workload]
+    given = [
+        f"{engine}: {', '.join(f'{key}={value}' for key, value in own[engine].items())}"
+        for engine in own["engines"]
+        if engine in own
+    ]
+    return "; ".join([own["about"], *given])
 
 
 if __name__ == "__main__":

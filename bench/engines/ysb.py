@@ -1,32 +1,36 @@
 """The Yahoo streaming benchmark's events, and what has to come of them. Pure.
 
-100 campaigns of 10 ads; views alone count, by campaign and window of 10 s. Event ``i`` is the
-``i``-th of a pool, again and again, and happens at a moment of its own, so that a set number of
-windows is filled evenly. One more event for each partition, a click an hour later, lets engines
-close the last window that wait for it.
+100 campaigns of 10 ads; views alone count, by campaign and window of 10 s. One more event for each
+partition, a click an hour later, closes the last window.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 
-from bench.pool import BATCH_BYTES, Batch, places, record
+from bench.engines.stream import (
+    LATER_MS,
+    PARTITIONS,
+    POOL,
+    START_MS,
+    TIME_DIGITS,
+    WINDOW_MS,
+    WINDOWS,
+    Field,
+    Stream,
+    times_ms,
+)
+from bench.engines.workload import Workload, text_number
 
 CAMPAIGNS, ADS = 100, 10
-PARTITIONS = 2
-POOL = 20_000
 SEED = 7
-WINDOW_MS = 10_000
-WINDOWS = 40
-START_MS = 1_700_000_000_000  # Kafka refuses times to come
-LATER_MS = 3_600_000
 AD_TYPES = ("banner", "modal", "sponsored-search", "mail", "mobile")
 EVENT_TYPES = ("view", "click", "purchase")
 CHUNK = 200_000
-DIGITS = 13
 
 Key = tuple[str, int]  # campaign, start of the window in ms
 Counts = dict[Key, int]
@@ -55,10 +59,6 @@ def ads() -> dict[str, str]:
     return {_name("ad", ad): _name("campaign", ad // ADS) for ad in range(CAMPAIGNS * ADS)}
 
 
-def times_ms(numbers: np.ndarray, events: int) -> np.ndarray:
-    return START_MS + numbers * (WINDOWS * WINDOW_MS) // events
-
-
 def truth(events: int) -> Counts:
     """Views by campaign and window."""
     pool = drawn()
@@ -75,49 +75,22 @@ def truth(events: int) -> Counts:
     }
 
 
-def batches(events: int) -> Iterator[Batch]:
-    """All of them for Kafka, partition by partition in turns; the later clicks last."""
-    content = [_Partition(partition) for partition in range(PARTITIONS)]
-    for first in range(0, events, POOL):
-        count = min(POOL, events - first)
-        for own in content:
-            yield from own.batches(first, count, events)
-    end = START_MS + WINDOWS * WINDOW_MS + LATER_MS
-    for partition in range(PARTITIONS):
-        later = record(b"", _event(0, 0, 1, end))
-        yield Batch(partition, np.array([events]), np.frombuffer(later, np.uint8))
+def _expected(events: int) -> np.ndarray:
+    rows = [
+        (text_number(campaign), start, views) for (campaign, start), views in truth(events).items()
+    ]
+    return np.array(rows, np.int64)
 
 
-class _Partition:
-    """The pool's events of one partition: every so many-th."""
+def _row(result: Mapping[str, Any]) -> tuple[int, ...]:
+    return text_number(result["campaign"]), result["start"], result["views"]
 
-    def __init__(self, partition: int) -> None:
-        pool = drawn()
-        self._partition = partition
-        self._members = np.arange(partition, POOL, PARTITIONS)
-        made = [
-            record(b"", _event(number, pool.ad[number], pool.event_type[number], START_MS))
-            for number in self._members.tolist()
-        ]
-        mark = b'"event_time":"'
-        self._time_at = np.array([one.index(mark) + len(mark) for one in made])
-        self._starts = np.concatenate([[0], np.cumsum([len(one) for one in made])])
-        self._content = np.frombuffer(b"".join(made), np.uint8)
-        self._most = BATCH_BYTES // max(map(len, made))
 
-    def batches(self, first: int, count: int, events: int) -> Iterator[Batch]:
-        """Of ``count`` events from ``first`` on, which is a multiple of the pool."""
-        size = int(np.searchsorted(self._members, count))
-        numbers = first + self._members[:size]
-        starts = self._starts[: size + 1]
-        content = self._content[: starts[-1]].copy()
-        digits = times_ms(numbers, events)[:, None] // 10 ** np.arange(DIGITS - 1, -1, -1) % 10
-        at = starts[:-1, None]
-        content[at + self._time_at[:size, None] + np.arange(DIGITS)] = digits + ord("0")
-        content[at + 4 + np.arange(2)] = places(np.arange(size) % self._most)
-        for low in range(0, size, self._most):
-            high = min(low + self._most, size)
-            yield Batch(self._partition, numbers[low:high], content[starts[low] : starts[high]])
+def _pool() -> Sequence[bytes]:
+    pool = drawn()
+    return [
+        _event(number, pool.ad[number], pool.event_type[number], START_MS) for number in range(POOL)
+    ]
 
 
 def _event(number: int, ad: int, event_type: int, time_ms: int) -> bytes:
@@ -136,3 +109,16 @@ def _event(number: int, ad: int, event_type: int, time_ms: int) -> bytes:
 def _name(kind: str, number: int) -> str:
     """As long as the original's, which are UUIDs."""
     return str(UUID(int=(sum(kind.encode()) << 96) + 0x4000_8000_0000_0000_0000 + number))
+
+
+STREAM = Stream(
+    "ysb",
+    _pool,
+    lambda numbers: numbers % PARTITIONS,
+    {"time": Field((b'"event_time":"',), TIME_DIGITS)},
+    lambda numbers, events: {"time": times_ms(numbers, events)},
+    [_event(0, 0, 1, START_MS + WINDOWS * WINDOW_MS + LATER_MS)],
+)
+YSB = Workload(
+    "ysb", STREAM, ("campaign", "start", "views"), _expected, _row, upserts=True, table=ads()
+)

@@ -231,16 +231,29 @@ MONITORING = COST | {
         ]
     },
 }
+RUN_OF_B = {
+    "engine": "b",
+    "events_per_second": 50,
+    "core_us_per_event": 2.0,
+    "correct": True,
+}
 ENGINES = COST | {
     "kind": "engines-ysb",
     "settings": {"events": 1000},
     "result": {
+        "about": "windows of its own",
         "settings_of": {"a": "fast"},
         "runs": [
             {"engine": name, "events_per_second": rate, "core_us_per_event": 2.0, "correct": True}
             for name, rate in (("a", 100), ("b", 50), ("a", 300))
         ],
     },
+}
+
+Q5 = ENGINES | {"kind": "engines-nexmark-q5"}
+Q12 = ENGINES | {
+    "kind": "engines-nexmark-q12",
+    "result": ENGINES["result"] | {"runs": [RUN_OF_B | {"correct": False}]},
 }
 
 
@@ -259,6 +272,22 @@ class TestReport:
             ["a", "200 (100–300)", "1.00"],
             ["b", "50", "4.00"],
         ]
+
+    def test_queries_of_nexmark_stand_together_in_their_order(self) -> None:
+        section = report.queries([Q12, Q5])
+        assert section.columns == ["query", "a, events/s", "b, events/s"]
+        assert section.rows == [
+            ["q5", "200 (100–300), 2 of 2 right", "50, 1 of 1 right"],
+            ["q12", "–", "50, 0 of 1 right"],
+        ]
+        assert section.notes[0] == "a: fast."  # once
+        assert [note.partition(".")[0] for note in section.notes[1:]] == [
+            "q5: windows of its own",
+            "q12: windows of its own",
+        ]
+        page = report.document([Q12, Q5])
+        assert page.count("## ") == 1
+        assert "## Engines: Nexmark" in page
 
     def test_watching_costs_what_is_more_with_it(self) -> None:
         [section] = report.sections(MONITORING)

@@ -1,0 +1,178 @@
+"""How each engine is started with a workload: its command, settings and classes."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+
+from bench.engines.broker import Broker
+from bench.engines.jars import FLINK_CONNECTOR, jars
+from bench.engines.workload import Workload
+from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO
+from millrace.plan import load_plan
+from millrace.setup.locks import parse_jar
+from millrace.setup.spark import local_spark
+
+HERE = Path(__file__).parent
+FLINK = REPO / ".venv" / "flink"
+TABLE = "ads"
+
+
+@dataclass
+class Bench:
+    """What each engine gets: ``work`` is a folder for classes and data that all may read."""
+
+    broker: Broker
+    config: dict[str, Any]
+    events: int
+    work: Path
+    workload: Workload
+
+    @cached_property
+    def expected(self) -> np.ndarray:
+        return self.workload.expected(self.events)
+
+    def settings(self, engine: str) -> dict[str, str]:
+        return dict(self.config["engines"][engine]["settings"])
+
+    @property
+    def producer(self) -> dict[str, str]:
+        """Of results."""
+        return {key: str(value) for key, value in self.config["producer"].items()}
+
+    @property
+    def topic(self) -> str:
+        return self.workload.stream.topic
+
+    @property
+    def table(self) -> Path:
+        """What events are joined with, if anything."""
+        return self.work / "table.csv"
+
+
+@dataclass(frozen=True)
+class Start:
+    """A command with its environment."""
+
+    command: list[str]
+    environment: dict[str, str]
+
+
+def spark(bench: Bench, run: str, folder: Path) -> Start:
+    defaults = load_plan("local").spark.settings.defaults.model_dump(by_alias=True)
+    own = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in defaults.items()
+        if key.startswith("spark.sql.") and key not in DELTA
+    }
+    given = own | bench.settings("spark")
+    given |= {
+        "spark.master": "local[2]",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": bench.config["java"].replace("-Xmx2g ", "") + " -Xss4m",
+        "spark.local.dir": str(folder),
+    }
+    own_jars = sorted((local_spark() / "pyspark/jars").glob("*.jar"))
+    given["spark.driver.extraClassPath"] = str(compiled(bench, "Transactions.java", own_jars))
+    asked = common(bench, run, folder) | {"settings": given}
+    asked |= bench.config["workloads"][bench.workload.name]["spark"]
+    path = [str(local_spark()), str(REPO / "spark-jobs"), str(REPO)]
+    return Start(
+        [sys.executable, str(HERE / "spark_run.py"), json.dumps(asked)],
+        {"PYTHONPATH": os.pathsep.join(path)},
+    )
+
+
+# The archive's; its jars would have to be on the path of whoever reads only Kafka.
+DELTA = {"spark.sql.extensions", "spark.sql.catalog.spark_catalog"}
+
+
+def flink(bench: Bench, run: str, folder: Path) -> Start:
+    python = FLINK / "bin" / "python"
+    if not python.exists():
+        raise OperatorError(f"{python} isn't there", "`make bench-engines` installs it")
+    connector = jars() / parse_jar(FLINK_CONNECTOR).filename
+    asked = common(bench, run, folder) | {
+        "settings": bench.settings("flink"),
+        "run": run,
+        "statements": str(HERE / "sql" / f"{bench.workload.name}.sql"),
+        "jars": [str(connector), str(flink_function(bench))],
+    }
+    java = {"JVM_ARGS": bench.config["java"], "PYTHONPATH": ""}
+    return Start([str(python), str(HERE / "flink_run.py"), json.dumps(asked)], java)
+
+
+def streams(bench: Bench, run: str, folder: Path) -> Start:
+    connector = parse_jar(FLINK_CONNECTOR).filename
+    path = [jar for jar in jars().glob("*.jar") if jar.name != connector]
+    path += [bench.broker.home / "share", *(bench.broker.home / "lib").glob("log4j-*.jar")]
+    name = bench.workload.name
+    program, given = (
+        ("Ysb", [bench.topic, TABLE, run])
+        if name == "ysb"
+        else ("Nexmark", [bench.topic, run, name])
+    )
+    classes = compiled(bench, f"{program}.java", path)
+    properties = bench.settings("streams") | {
+        "application.id": run,
+        "bootstrap.servers": bench.broker.address,
+        "commit.interval.ms": str(bench.config["commit_ms"]),
+        "consumer.auto.offset.reset": "earliest",
+        "state.dir": str(folder / "state"),
+        "replication.factor": "1",
+    }
+    properties |= {f"producer.{key}": value for key, value in bench.producer.items()}
+    file = folder / "streams.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    java = ["java", *bench.config["java"].split(), "-cp"]
+    java.append(os.pathsep.join(map(str, [classes, *path])))
+    return Start([*java, program, str(file), *given], {})
+
+
+def common(bench: Bench, run: str, folder: Path) -> dict[str, Any]:
+    return {
+        "brokers": bench.broker.address,
+        "workload": bench.workload.name,
+        "events": bench.topic,
+        "ads": str(bench.table),
+        "results": run,
+        "producer": bench.producer,
+        "folder": str(folder),
+        "trigger_ms": bench.config["commit_ms"],
+    }
+
+
+def flink_function(bench: Bench) -> Path:
+    [library] = FLINK.glob("lib/python*/site-packages/pyflink/lib")
+    classes = compiled(bench, "CampaignOf.java", sorted(library.glob("*.jar")))
+    jar = bench.work / "campaign-of.jar"
+    with ZipFile(jar, "w") as content:
+        content.write(classes / "CampaignOf.class", "CampaignOf.class")
+    return jar
+
+
+def compiled(bench: Bench, source: str, path: list[Path]) -> Path:
+    """The folder of its classes."""
+    classes = bench.work / source.removesuffix(".java")
+    if not classes.exists():
+        command = ["javac", "--release", "17", "-d", str(classes)]
+        command += ["-cp", os.pathsep.join(map(str, path)), str(HERE / "java" / source)]
+        subprocess.run(command, check=True)
+    return classes
+
+
+ENGINES: dict[str, Callable[[Bench, str, Path], Start]] = {
+    "spark": spark,
+    "flink": flink,
+    "streams": streams,
+}

@@ -1,0 +1,7 @@
+"""All workloads by name."""
+
+from bench.engines.recount import NEXMARK
+from bench.engines.workload import Workload
+from bench.engines.ysb import YSB
+
+WORKLOADS: dict[str, Workload] = {each.name: each for each in (YSB, *NEXMARK)}
