@@ -13,6 +13,15 @@ from typing import Any
 from rich.table import Table
 
 from bench.cpu import Roles
+from bench.goals import (
+    D_STREAMS_PER_CORE,
+    WHOLE,
+    Goal,
+    compared,
+    per_event,
+    read_drills,
+    read_goals,
+)
 from bench.record import RECORDS, Record, name, read_records
 
 DOCUMENT = RECORDS.parent / "performance.md"
@@ -24,7 +33,6 @@ is the median of its repetitions, with their range in brackets. `make bench` mea
 """
 NOTHING = "\nNothing has been recorded yet: `make bench ARGS=--record`, on a quiet machine.\n"
 TEXT, BAR, LINE = "#374151", "#7aa6c2", "#cc2936"
-WHOLE = "the whole service"
 NEXMARK = "engines-nexmark-"
 SMALLEST = 0.005  # cores: roles that use less are left out of tables
 
@@ -61,24 +69,22 @@ def tables(record: Record) -> list[Table]:
     return made
 
 
-def document(records: Iterable[Record]) -> str:
-    """The whole page. Nexmark's queries stand together, each record a row."""
-    every = list(records)
-    nexmark = [record for record in every if record["kind"].startswith(NEXMARK)]
-    parts = [INTRODUCTION]
-    for record in (record for record in every if record not in nexmark):
+def document(records: Sequence[Record], against: Section) -> str:
+    """The whole page. Nexmark's queries stand together, each record a row.
+
+    Args:
+        against: what was to be reached; the page begins with it.
+    """
+    nexmark = [record for record in records if record["kind"].startswith(NEXMARK)]
+    parts = [INTRODUCTION, _chapter(against)]
+    for record in (record for record in records if record not in nexmark):
         for number, section in enumerate(sections(record)):
-            parts.append(f"\n## {section.title}\n")
-            if section.bars:
-                parts.append(f"![{section.title}](performance/{picture_name(record, number)})\n")
-            parts.append(_markdown(section))
-            parts += [f"\n{note}\n" for note in section.notes]
+            picture = f"performance/{picture_name(record, number)}" if section.bars else None
+            parts.append(_chapter(section, picture))
         parts.append(f"\n{provenance(record)}\n")
     if nexmark:
-        section = queries(nexmark)
-        parts += [f"\n## {section.title}\n", _markdown(section)]
-        parts += [f"\n{note}\n" for note in section.notes]
-    return "\n".join(parts) if len(parts) > 1 else INTRODUCTION + NOTHING
+        parts.append(_chapter(queries(nexmark)))
+    return "\n".join(parts) if records else INTRODUCTION + NOTHING
 
 
 def queries(records: Sequence[Record]) -> Section:
@@ -167,17 +173,6 @@ def picture(section: Section) -> str:
 
 def picture_name(record: Record, number: int) -> str:
     return f"{name(record)}-{number}.svg"
-
-
-def per_event(run: Mapping[str, Any], rate: float) -> dict[str, float]:
-    """Core-µs by role that an event costs above idle, and of the whole service."""
-    idle, loaded = run["idle"], run["loaded"]
-    roles = sorted(loaded["cores"], key=lambda role: -loaded["cores"][role])
-    found = {
-        role: 1e6 * (loaded["cores"][role] - idle["cores"].get(role, 0.0)) / rate for role in roles
-    }
-    whole = 1e6 * (loaded["service_cores"] - idle["service_cores"]) / rate
-    return {WHOLE: whole} | found
 
 
 def _cost(record: Record) -> Iterable[Section]:
@@ -318,10 +313,6 @@ def _engines(record: Record) -> Iterable[Section]:
     )
 
 
-# Zaharia et al., SOSP 2013: of a node of four cores; WordCount has no figure.
-D_STREAMS_PER_CORE = {"grep": 160_000, "topk": 62_500}
-
-
 def _dstreams(record: Record) -> Iterable[Section]:
     runs, cores = record["result"]["runs"], record["settings"]["cores"]
     programs = list(dict.fromkeys(run["program"] for run in runs))
@@ -396,6 +387,31 @@ KINDS: dict[str, Callable[[Record], Iterable[Section]]] = {
 }
 
 
+def goals_section(compared: Iterable[tuple[Goal, float | None]]) -> Section:
+    """Each goal beside what was measured; below, what holds back those that are missed."""
+    rows, missed = [], []
+    for goal, figure in compared:
+        met = figure is not None and goal.met(figure)
+        if figure is not None and not met:
+            missed.append(f"- *{goal.what}*: {goal.why}")
+        rows.append([goal.what, goal.bound, f"**{_said(figure)}**" if met else _said(figure)])
+    notes = ["Bold figures reach their goal. Interruptions are the longest of a drill's runs."]
+    notes += ["What holds back the others:\n\n" + "\n".join(missed)] if missed else []
+    return Section("The goals, on two cores", ["what", "goal", "measured"], rows, notes)
+
+
+def _said(figure: float | None) -> str:
+    if figure is None:
+        return "not recorded"
+    return f"{figure:,.0f}" if figure >= 1000 else f"{figure:.3g}"
+
+
+def _chapter(section: Section, picture: str | None = None) -> str:
+    shown = [f"![{section.title}]({picture})\n"] if picture else []
+    notes = [f"\n{note}\n" for note in section.notes]
+    return "\n".join([f"\n## {section.title}\n", *shown, _markdown(section), *notes])
+
+
 def _markdown(section: Section) -> str:
     marks = ["---"] + ["---:"] * (len(section.columns) - 1)
     return "\n".join(f"| {' | '.join(row)} |" for row in [section.columns, marks, *section.rows])
@@ -403,7 +419,8 @@ def _markdown(section: Section) -> str:
 
 def write(folder: Path = RECORDS) -> None:
     records = read_records(folder)
-    (folder.parent / DOCUMENT.name).write_text(document(records))
+    against = goals_section(compared(read_goals(), records, read_drills()))
+    (folder.parent / DOCUMENT.name).write_text(document(records, against))
     for record in records:
         for number, section in enumerate(sections(record)):
             if section.bars:

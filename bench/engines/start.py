@@ -13,12 +13,12 @@ from zipfile import ZipFile
 
 import numpy as np
 
+from bench.engine import spark_settings
 from bench.engines.broker import Broker
 from bench.engines.jars import FLINK_CONNECTOR, jars
 from bench.engines.workload import Workload
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
-from millrace.plan import load_plan
 from millrace.setup.locks import parse_jar
 from millrace.setup.spark import local_spark
 
@@ -68,20 +68,9 @@ class Start:
 
 
 def spark(bench: Bench, run: str, folder: Path) -> Start:
-    defaults = load_plan("local").spark.settings.defaults.model_dump(by_alias=True)
-    own = {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in defaults.items()
-        if key.startswith("spark.sql.") and key not in DELTA
-    }
-    given = own | bench.settings("spark")
-    given |= {
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": bench.config["java"].replace("-Xmx2g ", "") + " -Xss4m",
-        "spark.local.dir": str(folder),
-    }
+    java = bench.config["java"].replace("-Xmx2g ", "") + " -Xss4m"
+    own = bench.settings("spark") | {"spark.driver.extraJavaOptions": java}
+    given = spark_settings(folder, own)
     own_jars = sorted((local_spark() / "pyspark/jars").glob("*.jar"))
     given["spark.driver.extraClassPath"] = str(compiled(bench, "Transactions.java", own_jars))
     asked = common(bench, run, folder) | {"settings": given}
@@ -91,10 +80,6 @@ def spark(bench: Bench, run: str, folder: Path) -> Start:
         [sys.executable, str(HERE / "spark_run.py"), json.dumps(asked)],
         {"PYTHONPATH": os.pathsep.join(path)},
     )
-
-
-# The archive's; its jars would have to be on the path of whoever reads only Kafka.
-DELTA = {"spark.sql.extensions", "spark.sql.catalog.spark_catalog"}
 
 
 def flink(bench: Bench, run: str, folder: Path) -> Start:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench import fresh, report
+from bench import fresh, goals, report
 from bench.cpu import Process, Roles, Usage, parse, service
 from bench.fresh import Seen
 from bench.record import keep, read_records
@@ -179,6 +179,7 @@ class TestSearch:
             assert found <= limit < 1.11 * found
 
 
+NO_GOALS = report.Section("Goals", ["what"], [])
 COST = {
     "kind": "service-cost",
     "taken": "2026-11-23T12:00:00Z",
@@ -285,8 +286,8 @@ class TestReport:
             "q5: windows of its own",
             "q12: windows of its own",
         ]
-        page = report.document([Q12, Q5])
-        assert page.count("## ") == 1
+        page = report.document([Q12, Q5], NO_GOALS)
+        assert page.count("## ") == 2  # and the goals
         assert "## Engines: Nexmark" in page
 
     def test_watching_costs_what_is_more_with_it(self) -> None:
@@ -301,7 +302,7 @@ class TestReport:
     def test_every_kind_becomes_a_table_and_a_part_of_the_page(self, record: dict) -> None:
         assert report.tables(record)
         [section] = report.sections(record)
-        assert f"## {section.title}" in report.document([record])
+        assert f"## {section.title}" in report.document([record], NO_GOALS)
         assert not section.bars or report.picture(section) == report.picture(section)
 
     def test_a_machine_that_was_not_quiet_is_told(self) -> None:
@@ -318,4 +319,7 @@ class TestReport:
 
     def test_the_page_says_what_the_records_say(self) -> None:
         """`python -m bench.report` writes it."""
-        assert report.DOCUMENT.read_text() == report.document(read_records())
+        records = read_records()
+        compared = goals.compared(goals.read_goals(), records, goals.read_drills())
+        against = report.goals_section(compared)
+        assert report.DOCUMENT.read_text() == report.document(records, against)
