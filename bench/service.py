@@ -29,6 +29,7 @@ from bench.fresh import Sampler, Seen
 from bench.program import console, run_program
 from bench.record import keep, new_record
 from bench.report import tables
+from millrace.audit.declared import jobs_of
 from millrace.audit.positions import Positions
 from millrace.cluster import kafka, zookeeper
 from millrace.cluster.hdfs import Hdfs
@@ -287,7 +288,8 @@ def come_to_rest(bench: Bench, rest: float = REST_SECONDS) -> None:
     stream = bench.plan.spark.settings.common.stream
     ends = positions.event_ends()
     deadline = time.monotonic() + SETTLE_SECONDS
-    positions.wait_for(kafka.JOB, {stream: ends}, deadline)
+    for job in (kafka.JOB, *jobs_of(bench.plan, [stream])):
+        positions.wait_for(job, {stream: ends}, deadline)
     positions.wait_for_archive(stream, ends, deadline)
     if (positions.event_ends() != ends).any():
         raise OperatorError("somebody else sends events", "end their load first")
