@@ -11,7 +11,6 @@ until latency is beyond the bounds.
 import argparse
 import json
 import os
-import subprocess
 import tempfile
 import time
 from functools import lru_cache
@@ -120,24 +119,6 @@ def asked(one: Broker, program: str, run: str, folder: str) -> dict[str, Any]:
     }
 
 
-def fetch(one: Broker, topic: str, count: int) -> float:
-    """Lines/s of Kafka's own kafka-consumer-perf-test, which does nothing with what it reads."""
-    tool = [str(one.home / "bin/kafka-consumer-perf-test"), "--topic", topic]
-    tool += ["--bootstrap-server", one.address, "--num-records", str(count)]
-    done = subprocess.run(
-        [*tool, "--timeout", "60000"],
-        env=os.environ | {"JAVA_OPTS": f"{JAVA} -Xmx{HEAP}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = [line.split(",") for line in done.stdout.splitlines() if "," in line]
-    if done.returncode or len(lines) < 2:
-        raise OperatorError(f"kafka-consumer-perf-test failed: {done.stderr[-500:]}")
-    found = {name.strip(): value for name, value in zip(lines[0], lines[-1], strict=False)}
-    return float(found["fetch.nMsg.sec"])
-
-
 def climb(low: float, warm: float, stair: float) -> Stairs:
     rates = [low, *(low * FACTOR**number for number in range(STAIRS))]
     return Stairs(rates, [warm, *[stair] * STAIRS])
@@ -164,7 +145,9 @@ def main(arguments: list[str]) -> None:
             with broker() as one:  # each run's lines go with its broker
                 stairs = climb(wish.low or PROGRAMS[program], wish.warm, wish.stair)
                 runs.append(measure(one, program, program, stairs))
-                runs[-1]["fetch"] = fetch(one, program, min(FETCHED, runs[-1]["lines"]))
+                count = min(FETCHED, runs[-1]["lines"])
+                fetched = one.fetched(program, count, f"{JAVA} -Xmx{HEAP}")
+                runs[-1]["fetch"] = fetched["fetch.nMsg.sec"]
             rates = ", ".join(
                 f"{rate:,.0f} lines/s below {bound} ms" for bound, rate in runs[-1]["rates"].items()
             )

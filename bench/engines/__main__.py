@@ -177,37 +177,20 @@ class Family(Roles):
 
 def fetch(bench: Bench) -> dict[str, Any]:
     """Kafka's own tool says how fast it was; its processor time includes its start."""
-    tool = [str(bench.broker.home / "bin/kafka-consumer-perf-test"), "--topic", bench.topic]
-    tool += ["--bootstrap-server", bench.broker.address, "--num-records", str(bench.events)]
-    tool += ["--timeout", str(int(1000 * STALLED_SECONDS))]
     before = os.times()
-    done = subprocess.run(
-        tool,
-        env=os.environ | {"JAVA_OPTS": bench.config["java"]},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    found = bench.broker.fetched(bench.topic, bench.events, bench.config["java"])
     after = os.times()
-    if done.returncode:
-        raise OperatorError(f"kafka-consumer-perf-test failed: {done.stderr[-500:]}")
-    header, *_, line = (text for text in done.stdout.splitlines() if "," in text)
-    found = dict(zip(split(header), split(line), strict=False))
     used = after.children_user + after.children_system
     used -= before.children_user + before.children_system
     messages = max(1, int(found["data.consumed.in.nMsg"]))
     return {
         "engine": "fetch",
-        "events_per_second": float(found["fetch.nMsg.sec"]),
+        "events_per_second": found["fetch.nMsg.sec"],
         "core_us_per_event": 1e6 * used / messages,
         "steady_share": 1.0,
         "correct": messages >= bench.events,
         "wrong": max(0, bench.events - messages),
     }
-
-
-def split(line: str) -> list[str]:
-    return [each.strip() for each in line.split(",")]
 
 
 def fill(bench: Bench) -> None:

@@ -21,6 +21,7 @@ from millrace.setup.artifacts import read_manifest
 HEAP = "-Xms512m -Xmx512m -XX:+UseSerialGC"
 START_SECONDS = 240.0
 END_SECONDS = 20.0
+FETCH_TIMEOUT_MS = 180_000
 PROPERTIES = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{controller}
@@ -49,6 +50,26 @@ class Broker:
         client = kafka.admin({"bootstrap.servers": self.address})
         [made] = client.create_topics([kafka.NewTopic(topic, partitions, 1)]).values()
         made.result(START_SECONDS)
+
+    def fetched(self, topic: str, count: int, java: str) -> dict[str, float]:
+        """What kafka-consumer-perf-test says of itself, which does nothing with what it reads.
+
+        Raises OperatorError when it fails.
+        """
+        tool = [str(self.home / "bin/kafka-consumer-perf-test"), "--topic", topic]
+        tool += ["--bootstrap-server", self.address, "--num-records", str(count)]
+        done = subprocess.run(
+            [*tool, "--timeout", str(FETCH_TIMEOUT_MS)],
+            env=os.environ | {"JAVA_OPTS": java},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        lines = [line.split(",") for line in done.stdout.splitlines() if "," in line]
+        if done.returncode or len(lines) < 2:
+            raise OperatorError(f"kafka-consumer-perf-test failed: {done.stderr[-500:]}")
+        pairs = zip(lines[0], lines[-1], strict=False)
+        return {name.strip(): float(value) for name, value in pairs if "time" not in name}
 
 
 @contextmanager
