@@ -27,7 +27,8 @@ def by_driver(asked: dict[str, Any], checkpoint: Path) -> Write:
     transaction."""
     names = KafkaNames(TopicNames("", "", asked["results"], ""), {}, "bench-")
     patience = {"kafka_connect_ms": PATIENCE_MS, "kafka_answer_ms": PATIENCE_MS}
-    sink = Results(asked["brokers"], names, asked["workload"], patience, lambda: None)
+    # Of this run: where another one of the workload stopped is nothing to go on from.
+    sink = Results(asked["brokers"], names, asked["results"], patience, lambda: None)
     sink.take_over()
 
     def write(rows: DataFrame, batch: int) -> None:
