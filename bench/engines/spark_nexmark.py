@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from bench.spark_json import parsed
+
 WATERMARK, WINDOW, HOP = "4 seconds", "10 seconds", "2 seconds"
 
 
@@ -88,16 +90,6 @@ def of_kind(records: DataFrame, kind: str, fields: str) -> DataFrame:
     return (
         parsed(records, f"{kind} struct<{fields}>").where(f"{kind} is not null").select(f"{kind}.*")
     )
-
-
-def parsed(records: DataFrame, schema: str) -> DataFrame:
-    """An event's kinds as columns.
-
-    A condition on a column that comes of `from_json` is moved below it, and parses the value again;
-    none is moved below a generator, which `inline` is.
-    """
-    event = F.from_json(F.col("value").cast("string"), schema)
-    return records.select(F.inline(F.array(event)))
 
 
 def timed(events: DataFrame) -> DataFrame:
