@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from rich.console import Console
 
+from bench.record import Record, keep
+from bench.report import tables
 from millrace.common.errors import OperatorError
 
 console = Console(soft_wrap=True, highlight=False)
@@ -19,3 +21,10 @@ def run_program(main: Callable[[list[str]], None]) -> None:
     except OperatorError as error:
         console.print(f"[red]{error.message}[/red]" + (f"\n{error.hint}" if error.hint else ""))
         sys.exit(1)
+
+
+def publish(record: Record, public: bool) -> None:
+    """Prints it and keeps it, for the documents if it is public."""
+    for table in tables(record):
+        console.print(table)
+    console.print(keep(record, public))

@@ -26,9 +26,8 @@ import numpy as np
 from bench import fresh, search
 from bench.cpu import Meter, Roles, memory_mib, require_stack, service
 from bench.fresh import Sampler, Seen
-from bench.program import console, run_program
-from bench.record import keep, new_record
-from bench.report import tables
+from bench.program import console, publish, run_program
+from bench.record import new_record
 from millrace.audit.declared import jobs_of
 from millrace.audit.positions import Positions
 from millrace.cluster import kafka, zookeeper
@@ -307,9 +306,7 @@ STEPS: dict[str, Callable[[Bench], dict[str, Any]]] = {
 def perform(bench: Bench, step: str) -> None:
     quiet = gate(bench)
     record = new_record(f"service-{step}", bench.settings, quiet | STEPS[step](bench))
-    for table in tables(record):
-        console.print(table)
-    console.print(keep(record, bench.asked.record))
+    publish(record, bench.asked.record)
 
 
 def parser() -> argparse.ArgumentParser:

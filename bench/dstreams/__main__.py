@@ -26,9 +26,8 @@ from bench.engines.__main__ import gate
 from bench.engines.broker import Broker, broker
 from bench.load import addresses
 from bench.openloop import Offered, Reader, Stairs, offer, settle
-from bench.program import console, run_program
-from bench.record import keep, new_record
-from bench.report import tables
+from bench.program import console, publish, run_program
+from bench.record import new_record
 from bench.sender import Sender
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
@@ -168,9 +167,7 @@ def main(arguments: list[str]) -> None:
         | SOURCE
     )
     record = new_record("dstreams", settings, quiet | {"runs": runs})
-    for table in tables(record):
-        console.print(table)
-    console.print(keep(record, wish.record))
+    publish(record, wish.record)
     if not all(run["correct"] for run in runs):
         raise OperatorError("results were wrong; see above")
 

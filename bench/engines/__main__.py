@@ -29,9 +29,8 @@ from bench.engines.stream import PARTITIONS, batches
 from bench.engines.workload import Workload
 from bench.engines.workloads import WORKLOADS
 from bench.load import addresses
-from bench.program import console, run_program
-from bench.record import Record, keep, new_record
-from bench.report import tables
+from bench.program import console, publish, run_program
+from bench.record import Record, new_record
 from bench.sender import Sender
 from millrace.cluster import kafka
 from millrace.common.errors import OperatorError
@@ -258,9 +257,7 @@ def main(arguments: list[str]) -> None:
             ]
             runs = in_turns(bench, engines, asked.repetitions)
             record = record_of(bench, runs, quiet, asked)
-            for table in tables(record):
-                console.print(table)
-            console.print(keep(record, asked.record))
+            publish(record, asked.record)
             records.append(record)
     if not all(run["correct"] for record in records for run in record["result"]["runs"]):
         raise OperatorError("results were wrong; see above")

@@ -26,9 +26,8 @@ from bench.fresh import PERCENTILES
 from bench.load import addresses
 from bench.modes import events
 from bench.openloop import Reader, Stairs, offer, settle
-from bench.program import console, run_program
-from bench.record import keep, new_record
-from bench.report import tables
+from bench.program import console, publish, run_program
+from bench.record import new_record
 from bench.sender import Sender
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
@@ -169,9 +168,7 @@ def main(arguments: list[str]) -> None:
     }
     result = quiet | {"about": {mode: about(mode) for mode in modes}, "runs": runs}
     record = new_record("modes", settings, result)
-    for table in tables(record):
-        console.print(table)
-    console.print(keep(record, wish.record))
+    publish(record, wish.record)
     if not all(run["correct"] for run in runs):
         raise OperatorError("results were lost or wrong; see above")
 
