@@ -45,8 +45,9 @@ def _rates(plan: Plan) -> Table:
     table.add_column("a batch every", justify="right")
     settings = plan.spark.settings
     for job in plan.jobs:
-        rate, seconds = settings.events_per_second(job), settings.job(job).trigger_seconds
-        table.add_row(job, f"{rate:,}", f"{rate * seconds:,}", f"{seconds} s")
+        rate, records = settings.events_per_second(job), settings.batch_records(job)
+        seconds = settings.job(job).trigger_seconds
+        table.add_row(job, f"{rate:,}", f"{records:,}", f"{seconds:g} s")
     return table
 
 

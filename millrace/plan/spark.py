@@ -6,7 +6,7 @@ The others stay beside them as they are: what only jobs read, jobs check.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from millrace.common.paths import CONFIGS
 from millrace.config import Component, Profile, absent, validate
@@ -63,7 +63,7 @@ class Job(Settings):
     """
 
     checkpoint: str
-    trigger_seconds: PositiveInt
+    trigger_seconds: PositiveFloat
     lag_seconds: PositiveInt
     stream: str | None = Field(default=None, exclude_if=absent)
     streams: list[str] | None = Field(default=None, exclude_if=absent)
@@ -111,6 +111,10 @@ class SparkSettings(Settings):
     def events_per_second(self, name: str) -> int:
         """The most that a job takes of a stream, whatever the machines."""
         return self.job(name).max_events_per_second or self.common.max_events_per_second
+
+    def batch_records(self, name: str) -> int:
+        """The most that a batch of a job has of a stream; a second's at least."""
+        return int(self.events_per_second(name) * max(self.job(name).trigger_seconds, 1))
 
     def archive_job(self, stream: str) -> str:
         """The job that archives a stream."""

@@ -52,8 +52,9 @@ class JobContext:
     @property
     def max_offsets(self) -> int:
         """Records that a batch has of a stream at most. All jobs can take as much in the same time:
-        what one has taken, no other has to leave."""
-        return int(self.settings["max_events_per_second"] * self.settings["trigger_seconds"])
+        what one has taken, no other has to leave. A second's at least: full batches take longer."""
+        seconds = max(self.settings["trigger_seconds"], 1)
+        return int(self.settings["max_events_per_second"] * seconds)
 
     def version(self, batch: int) -> int:
         if self.epoch is None:

@@ -38,12 +38,11 @@ def contract(job: str, settings: dict[str, Any], streams: Sequence[Stream]) -> d
     if is_archive(job):
         return common
     if job != "traffic":
-        frozen = ("shuffle_partitions", "window_seconds", "join_seconds", "buckets")
+        frozen = ("window_seconds", "join_seconds", "buckets")
         kept = {name: settings[name] for name in frozen if name in settings}
         once = [f"{one.name} by {one.deduplicate_by}" for one in streams if one.deduplicate_by]
         return common | kept | ({"deduplicated": ", ".join(once)} if once else {})
     return common | {
-        "shuffle_partitions": settings["shuffle_partitions"],
         # Sketches of two sizes don't merge.
         "hll_lg_k": settings["hll_lg_k"],
         "pages_tracked": settings["pages_tracked"],

@@ -21,6 +21,7 @@ from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, left_ou
 from millrace_jobs.late import LateEvents
 from millrace_jobs.outputs import Output
 from millrace_jobs.quarantine import Quarantined, Skip
+from millrace_jobs.sinks.beside import beside
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.stream import Stream, names_of
 from millrace_jobs.transforms import parse
@@ -125,10 +126,10 @@ class Declared(Computation):
         self._results.check(checkpoint, batch, read)
         context.lease.confirm()
         rows = self._facts.add(counted, checkpoint, batch, version)
-        self._upsert(rows, version)
-        context.lease.confirm()
         records = [output.record(row, version) for row in rows]
-        self._results.publish(checkpoint, batch, read, records)
+        context.lease.confirm()
+        with beside(lambda: self._upsert(rows, version)):
+            self._results.publish(checkpoint, batch, read, records)
 
     def correct(self, rows: Sequence[dict[str, Any]], version: int) -> None:
         """Replace rows that no batch writes any more, in the table and for the results' readers.

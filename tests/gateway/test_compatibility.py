@@ -19,11 +19,10 @@ SETTINGS = {
     "common": {"stream": "events"},
     "traffic": {
         "checkpoint": "traffic",
-        "shuffle_partitions": 2,
         "hll_lg_k": 12,
         "pages_tracked": 6144,
     },
-    "archive": {"checkpoint": "archive", "shuffle_partitions": 2},
+    "archive": {"checkpoint": "archive"},
 }
 
 
@@ -52,7 +51,7 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def test_a_contract_has_all_topics_and_how_far_apart_partners_may_be() -> None:
-    settings = {"checkpoint": "a", "shuffle_partitions": 1, "window_seconds": 60, "buckets": 1}
+    settings = {"checkpoint": "a", "window_seconds": 60, "buckets": 1}
     shown = Stream.of("shown", declared("ad-impressions"))
     clicks = Stream.of("clicks", declared("ad-clicks", deduplicate_by="click_id"))
     avro = Stream.of("visits", declared("visits", avro_schema="{}"))
@@ -81,7 +80,6 @@ def test_the_same_state_may_go_on(deployment: Deployment) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"shuffle_partitions": 4}, "traffic: shuffle_partitions was 4, would be 2"),
         ({"hll_lg_k": 14}, "traffic: hll_lg_k was 14, would be 12"),
         ({"pages_tracked": 99}, "traffic: pages_tracked was 99, would be 6144"),
         ({"topic": "clicks"}, "traffic: topic was clicks, would be events"),
@@ -99,8 +97,13 @@ def test_another_state_is_refused_with_each_difference(
     assert "docs/new-state.md" in str(refusal.value)
 
 
+def test_a_number_of_partitions_is_no_difference(deployment: Deployment) -> None:
+    """As a version of before has it in its contract."""
+    compatibility.check(registry(shuffle_partitions=4), deployment)
+
+
 def test_another_checkpoint_has_nothing_to_keep_to(deployment: Deployment) -> None:
-    compatibility.check(registry(checkpoint="traffic-1", shuffle_partitions=48), deployment)
+    compatibility.check(registry(checkpoint="traffic-1", hll_lg_k=14), deployment)
 
 
 def test_a_package_that_tells_nothing_is_refused(deployment: Deployment) -> None:

@@ -812,7 +812,8 @@ def test_no_job_can_take_less_than_another_in_the_same_time() -> None:
         own = settings["common"] | settings[job]
         config: Any = SimpleNamespace(settings={job: own})
         context = runner.JobContext(job, config, *[None] * 4)  # type: ignore[arg-type]
-        rates.add(context.max_offsets / own["trigger_seconds"])
+        rates.add(context.max_offsets / max(own["trigger_seconds"], 1))
+        assert context.max_offsets == plan.spark.settings.batch_records(job)  # as operators see it
     assert len(plan.jobs) > 1
     assert len(rates) == 1
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from millrace_jobs.continuity import Discontinued
 from millrace_jobs.lease import LeaseLost
 from millrace_jobs.sinks import archive, cassandra, results
+from millrace_jobs.sinks.beside import beside
 from millrace_jobs.sinks.cassandra import PORTION_BYTES, Tables, WriteFailed, portions
 from millrace_jobs.sinks.dead_letters import DeadLetters, letters, summary
 from millrace_jobs.sinks.results import Results
@@ -29,6 +30,34 @@ from tests.e2e.support import wait_until
 from tests.jobs.samples import NAMES, STREAM, at, event
 
 Records = Callable[[list[bytes | None]], DataFrame]
+
+
+def test_two_writes_wait_for_each_other() -> None:
+    """Each ends only after the other has begun, and the block is left once both have."""
+    first, second, ended = threading.Event(), threading.Event(), []
+
+    def write() -> None:
+        first.set()
+        ended.append(second.wait(5))
+
+    with beside(write):
+        second.set()
+        assert first.wait(5)
+    assert ended == [True]
+
+
+@pytest.mark.parametrize("who", ["write", "block"])
+def test_a_batch_fails_with_either_of_its_writes(who: str) -> None:
+    done = []
+
+    def attempt(name: str) -> None:
+        if name == who:
+            raise WriteFailed(name)
+        done.append(name)
+
+    with pytest.raises(WriteFailed, match=who), beside(lambda: attempt("write")):
+        attempt("block")
+    assert len(done) == 1
 
 
 def test_a_later_epoch_wins_over_any_batch_of_an_earlier_one() -> None:

@@ -10,6 +10,7 @@ from millrace_jobs import sources
 from millrace_jobs.context import JobContext
 from millrace_jobs.late import LateEvents
 from millrace_jobs.pages import PageList, Written
+from millrace_jobs.sinks.beside import beside
 from millrace_jobs.sinks.live import LiveStream
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
@@ -77,23 +78,25 @@ class Traffic:
         as are tracked."""
         windows = sorted(frame.collect(), key=lambda row: row.window_start)
         version = self._context.version(batch)
-        tables = self._context.tables
         checkpoint, read = self._context.checkpoint_id(), self._context.checkpoint.batch(batch).end
         self._results.check(checkpoint, batch, read)
-        self._context.lease.confirm()
-        totals = [_traffic(row, version) for row in windows]
-        tables.upsert("traffic", TRAFFIC_COLUMNS, totals, version, partition_columns=2)
         hours = [row for row in windows if row.window == PAGE_WINDOW]
         lists = {row.window_start: self._change(row, version) for row in hours}
+        updates = [window_record(row, version) for row in windows]
+        records = [*updates, *_page_records(hours, lists, version)]
+        self._context.lease.confirm()
+        with beside(lambda: self._store(windows, lists, version)):
+            if not self._results.publish(checkpoint, batch, read, records):
+                self._written.forget()  # what was published then may have been another list
+        self._live.announce(updates)
+
+    def _store(self, windows: list[Row], lists: "Changes", version: int) -> None:
+        tables = self._context.tables
+        totals = [_traffic(row, version) for row in windows]
+        tables.upsert("traffic", TRAFFIC_COLUMNS, totals, version, partition_columns=2)
         tables.upsert("pages", PAGES_COLUMNS, list(_pages(lists, version)), version)
         # After its rows: before them, they would be older than it.
         tables.upsert("page_lists", LISTS_COLUMNS, list(_lists(lists, version)), version)
-        updates = [window_record(row, version) for row in windows]
-        self._context.lease.confirm()
-        records = [*updates, *_page_records(hours, lists, version)]
-        if not self._results.publish(checkpoint, batch, read, records):
-            self._written.forget()  # what was published then may have been another list
-        self._live.announce(updates)
 
     def _change(self, hour: Row, version: int) -> "Change":
         views = {page["item"]: page["count"] for page in hour.pages}
