@@ -34,6 +34,7 @@ is the median of its repetitions, with their range in brackets. `make bench` mea
 NOTHING = "\nNothing has been recorded yet: `make bench ARGS=--record`, on a quiet machine.\n"
 TEXT, BAR, LINE = "#374151", "#7aa6c2", "#cc2936"
 NEXMARK = "engines-nexmark-"
+GROWN = {"urls": "URLs that came", "state_rows": "rows of state", "state_bytes": "B of state"}
 SMALLEST = 0.005  # cores: roles that use less are left out of tables
 
 
@@ -405,6 +406,39 @@ def _transforms(record: Record) -> Iterable[Section]:
     )
 
 
+def _growth(record: Record) -> Iterable[Section]:
+    runs, settings = record["result"]["runs"], record["settings"]
+    size = f"{settings['events']:,} events in batches of {settings['batch']:,}"
+    notes = [f"{record['result']['about']}."]  # once, for all of them
+    for dimension in dict.fromkeys(run["dimension"] for run in runs):
+        own = [run for run in runs if run["dimension"] == dimension]
+        columns = [dimension, "core-µs/event and job", "times the first", "batch, ms"]
+        yield Section(
+            f"Growth: {dimension}, {size}", [*columns, *GROWN.values(), "right"], _grown(own), notes
+        )
+        notes = []
+
+
+def _grown(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """A row for each value."""
+    by_value: dict[int, list[Mapping[str, Any]]] = {}
+    for run in runs:
+        by_value.setdefault(run["value"], []).append(run)
+    costs = {value: [run["core_us_per_event"] for run in own] for value, own in by_value.items()}
+    first = next(iter(costs.values()))
+    return [
+        [
+            f"{value:,}",
+            spread(costs[value]),
+            spread(ratios(costs[value], first), 2),
+            spread([run["batch_ms"] for run in own], 0),
+            *(f"{median(run[what] for run in own):,.0f}" for what in GROWN),
+            f"{sum(run['correct'] for run in own)} of {len(own)}",
+        ]
+        for value, own in by_value.items()
+    ]
+
+
 def ratios(values: Sequence[float], to: Sequence[float]) -> list[float]:
     """Of each repetition: they were taken in turns."""
     return [value / other for value, other in zip(values, to, strict=False)]
@@ -418,6 +452,7 @@ KINDS: dict[str, Callable[[Record], Iterable[Section]]] = {
     "engines": _engines,
     "dstreams": _dstreams,
     "modes": _modes,
+    "growth": _growth,
     "transforms-compilers": _transforms,
     "transforms-formats": _transforms,
 }
