@@ -11,7 +11,7 @@ MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up deploy upgrade drill status plan down bench bench-dstreams bench-engines bench-load bench-modes test test-all test-fast lint rehearse-aws
+.PHONY: help demo up deploy upgrade drill status plan down bench bench-dstreams bench-engines bench-growth bench-load bench-modes bench-transforms test test-all test-fast lint rehearse-aws
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}'
@@ -65,6 +65,14 @@ bench-dstreams: $(VENV)/bench-ready ## D-Streams' Grep, WordCount and TopK: line
 
 bench-modes: $(VENV)/bench-ready $(VENV)/flink/ready ## Latency of micro-batch, real-time mode and Flink SQL (ARGS="--rate 5000 --for 60s --record")
 	@$(VENV)/bin/python -m bench.modes $(ARGS)
+	@$(VENV)/bin/python -m bench.report
+
+bench-growth: $(VENV)/bench-ready ## What an event costs as URLs, partitions, state and jobs grow (ARGS="--record")
+	@$(VENV)/bin/python -m bench.growth $(ARGS)
+	@$(VENV)/bin/python -m bench.report
+
+bench-transforms: $(VENV)/bench-ready ## What the jobs' transforms cost, by compilers or formats (ARGS="formats --record")
+	@$(VENV)/bin/python -m bench.transforms $(ARGS)
 	@$(VENV)/bin/python -m bench.report
 
 bench-load: $(VENV)/bench-ready ## Known traffic for little CPU (ARGS="--rate 30000 --for 60s --pages 100000")

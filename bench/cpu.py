@@ -175,6 +175,13 @@ def parse(stat: str, command: bytes, cgroup: str) -> Process:
     )
 
 
+def processor_seconds(pid: int) -> float:
+    """That a process has used until now."""
+    stat = (PROC / str(pid) / "stat").read_text()
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / TICKS
+
+
 def _resident_mib(pid: int) -> float:
     try:
         for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():

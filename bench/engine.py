@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,50 @@ def running(
 
 @contextmanager
 def running_spark(program: Path, asked: Mapping[str, Any]) -> Iterator["Engine"]:
-    path = [str(local_spark()), str(REPO / "spark-jobs"), str(REPO)]
-    environment = {"PYTHONPATH": os.pathsep.join(path)}
-    with running(sys.executable, program, asked, environment) as engine:
+    with running(sys.executable, program, asked, spark_environment()) as engine:
         yield engine
+
+
+def spark_environment() -> dict[str, str]:
+    path = [str(local_spark()), str(REPO / "spark-jobs"), str(REPO)]
+    return {"PYTHONPATH": os.pathsep.join(path)}
+
+
+@contextmanager
+def answering(
+    command: Sequence[str], log: Path, environment: Mapping[str, str]
+) -> Iterator[Callable[[Any], Any]]:
+    """A program that answers each line of JSON with another; ended with the context.
+
+    To ask it raises OperatorError, with the log's end, when it has ended.
+    """
+    pipe = subprocess.PIPE
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            command,
+            env=os.environ | environment,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=out,
+            text=True,
+            bufsize=1,
+        ) as process,
+    ):
+        asked, answered = process.stdin, process.stdout
+        assert asked
+        assert answered
+
+        def ask(question: Any) -> Any:
+            asked.write(json.dumps(question) + "\n")
+            if not (answer := answered.readline()):
+                raise OperatorError(f"no answer came: …{log.read_text()[-2000:]}")
+            return json.loads(answer)
+
+        try:
+            yield ask
+        finally:
+            end(process)
 
 
 class Engine:

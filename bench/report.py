@@ -34,6 +34,7 @@ is the median of its repetitions, with their range in brackets. `make bench` mea
 NOTHING = "\nNothing has been recorded yet: `make bench ARGS=--record`, on a quiet machine.\n"
 TEXT, BAR, LINE = "#374151", "#7aa6c2", "#cc2936"
 NEXMARK = "engines-nexmark-"
+GROWN = {"urls": "URLs that came", "state_rows": "rows of state", "state_bytes": "B of state"}
 SMALLEST = 0.005  # cores: roles that use less are left out of tables
 
 
@@ -371,9 +372,76 @@ def _modes(record: Record) -> Iterable[Section]:
 def _against_real_time(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterable[str]:
     """The others' p99 by real-time mode's, of each repetition: they were taken in turns."""
     for mode in sorted(runs.keys() - {"real-time"}) if "real-time" in runs else []:
-        pairs = zip(runs[mode], runs["real-time"], strict=False)
-        ratios = [other["ms"]["p99"] / own["ms"]["p99"] for other, own in pairs]
-        yield f"The p99 of {mode} is {spread(ratios)} times that of real-time."
+        p99, own = ([run["ms"]["p99"] for run in runs[each]] for each in (mode, "real-time"))
+        yield f"The p99 of {mode} is {spread(ratios(p99, own))} times that of real-time."
+
+
+def _transforms(record: Record) -> Iterable[Section]:
+    result = record["result"]
+    runs, by = result["runs"], record["kind"].removeprefix("transforms-")
+    variants = list(dict.fromkeys(run["variant"] for run in runs))
+    first, *others = variants
+    rows = []
+    for step in dict.fromkeys(run["step"] for run in runs):
+        costs = {
+            variant: [
+                run["core_us_per_event"]
+                for run in runs
+                if run["step"] == step and run["variant"] == variant
+            ]
+            for variant in variants
+        }
+        times = [ratios(costs[other], costs[first]) for other in others]
+        rows.append([step, *(spread(each, 2) for each in [*costs.values(), *times])])
+    notes = ["Each step does what those before it do, and more, but for the last two."]
+    if sizes := result.get("value_bytes"):
+        said = ", ".join(f"{format} {size:,.1f} B" for format, size in sizes.items())
+        notes.append(f"Mean size of an event's value: {said}.")
+    notes.append("All found the same." if result["correct"] else "**Results differed.**")
+    yield Section(
+        f"The jobs' transforms by {by}: core-µs per event",
+        ["step", *variants, *(f"{other}, times {first}" for other in others)],
+        rows,
+        notes,
+    )
+
+
+def _growth(record: Record) -> Iterable[Section]:
+    runs, settings = record["result"]["runs"], record["settings"]
+    size = f"{settings['events']:,} events in batches of {settings['batch']:,}"
+    notes = [f"{record['result']['about']}."]  # once, for all of them
+    for dimension in dict.fromkeys(run["dimension"] for run in runs):
+        own = [run for run in runs if run["dimension"] == dimension]
+        columns = [dimension, "core-µs/event and job", "times the first", "batch, ms"]
+        yield Section(
+            f"Growth: {dimension}, {size}", [*columns, *GROWN.values(), "right"], _grown(own), notes
+        )
+        notes = []
+
+
+def _grown(runs: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """A row for each value."""
+    by_value: dict[int, list[Mapping[str, Any]]] = {}
+    for run in runs:
+        by_value.setdefault(run["value"], []).append(run)
+    costs = {value: [run["core_us_per_event"] for run in own] for value, own in by_value.items()}
+    first = next(iter(costs.values()))
+    return [
+        [
+            f"{value:,}",
+            spread(costs[value]),
+            spread(ratios(costs[value], first), 2),
+            spread([run["batch_ms"] for run in own], 0),
+            *(f"{median(run[what] for run in own):,.0f}" for what in GROWN),
+            f"{sum(run['correct'] for run in own)} of {len(own)}",
+        ]
+        for value, own in by_value.items()
+    ]
+
+
+def ratios(values: Sequence[float], to: Sequence[float]) -> list[float]:
+    """Of each repetition: they were taken in turns."""
+    return [value / other for value, other in zip(values, to, strict=False)]
 
 
 KINDS: dict[str, Callable[[Record], Iterable[Section]]] = {
@@ -384,6 +452,9 @@ KINDS: dict[str, Callable[[Record], Iterable[Section]]] = {
     "engines": _engines,
     "dstreams": _dstreams,
     "modes": _modes,
+    "growth": _growth,
+    "transforms-compilers": _transforms,
+    "transforms-formats": _transforms,
 }
 
 

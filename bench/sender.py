@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,7 @@ TIMEOUT_MS = 30_000
 PAUSE_SECONDS = 0.2
 PATIENCE_SECONDS = 60.0
 CHUNK = 1 << 16
+QUEUED = 50  # batches
 
 # Partition, offset of the first, numbers.
 Acknowledged = Callable[[int, int, np.ndarray], None]
@@ -96,6 +97,20 @@ def ask(brokers: list[wire.Address], api: int, body: bytes) -> bytes:
                 continue
         time.sleep(PAUSE_SECONDS)
     raise OperatorError("no Kafka broker answers", "`millrace status` shows what is down")
+
+
+def send_all(
+    brokers: list[wire.Address], topic: str, partitions: int, batches: Iterable[Batch]
+) -> None:
+    """As fast as it is taken; returns when all is acknowledged."""
+    sender = Sender(brokers, topic, partitions, lambda *_: None)
+    for each in batches:
+        sender.put(each)
+        while sender.unacknowledged > QUEUED:
+            sender.poll(PAUSE_SECONDS)
+    while sender.unacknowledged:
+        sender.poll(PAUSE_SECONDS)
+    sender.close()
 
 
 def _producer_id(brokers: list[wire.Address]) -> tuple[int, int]:

@@ -14,7 +14,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import yaml
 from bench.cpu import Meter, Roles, Usage, processes
 from bench.engines.broker import broker, end
 from bench.engines.progress import Progress, gains, newest, steady, wrong
+from bench.engines.redis import redis
 from bench.engines.start import ENGINES, TABLE, Bench
 from bench.engines.stream import PARTITIONS, batches
 from bench.engines.workload import Workload
@@ -31,7 +33,7 @@ from bench.engines.workloads import WORKLOADS
 from bench.load import addresses
 from bench.program import console, publish, run_program
 from bench.record import Record, new_record
-from bench.sender import Sender
+from bench.sender import send_all
 from millrace.cluster import kafka
 from millrace.common.errors import OperatorError
 
@@ -40,7 +42,6 @@ STALLED_SECONDS = 180.0  # without a new result: it ends, right or not
 RESTS_SECONDS = 3.0  # longer than between two commits: it may have done all
 LOOK_SECONDS = 0.5
 GATE_SECONDS, QUIET_CORES = 10.0, 0.1
-QUEUED = 50  # batches
 
 
 def measure(bench: Bench, engine: str, number: int) -> dict[str, Any]:
@@ -196,14 +197,8 @@ def fill(bench: Bench) -> None:
     """All events, and what they are joined with, into their topics before anything is measured."""
     console.print(f"filling topic {bench.topic} with {bench.events:,} events")
     bench.broker.create(bench.topic, PARTITIONS)
-    sender = Sender(addresses(bench.broker.address), bench.topic, PARTITIONS, lambda *_: None)
-    for batch in batches(bench.workload.stream, bench.events):
-        sender.put(batch)
-        while sender.unacknowledged > QUEUED:
-            sender.poll(0.1)
-    while sender.unacknowledged:
-        sender.poll(0.1)
-    sender.close()
+    brokers, sent = addresses(bench.broker.address), batches(bench.workload.stream, bench.events)
+    send_all(brokers, bench.topic, PARTITIONS, sent)
     table = bench.workload.table
     if table:
         bench.broker.create(TABLE, 1)
@@ -255,7 +250,8 @@ def main(arguments: list[str]) -> None:
                 for engine in config["workloads"][name]["engines"]
                 if not asked.only or engine in asked.only
             ]
-            runs = in_turns(bench, engines, asked.repetitions)
+            with redis(bench.workload.table) if bench.workload.in_redis else nullcontext() as port:
+                runs = in_turns(replace(bench, redis=port), engines, asked.repetitions)
             record = record_of(bench, runs, quiet, asked)
             publish(record, asked.record)
             records.append(record)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from millrace.cluster import kafka
 from millrace.common.errors import OperatorError
@@ -78,7 +79,7 @@ def broker() -> Iterator[Broker]:
     home = distribution()
     with tempfile.TemporaryDirectory(prefix="millrace-bench-kafka-") as name:
         folder = Path(name)
-        client, controller = (f"127.0.0.1:{port}" for port in _free_ports(2))
+        client, controller = (f"127.0.0.1:{port}" for port in free_ports(2))
         settings = folder / "server.properties"
         settings.write_text(PROPERTIES.format(client=client, controller=controller, folder=folder))
         identity = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -95,7 +96,7 @@ def broker() -> Iterator[Broker]:
             ) as process,
         ):
             try:
-                if not wait_until(lambda: _answers(client), START_SECONDS):
+                if not wait_until(lambda: answers(client), START_SECONDS):
                     raise OperatorError(
                         f"the bench's broker doesn't start: {log.read_text()[-500:]}"
                     )
@@ -104,7 +105,7 @@ def broker() -> Iterator[Broker]:
                 end(process)
 
 
-def end(process: "subprocess.Popen[bytes]") -> None:
+def end(process: "subprocess.Popen[Any]") -> None:
     """In order, or else at once."""
     process.terminate()
     try:
@@ -126,14 +127,14 @@ def distribution() -> Path:
     return home
 
 
-def _answers(address: str) -> bool:
+def answers(address: str) -> bool:
     host, _, port = address.rpartition(":")
     with socket.socket() as tried:
         tried.settimeout(1.0)
         return tried.connect_ex((host, int(port))) == 0
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:

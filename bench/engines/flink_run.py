@@ -1,7 +1,8 @@
 """A workload on Flink SQL, in an environment of its own. Runs until it is ended.
 
 Its one argument is JSON: brokers, events, ads, results, producer, run, folder, jars, settings,
-trigger_ms and the file of statements, separated by empty lines, the last of which is the query.
+trigger_ms, redis, function and the file of statements, separated by empty lines, the last of which
+is the query.
 """
 
 import json
@@ -31,13 +32,15 @@ def main(asked: dict[str, Any]) -> None:
     settings.set_string("execution.checkpointing.interval", f"{asked['trigger_ms']} ms")
     settings.set_string("execution.checkpointing.dir", (folder / "checkpoints").as_uri())
     settings.set_string("pipeline.jars", ";".join(Path(jar).as_uri() for jar in asked["jars"]))
-    settings.set_string("pipeline.global-job-parameters", f"ads:{asked['ads']}")
+    settings.set_string(
+        "pipeline.global-job-parameters", f"ads:{asked['ads']},redis:{asked['redis']}"
+    )
     table = TableEnvironment.create(
         EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(settings).build()
     )
     producer = (f"'properties.{key}' = '{value}'" for key, value in asked["producer"].items())
     sink = ", ".join([SINK.format(**asked), *producer])
-    ends = {"source": SOURCE.format(**asked), "sink": sink}
+    ends = {"source": SOURCE.format(**asked), "sink": sink, "function": asked["function"]}
     *first, query = Path(asked["statements"]).read_text().strip().split("\n\n")
     for statement in first:
         table.execute_sql(statement.format(**ends))

@@ -15,6 +15,9 @@ from millrace.setup.maven import fetch, resolve
 LOCK = Path(__file__).with_name("jars.lock")
 KAFKA_STREAMS = "org.apache.kafka:kafka-streams:4.3.1"
 FLINK_CONNECTOR = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
+# What it needs besides is for commands that nobody here uses.
+REDIS_CLIENT = "redis.clients:jedis:7.5.3"
+REDIS_POOL = "org.apache.commons:commons-pool2:2.12.1"
 FOLDER = CACHE / "bench-jars"
 
 
@@ -32,8 +35,13 @@ def jars() -> Path:
     return FOLDER
 
 
+def redis_client() -> list[Path]:
+    return [jars() / parse_jar(jar).filename for jar in (REDIS_CLIENT, REDIS_POOL)]
+
+
 def relock() -> None:
-    found = [*resolve([parse_jar(KAFKA_STREAMS)]), parse_jar(FLINK_CONNECTOR)]
+    alone = map(parse_jar, (FLINK_CONNECTOR, REDIS_CLIENT, REDIS_POOL))
+    found = [*resolve([parse_jar(KAFKA_STREAMS)]), *alone]
     with tempfile.TemporaryDirectory() as scratch:
         fetch(found, Path(scratch))
         write_lock(

@@ -1,7 +1,7 @@
 """A workload on Structured Streaming. Runs until it is ended.
 
-Its one argument is JSON: workload, brokers, events, ads, results, producer, folder, settings,
-max_offsets, output_mode, trigger_ms.
+Its one argument is JSON: workload, brokers, events, ads, redis, results, producer, folder,
+settings, max_offsets, output_mode, trigger_ms.
 """
 
 import json
@@ -15,7 +15,7 @@ from millrace_jobs.sinks.results import Results
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_nexmark import QUERIES
-from spark_ysb import campaigns
+from spark_ysb import campaigns, joined, looked_up
 
 PATIENCE_MS = 10_000
 
@@ -66,8 +66,10 @@ def main(asked: dict[str, Any]) -> None:
         .load()
     )
     if asked["workload"] == "ysb":
-        ads = spark.read.csv(asked["ads"], schema="ad_id string, campaign string")
-        results, write = campaigns(records, ads), by_driver(asked, checkpoint)
+        with_campaign = (
+            looked_up(spark, asked["redis"]) if asked["redis"] else joined(spark, asked["ads"])
+        )
+        results, write = campaigns(records, with_campaign), by_driver(asked, checkpoint)
     else:
         query = QUERIES[asked["workload"]]
         results, write = query.of_stream(records), by_tasks(asked, query.of_batch)

@@ -15,7 +15,7 @@ import numpy as np
 
 from bench.engine import spark_settings
 from bench.engines.broker import Broker
-from bench.engines.jars import FLINK_CONNECTOR, jars
+from bench.engines.jars import FLINK_CONNECTOR, jars, redis_client
 from bench.engines.workload import Workload
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
@@ -29,13 +29,17 @@ TABLE = "ads"
 
 @dataclass
 class Bench:
-    """What each engine gets: ``work`` is a folder for classes and data that all may read."""
+    """What each engine gets: ``work`` is a folder for classes and data that all may read.
+
+    ``redis`` is the port of a server that has the workload's table, or None.
+    """
 
     broker: Broker
     config: dict[str, Any]
     events: int
     work: Path
     workload: Workload
+    redis: int | None = None
 
     @cached_property
     def expected(self) -> np.ndarray:
@@ -72,13 +76,16 @@ def spark(bench: Bench, run: str, folder: Path) -> Start:
     own = bench.settings("spark") | {"spark.driver.extraJavaOptions": java}
     given = spark_settings(folder, own)
     own_jars = sorted((local_spark() / "pyspark/jars").glob("*.jar"))
-    given["spark.driver.extraClassPath"] = str(compiled(bench, "Transactions.java", own_jars))
+    client = redis_client()
+    sources = ["Transactions", "Campaigns", "SparkCampaign"]
+    path = [compiled(bench, sources, [*own_jars, *client]), *client]
+    given["spark.driver.extraClassPath"] = os.pathsep.join(map(str, path))
     asked = common(bench, run, folder) | {"settings": given}
     asked |= bench.config["workloads"][bench.workload.name]["spark"]
-    path = [str(local_spark()), str(REPO / "spark-jobs"), str(REPO)]
+    modules = [str(local_spark()), str(REPO / "spark-jobs"), str(REPO)]
     return Start(
         [sys.executable, str(HERE / "spark_run.py"), json.dumps(asked)],
-        {"PYTHONPATH": os.pathsep.join(path)},
+        {"PYTHONPATH": os.pathsep.join(modules)},
     )
 
 
@@ -90,8 +97,9 @@ def flink(bench: Bench, run: str, folder: Path) -> Start:
     asked = common(bench, run, folder) | {
         "settings": bench.settings("flink"),
         "run": run,
-        "statements": str(HERE / "sql" / f"{bench.workload.name}.sql"),
-        "jars": [str(connector), str(flink_function(bench))],
+        "statements": str(HERE / "sql" / f"{bench.workload.program}.sql"),
+        "function": "CampaignOf" if bench.redis is None else "bench.FlinkCampaign",
+        "jars": list(map(str, [connector, flink_functions(bench), *redis_client()])),
     }
     java = {"JVM_ARGS": bench.config["java"], "PYTHONPATH": ""}
     return Start([str(python), str(HERE / "flink_run.py"), json.dumps(asked)], java)
@@ -101,13 +109,13 @@ def streams(bench: Bench, run: str, folder: Path) -> Start:
     connector = parse_jar(FLINK_CONNECTOR).filename
     path = [jar for jar in jars().glob("*.jar") if jar.name != connector]
     path += [bench.broker.home / "share", *(bench.broker.home / "lib").glob("log4j-*.jar")]
-    name = bench.workload.name
-    program, given = (
-        ("Ysb", [bench.topic, TABLE, run])
-        if name == "ysb"
-        else ("Nexmark", [bench.topic, run, name])
-    )
-    classes = compiled(bench, f"{program}.java", path)
+    name = bench.workload.program
+    if name == "ysb":
+        sources = ["Ysb", "Campaigns", "StreamsCampaign"]
+        given = ["table", TABLE] if bench.redis is None else ["redis", str(bench.redis)]
+    else:
+        sources, given = ["Nexmark"], [name]
+    classes = compiled(bench, sources, path)
     properties = bench.settings("streams") | {
         "application.id": run,
         "bootstrap.servers": bench.broker.address,
@@ -121,15 +129,16 @@ def streams(bench: Bench, run: str, folder: Path) -> Start:
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     java = ["java", *bench.config["java"].split(), "-cp"]
     java.append(os.pathsep.join(map(str, [classes, *path])))
-    return Start([*java, program, str(file), *given], {})
+    return Start([*java, sources[0], str(file), bench.topic, run, *given], {})
 
 
 def common(bench: Bench, run: str, folder: Path) -> dict[str, Any]:
     return {
         "brokers": bench.broker.address,
-        "workload": bench.workload.name,
+        "workload": bench.workload.program,
         "events": bench.topic,
         "ads": str(bench.table),
+        "redis": bench.redis,
         "results": run,
         "producer": bench.producer,
         "folder": str(folder),
@@ -137,22 +146,26 @@ def common(bench: Bench, run: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def flink_function(bench: Bench) -> Path:
+def flink_functions(bench: Bench) -> Path:
     [library] = FLINK.glob("lib/python*/site-packages/pyflink/lib")
-    classes = compiled(bench, "CampaignOf.java", sorted(library.glob("*.jar")))
-    jar = bench.work / "campaign-of.jar"
+    path = [*sorted(library.glob("*.jar")), *redis_client()]
+    classes = compiled(bench, ["CampaignOf", "Campaigns", "FlinkCampaign"], path)
+    jar = bench.work / "functions.jar"
     with ZipFile(jar, "w") as content:
-        content.write(classes / "CampaignOf.class", "CampaignOf.class")
+        for file in classes.rglob("*.class"):
+            content.write(file, file.relative_to(classes))
     return jar
 
 
-def compiled(bench: Bench, source: str, path: list[Path]) -> Path:
-    """The folder of its classes."""
-    classes = bench.work / source.removesuffix(".java")
+def compiled(bench: Bench, sources: list[str], path: list[Path]) -> Path:
+    """The folder of their classes, named after the first."""
+    classes = bench.work / sources[0]
     if not classes.exists():
         command = ["javac", "--release", "17", "-d", str(classes)]
-        command += ["-cp", os.pathsep.join(map(str, path)), str(HERE / "java" / source)]
-        subprocess.run(command, check=True)
+        command += ["-cp", os.pathsep.join(map(str, path))]
+        subprocess.run(
+            [*command, *(HERE / "java" / f"{each}.java" for each in sources)], check=True
+        )
     return classes
 
 

@@ -20,6 +20,8 @@ class Workload:
         row: of a result as it stands in Kafka.
         upserts: whether a newer row replaces that with its key; else each row comes exactly once.
         table: what events are joined with, if anything.
+        in_redis: whether engines look it up there, instead of having all of it.
+        query: of another workload, whose statements and programs are this one's, too.
     """
 
     name: str
@@ -29,6 +31,12 @@ class Workload:
     row: Callable[[Mapping[str, Any]], tuple[int, ...]]
     upserts: bool = False
     table: Mapping[str, str] = field(default_factory=dict)
+    in_redis: bool = False
+    query: str = ""
+
+    @property
+    def program(self) -> str:
+        return self.query or self.name
 
 
 def text_number(text: str) -> int:

@@ -6,7 +6,7 @@ partition, a click an hour later, closes the last window.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -122,3 +122,4 @@ STREAM = Stream(
 YSB = Workload(
     "ysb", STREAM, ("campaign", "start", "views"), _expected, _row, upserts=True, table=ads()
 )
+IN_REDIS = replace(YSB, name="ysb-redis", in_redis=True, query="ysb")

@@ -15,9 +15,22 @@ TIB = 2**40
 MB = 10**6
 
 
+class Measured(Model):
+    """``record`` is one of docs/performance; the value may differ from its figure by ``margin``."""
+
+    record: str
+    margin: float = Field(gt=0, lt=1)
+
+
+class Assumption(Setting):
+    """``measured`` where it isn't assumed: a test compares it with what the bench recorded."""
+
+    measured: Measured | None = None
+
+
 class Assumptions(Model):
     summary: str
-    assumptions: dict[str, Setting] = Field(min_length=1)
+    assumptions: dict[str, Assumption] = Field(min_length=1)
 
     def __getitem__(self, key: str) -> float:
         value = self.assumptions[key].value

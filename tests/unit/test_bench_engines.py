@@ -56,6 +56,11 @@ class TestYsb:
         assert len(set(ysb.ads())) == ysb.CAMPAIGNS * ysb.ADS
         assert {campaigns.count(each) for each in set(campaigns)} == {ysb.ADS}
 
+    def test_with_redis_the_same_must_come_of_the_same(self) -> None:
+        assert ysb.IN_REDIS.stream is ysb.YSB.stream
+        assert ysb.IN_REDIS.program == ysb.YSB.program
+        assert (ysb.IN_REDIS.expected(EVENTS) == ysb.YSB.expected(EVENTS)).all()
+
     def test_the_last_of_each_partition_closes_all_windows_and_counts_nowhere(self) -> None:
         for *_, last in sent("ysb", EVENTS):
             assert last["event_type"] != "view"
@@ -170,7 +175,9 @@ def columns(*events: tuple[int, int, int, int]) -> Events:
 
 
 class TestRecount:
-    @pytest.mark.parametrize("query", [name for name in WORKLOADS if name != "ysb"])
+    @pytest.mark.parametrize(
+        "query", [name for name in WORKLOADS if WORKLOADS[name].stream == nexmark.STREAM]
+    )
     def test_it_is_what_naive_loops_find_in_what_was_sent(
         self, query: str, site: list[list[dict]]
     ) -> None:
@@ -264,7 +271,7 @@ def test_every_workload_is_configured_and_has_its_statements() -> None:
     for name, workload in config["workloads"].items():
         assert workload["about"]
         assert set(workload["engines"]) <= set(config["engines"])
-        assert (ENGINES / "sql" / f"{name}.sql").exists()
+        assert (ENGINES / "sql" / f"{WORKLOADS[name].program}.sql").exists()
 
 
 @pytest.mark.parametrize(
@@ -272,6 +279,8 @@ def test_every_workload_is_configured_and_has_its_statements() -> None:
     [
         ("jars.py", r'KAFKA_STREAMS = "(.*)"'),
         ("jars.py", r'FLINK_CONNECTOR = "(.*)"'),
+        ("jars.py", r'REDIS_CLIENT = "(.*)"'),
+        ("jars.py", r'REDIS_POOL = "(.*)"'),
     ],
 )
 def test_jars_are_locked_as_they_are_named(file: str, pattern: str) -> None:

@@ -3,7 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from bench.coefficients import COEFFICIENTS
+from bench.record import name, read_records
 from millrace.cli.views import capacity_view
+from millrace.common.paths import CONFIGS
+from millrace.config import read_yaml
 from millrace.plan.capacity import TB, TIB, Load, load_assumptions, size
 
 ASSUME = load_assumptions()
@@ -45,3 +49,23 @@ def test_a_load_is_told_the_smallest_profile_whose_jobs_take_its_peak(rate, prof
     console.print(capacity_view(load, size(load, ASSUME), ASSUME, most))
     [row] = [line for line in console.export_text().splitlines() if "max_events_per_second" in line]
     assert row.split("│")[2].strip() == profile
+
+
+def test_what_is_measured_is_what_the_bench_can_find_in_a_record():
+    measured = {name for name, one in ASSUME.assumptions.items() if one.measured}
+    assert measured == set(COEFFICIENTS)
+
+
+@pytest.mark.parametrize("coefficient", COEFFICIENTS)
+def test_what_is_measured_is_as_it_was_recorded(coefficient: str):
+    measured = ASSUME.assumptions[coefficient].measured
+    assert measured
+    records = {name(record): record for record in read_records()}
+    recorded = COEFFICIENTS[coefficient](records[measured.record])
+    assert ASSUME[coefficient] == pytest.approx(recorded, rel=measured.margin)
+
+
+def test_no_profile_lists_more_pages_than_are_sized_for():
+    spark = read_yaml(CONFIGS / "components" / "spark.yaml")
+    tracked = spark["settings"]["traffic"]["pages_tracked"]["value"]
+    assert ASSUME["pages_per_hour"] == max(tracked.values())

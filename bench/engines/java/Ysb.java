@@ -1,3 +1,4 @@
+import bench.StreamsCampaign;
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
@@ -12,12 +13,13 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.state.Stores;
 
-/** YSB on Kafka Streams: views joined with a global table of ads, counted by campaign and window. */
+/** YSB on Kafka Streams: views with their ad's campaign, counted by campaign and window. */
 public final class Ysb {
     private static final Duration WINDOW = Duration.ofSeconds(10);
     /** Partitions are read at speeds of their own: nothing may be too late. */
@@ -27,23 +29,28 @@ public final class Ysb {
     /** Of an event what is needed; {@code ad} is null for what isn't a view. */
     record Event(String ad, long time) {}
 
-    /** Arguments: a file of properties, topic of events, topic of ads, topic of results. */
+    /**
+     * Arguments: a file of properties, topic of events, topic of results, "table" or "redis", and
+     * the topic of ads or Redis' port.
+     */
     public static void main(String[] arguments) throws IOException {
         Properties properties = new Properties();
         try (var file = new FileInputStream(arguments[0])) {
             properties.load(file);
         }
         var builder = new StreamsBuilder();
-        var ads = builder.globalTable(
-            arguments[2],
-            Consumed.with(Serdes.String(), Serdes.String()),
-            Materialized.as(Stores.inMemoryKeyValueStore("ads")));
         var events = Serdes.<Event>serdeFrom((topic, event) -> null, (topic, value) -> parse(value));
         var consumed = Consumed.with(Serdes.ByteArray(), events)
             .withTimestampExtractor((record, before) -> ((Event) record.value()).time());
-        builder.stream(arguments[1], consumed)
+        var ads = builder.stream(arguments[1], consumed)
             .filter((key, event) -> event.ad() != null)
-            .join(ads, (key, event) -> event.ad(), (event, campaign) -> campaign)
+            .mapValues(Event::ad);
+        var campaigns = switch (arguments[3]) {
+            case "table" -> joined(ads, builder, arguments[4]);
+            case "redis" -> ads.processValues(() -> new StreamsCampaign(Integer.parseInt(arguments[4])));
+            default -> throw new IllegalArgumentException(arguments[3]);
+        };
+        campaigns
             .map((key, campaign) -> new KeyValue<>(campaign, new byte[0]))
             .groupByKey(Grouped.with(Serdes.String(), Serdes.ByteArray()))
             .windowedBy(TimeWindows.ofSizeAndGrace(WINDOW, GRACE))
@@ -56,10 +63,19 @@ public final class Ysb {
                 window.key(),
                 "{\"campaign\":\"" + window.key() + "\",\"start\":" + window.window().start()
                     + ",\"views\":" + views + "}"))
-            .to(arguments[3], Produced.with(Serdes.String(), Serdes.String()));
+            .to(arguments[2], Produced.with(Serdes.String(), Serdes.String()));
         var streams = new KafkaStreams(builder.build(), properties);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(Duration.ofSeconds(5))));
         streams.start();
+    }
+
+    private static KStream<byte[], String> joined(
+            KStream<byte[], String> ads, StreamsBuilder builder, String topic) {
+        var table = builder.globalTable(
+            topic,
+            Consumed.with(Serdes.String(), Serdes.String()),
+            Materialized.as(Stores.inMemoryKeyValueStore("ads")));
+        return ads.join(table, (key, ad) -> ad, (ad, campaign) -> campaign);
     }
 
     private static Event parse(byte[] value) {

@@ -1,4 +1,4 @@
-CREATE TEMPORARY FUNCTION campaign_of AS 'CampaignOf' LANGUAGE JAVA
+CREATE TEMPORARY FUNCTION campaign_of AS '{function}' LANGUAGE JAVA
 
 CREATE TABLE events (
   ad_id STRING, event_type STRING, event_time STRING,

@@ -1,0 +1,1 @@
+"""What an event costs as keys, partitions, state and jobs grow."""

@@ -1,0 +1,1 @@
+"""What the jobs' pure transforms cost, without Kafka and without a cluster."""
