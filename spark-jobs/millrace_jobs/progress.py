@@ -34,6 +34,8 @@ WORK_COLUMNS = ("job", "batches", "batch_ms", "late_events")
 UNCOUNTED_COLUMNS = ("job", "checkpoint", "first_batch", "last_batch", "reason")
 HEARTBEAT_SECONDS = 2.0
 CATCH_UP_SECONDS = 5.0
+# A batch that takes so long, and longer than its trigger, gets a line in the log.
+SLOW_SECONDS = 5.0
 # Between two readings of what came late: a client whose clock is slow has it in each batch, and a
 # Spark job for each would cost more than the reading. Short enough for whoever waits for counts.
 LATE_SECONDS = 5.0
@@ -94,7 +96,7 @@ class Progress:
         self._rate = 0.0
         self._batches, self._batch_ms, self._late = 0, 0, 0  # since this driver leads
         self._committed: int | None = committed
-        self._trigger_ms = 1000 * context.settings["trigger_seconds"]
+        self._slow_ms = 1000 * max(context.settings["trigger_seconds"], SLOW_SECONDS)
 
     def _catch_up(self) -> None:
         """Take in what the driver before this one committed without having reported it."""
@@ -156,7 +158,7 @@ class Progress:
         if watermark:
             self._advance(int(watermark.timestamp() * 1000))
         self._max_event_time = _latest(self._max_event_time, newest)
-        if progress.durationMs["triggerExecution"] > self._trigger_ms:
+        if progress.durationMs["triggerExecution"] > self._slow_ms:
             took = progress.durationMs
             log.info("%s: batch %d was slow: %s ms", self._context.job, progress.batchId, took)
         self._batch = progress.batchId

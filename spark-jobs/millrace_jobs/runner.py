@@ -41,6 +41,7 @@ PAUSE_SECONDS = 60.0  # twice as long after each that was no use
 LONGEST_PAUSE_SECONDS = 960.0
 REFUSED_SECONDS = 10.0  # until a refused checkpoint is looked at again
 DRAIN_POLL_SECONDS = 0.02
+TRIGGERS = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
 OF_DATA = (Quarantined, NotInRecords)  # another driver would fail in the same batch
 
 
@@ -111,6 +112,7 @@ def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> Non
     spark = builder.config("spark.ui.port", config.web_port).getOrCreate()
     try:
         _forget_sources(spark)
+        _bear_full_triggers(spark)
         serve(config, spark, coordination, rehearsing=rehearsing)
     finally:
         spark.stop()
@@ -409,6 +411,13 @@ def _forget_sources(spark: SparkSession) -> None:
     field = configuration.getClass().getDeclaredField("updatingResource")
     field.setAccessible(True)
     field.set(configuration, spark.sparkContext._jvm.java.util.concurrent.ConcurrentHashMap())
+
+
+def _bear_full_triggers(spark: SparkSession) -> None:
+    """Spark warns of each batch that takes longer than its trigger. A busy laptop's all do, and
+    nothing rotates a container's log: a line each second, for months."""
+    log4j = spark.sparkContext._jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(TRIGGERS, log4j.Level.ERROR)
 
 
 def _use_utc() -> None:
