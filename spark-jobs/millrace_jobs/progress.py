@@ -33,7 +33,10 @@ COLUMNS = (
 WORK_COLUMNS = ("job", "batches", "batch_ms", "late_events")
 UNCOUNTED_COLUMNS = ("job", "checkpoint", "first_batch", "last_batch", "reason")
 HEARTBEAT_SECONDS = 2.0
-CATCH_UP_SECONDS = 5.0
+FIRST_BATCH_SECONDS = 5.0
+# Nothing is counted before, while results catch up and other jobs start: the first count of a
+# driver took a laptop's cores for 7 s, and a batch beside it 3.5 s instead of one.
+CATCH_UP_SECONDS = 20.0
 # A batch that takes so long, and longer than its trigger, gets a line in the log.
 SLOW_SECONDS = 5.0
 # Between two readings of what came late: a client whose clock is slow has it in each batch, and a
@@ -113,7 +116,7 @@ class Progress:
             except Py4JError as error:  # removed since
                 self._give_up(first, last, error)
             else:
-                self._count_late(batches)
+                self._uncounted += batches
         if first <= last:
             self._batch = last
             # What the late events of the next batch are judged by is the watermark of this one.
@@ -125,11 +128,12 @@ class Progress:
         news = self._news()
         now = time.monotonic()
         since_began = now - self._began
-        if news or since_began > CATCH_UP_SECONDS:  # results come first, the past later
+        if news or since_began > FIRST_BATCH_SECONDS:  # results come first, the past later
             self._catch_up()
         for progress in news:
             self._take_in(progress)
-        if self._uncounted and now - self._counted_at >= LATE_SECONDS:
+        is_time = since_began >= CATCH_UP_SECONDS and now - self._counted_at >= LATE_SECONDS
+        if self._uncounted and is_time:
             for consecutive in _runs(self._uncounted):
                 self._count_late(consecutive)
             self._uncounted, self._counted_at = [], now

@@ -716,7 +716,10 @@ def known(**changes: Any) -> SimpleNamespace:
 
 
 def follow(
-    batches: list[Any], row: Any = None, committed: int = -1
+    batches: list[Any],
+    row: Any = None,
+    committed: int = -1,
+    leads_for: float = progress.CATCH_UP_SECONDS,
 ) -> tuple[Progress, FakeTables, FakeLateEvents]:
     tables, late = FakeTables(row), FakeLateEvents()
     context = SimpleNamespace(
@@ -732,8 +735,9 @@ def follow(
             watermark_ms=lambda number: 1000 * number,
         ),
     )
-    query = Reports(batches)
-    return Progress(context, query, late, committed), tables, late  # type: ignore[arg-type]
+    following = Progress(context, Reports(batches), late, committed)  # type: ignore[arg-type]
+    following._began -= leads_for
+    return following, tables, late
 
 
 class Reports:
@@ -865,16 +869,24 @@ def test_the_batch_to_come_of_an_idle_query_is_not_taken_for_one_that_ran() -> N
 
 
 def test_what_the_driver_before_left_uncounted_is_counted() -> None:
-    row = known(batch=4)
-    following, tables, late = follow([], row, committed=6)
-    following.follow()
-    assert late.counted == []  # results come first
-    following._began -= progress.CATCH_UP_SECONDS
+    following, tables, late = follow([], known(batch=4), committed=6)
     following.follow()
     assert late.counted == [5, 6]
+    following.follow()
     assert tables.rows[-1]['"batch"'] == 6
     assert tables.rows[-1]["watermark"].timestamp() == 7
     assert tables.rows[-1]["max_event_time"].timestamp() == 3607
+
+
+def test_nothing_is_counted_while_results_catch_up() -> None:
+    following, tables, late = follow([batch(7, *LATE)], known(batch=4), committed=6, leads_for=0)
+    following.follow()
+    assert late.counted == []
+    assert tables.rows[-1]['"batch"'] == 4  # whoever leads next counts them
+    following._began -= progress.CATCH_UP_SECONDS
+    following.follow()
+    assert late.counted == [5, 6, 7]
+    assert late.readings == 1
 
 
 def test_progress_goes_on_from_what_the_driver_before_wrote() -> None:
