@@ -46,7 +46,10 @@ def _rates(plan: Plan) -> Table:
     settings = plan.spark.settings
     for job in plan.jobs:
         rate, seconds = settings.events_per_second(job), settings.job(job).trigger_seconds
-        table.add_row(job, f"{rate:,}", f"{rate * seconds:,}", f"{seconds} s")
+        if settings.is_real_time(job):
+            table.add_row(job, "no bound", "in real time", f"{seconds} s")
+        else:
+            table.add_row(job, f"{rate:,}", f"{rate * seconds:,}", f"{seconds} s")
     return table
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from millrace_jobs import versions
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
+from millrace_jobs.contract import is_real_time
 from millrace_jobs.lease import Lease
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.sinks.cassandra import Tables
@@ -50,9 +51,11 @@ class JobContext:
         return [self.config.lookups[name] for name in self.settings["tables"]]
 
     @property
-    def max_offsets(self) -> int:
+    def max_offsets(self) -> int | None:
         """Records that a batch has of a stream at most. All jobs can take as much in the same time:
-        what one has taken, no other has to leave."""
+        what one has taken, no other has to leave. In real time there is no bound."""
+        if is_real_time(self.settings):
+            return None
         return int(self.settings["max_events_per_second"] * self.settings["trigger_seconds"])
 
     def version(self, batch: int) -> int:

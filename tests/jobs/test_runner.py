@@ -799,9 +799,10 @@ def test_a_batch_is_taken_in_once() -> None:
 
 
 def test_a_further_stream_is_archived_by_the_same_program() -> None:
-    programs = [runner.program(job).__name__ for job in ("archive", "archive_clicks", "traffic")]
+    jobs = ("archive", "archive_clicks", "traffic")
+    programs = [runner.program(job, {}).__name__ for job in jobs]
     assert programs == ["Archive", "Archive", "Traffic"]
-    assert runner.program("attribution") is runner.Declared
+    assert runner.program("attribution", {}) is runner.Declared
 
 
 def test_no_job_can_take_less_than_another_in_the_same_time() -> None:
