@@ -109,7 +109,8 @@ class SparkSettings(Settings):
         return job
 
     def is_real_time(self, name: str) -> bool:
-        return self.job(name).trigger == REAL_TIME
+        job = self.__pydantic_extra__.get(name)  # programs don't
+        return job is not None and job.trigger == REAL_TIME
 
     def keeps_rows(self, name: str) -> bool:
         """Whether it is a job of one file with a table of its rows: no program of ours, and none

@@ -7,6 +7,7 @@ of its event, and is the same each time, so whoever reads it can leave out what 
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -18,7 +19,7 @@ from millrace_jobs.context import JobContext
 from millrace_jobs.declaration import Refused, load
 from millrace_jobs.declared import no_events
 from millrace_jobs.sinks.positions import Positions
-from millrace_jobs.stream import names_of
+from millrace_jobs.stream import Stream, names_of
 from millrace_jobs.transforms import parse
 
 PLACE = ("partition", "offset")  # what names an event in its stream
@@ -34,7 +35,10 @@ class Selection:
     def __init__(self, context: JobContext) -> None:
         self.context = context
         self._rows, _ = load(context.job, names_of(context.settings))
-        self._refuse_what_needs_more_than_one_event()
+        [events] = no_events(context)
+        rows = self._rows(events, context.settings)
+        for problem in (*of_stream(context.stream), *of_rows(rows, events)):
+            raise Refused(f"job {context.job}: {problem}")
 
     def frame(self, max_offsets: int | None) -> DataFrame:
         """In real time, or with ``max_offsets`` in batches, to rehearse with."""
@@ -53,46 +57,11 @@ class Selection:
         text = F.to_json(content, {"ignoreNullFields": "false"})
         return rows.select(key.alias("key"), text.alias("value"))
 
-    def _refuse_what_needs_more_than_one_event(self) -> None:
-        context = self.context
-        where = f"job {context.job}"
-        if name := context.stream.deduplicate_by:
-            raise Refused(
-                f"{where}: {context.stream.name} has one copy of an event, by {name}, which takes"
-                " state; a job in real time reads a stream without deduplicate_by"
-            )
-        [events] = no_events(context)
-        rows = self._rows(events, context.settings)
-        plan = rows._jdf.queryExecution().analyzed()
-        patterns = rows.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-        if others := sorted(_nodes(plan) - OF_ONE_EVENT):
-            raise Refused(f"{where}: {', '.join(others)} isn't of each event alone; {INSTEAD}")
-        if plan.containsPattern(patterns.PLAN_EXPRESSION()):
-            raise Refused(f"{where}: a query within the query isn't of each event alone; {INSTEAD}")
-        if plan.containsPattern(patterns.PYTHON_UDF()):
-            raise Refused(
-                f"{where}: Spark calls no function in Python in real time; say it with functions of"
-                " pyspark.sql.functions"
-            )
-        text = plan.toString().lower()
-        if found := [name for name in UNREPEATABLE if name in text]:
-            raise Refused(
-                f"{where}: {', '.join(found)}…) gives something else when an event is read again"
-            )
-        if taken := [name for name in rows.columns if name in OWN]:
-            raise Refused(f"{where}: columns {', '.join(taken)} are the framework's; rename them")
-        if lacking := [name for name in PLACE if name not in _passed_on(plan, events)]:
-            raise Refused(
-                f"{where}: its rows lack the events' {' and '.join(lacking)}, by which readers know"
-                " a record that comes again; select them as they are"
-            )
-
 
 class RealTime(Selection):
     """The query as it is run."""
 
     output_mode = "update"  # Spark knows no other in real time
-    late_events = None  # no event is too late
 
     def __init__(self, context: JobContext) -> None:
         super().__init__(context)
@@ -119,14 +88,50 @@ class RealTime(Selection):
         """How far the job has read, once Spark has noted it."""
         [source], topic = progress.sources, self.context.stream.topic
         start, end, latest = (
-            (json.loads(offsets) or {}).get(topic, {})  # null before the first one
+            (json.loads(offsets or "null") or {}).get(topic, {})  # there is none before the first
             for offsets in (source.startOffset, source.endOffset, source.latestOffset)
         )
         stuck = {
-            number: at for number, at in end.items() if start.get(number) == at < latest[number]
+            number: at
+            for number, at in end.items()
+            if start.get(number) == at < latest.get(number, at)
         }
         read = end | self._positions.past_markers(topic, stuck)
         self._positions.tell({topic: read})
+
+
+def of_stream(stream: Stream) -> Iterator[str]:
+    """Why events of the stream can't be looked at one by one."""
+    if name := stream.deduplicate_by:
+        yield (
+            f"{stream.name} has one copy of an event, by {name}, which takes state; a job in real"
+            " time reads a stream without deduplicate_by"
+        )
+
+
+def of_rows(rows: DataFrame, events: DataFrame) -> Iterator[str]:
+    """Why the rows aren't each of one event, the same whenever it is read, and named by it."""
+    plan = rows._jdf.queryExecution().analyzed()
+    patterns = rows.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    if others := sorted(_nodes(plan) - OF_ONE_EVENT):
+        yield f"{', '.join(others)} isn't of each event alone; {INSTEAD}"
+    if plan.containsPattern(patterns.PLAN_EXPRESSION()):
+        yield f"a query within the query isn't of each event alone; {INSTEAD}"
+    if plan.containsPattern(patterns.PYTHON_UDF()):
+        yield (
+            "Spark calls no function in Python in real time; say it with functions of"
+            " pyspark.sql.functions"
+        )
+    text = plan.toString().lower()
+    if found := [name for name in UNREPEATABLE if name in text]:
+        yield f"{', '.join(found)}…) gives something else when an event is read again"
+    if taken := [name for name in rows.columns if name in OWN]:
+        yield f"columns {', '.join(taken)} are the framework's; rename them"
+    if lacking := [name for name in PLACE if name not in _passed_on(plan, events)]:
+        yield (
+            f"its rows lack the events' {' and '.join(lacking)}, by which readers know a record"
+            " that comes again; select them as they are"
+        )
 
 
 def _nodes(plan: Any) -> set[str]:

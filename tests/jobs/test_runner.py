@@ -347,7 +347,8 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
         .start()
     )
     assert began.wait(60)
-    one: Any = runner.RunningJob(None, query, None, draining)  # type: ignore[arg-type]
+    ready: Any = SimpleNamespace(job=None)
+    one: Any = runner.RunningJob(ready, query, None, draining)  # type: ignore[arg-type]
     runner.drain([one])
     assert not query.isActive
     assert finished == [0]
