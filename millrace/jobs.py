@@ -6,7 +6,7 @@ folder of your own repository, which the environment names under ``job_folders``
 jobs run until the next deployment without it.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from millrace.common.errors import OperatorError
@@ -21,8 +21,15 @@ ARCHIVE = "archive"  # the job that archives the stream which jobs read by defau
 ARCHIVES = f"{ARCHIVE}_"  # what the others' names begin with: archive_STREAM
 
 
+# A job's trigger: in batches, or each event by itself.
+MICRO_BATCH, REAL_TIME = "micro-batch", "real-time"
+# All that a job in real time has of the defaults; the others are about rows that it doesn't keep.
+OF_REAL_TIME = {"trigger", "trigger_seconds", "lag_seconds", "shuffle_partitions"}
+OF_ROWS = {"window_seconds", "join_seconds", "streams"}  # that have no default
+
+
 class JobSettings(Model):
-    """``NAME.yaml``; ``window_seconds`` is the one setting without a default."""
+    """``NAME.yaml``; ``window_seconds`` has no default. A job in real time has no windows."""
 
     summary: str
     settings: dict[Name, Setting]
@@ -40,14 +47,20 @@ def folders_of(environment: Environment) -> list[Path]:
 
 
 def on_trial(environment: Environment, folder: str | None) -> Environment:
-    """With this folder's jobs as well, in the first application."""
+    """With this folder's jobs as well: in the first application, or in real time in their own."""
     if not folder:
         return environment
     folders = [*environment.job_folders, folder]
     [(application, jobs), *others] = environment.applications.items()
-    tried = [path.stem for path in code_of(REPO / folder)]
-    applications = {application: [*jobs, *tried]} | dict(others)
+    tried = {path.stem: _read(path.with_suffix(".yaml")) for path in code_of(REPO / folder)}
+    alone = {job: [job] for job, settings in tried.items() if is_real_time(settings)}
+    beside = [job for job in tried if job not in alone]
+    applications = {application: [*jobs, *beside]} | dict(others) | alone
     return environment.model_copy(update={"job_folders": folders, "applications": applications})
+
+
+def is_real_time(settings: Mapping[str, Setting]) -> bool:
+    return "trigger" in settings and settings["trigger"].value == REAL_TIME
 
 
 def code_of(folder: Path) -> Iterator[Path]:
@@ -137,14 +150,28 @@ def _add(
         raise _refusal(f"{path}: there is a job {job} already; rename yours")
     if not any((code / f"{job}{suffix}").exists() for suffix in CODE):
         raise _refusal(f"{path}: neither {job}.py nor {job}.sql is in {code}")
-    if "window_seconds" not in own:
-        raise _refusal(
-            f"{path}: settings.window_seconds is missing: how long the job's windows are"
-        )
-    for problem in _stream_problems(own, streams):
+    of_rows = defaults.keys() - OF_REAL_TIME | OF_ROWS
+    for problem in (*_trigger_problems(own, of_rows), *_stream_problems(own, streams)):
         raise _refusal(f"{path}: settings.{problem}")
+    if is_real_time(own):
+        defaults = {name: defaults[name] for name in defaults.keys() - of_rows}
     checkpoint = Setting(value=job, why=CHECKPOINT_WHY, source="docs/new-state.md")
     found[job] = defaults | {"checkpoint": checkpoint} | own
+
+
+def _trigger_problems(own: dict[str, Setting], of_rows: Collection[str]) -> Iterator[str]:
+    """What is wrong with ``trigger``, and with what the job says beside it, by setting."""
+    trigger = own["trigger"].value if "trigger" in own else MICRO_BATCH
+    if trigger not in (MICRO_BATCH, REAL_TIME):
+        yield f"trigger: {trigger!r} is neither {MICRO_BATCH} nor {REAL_TIME}"
+    elif trigger == MICRO_BATCH and "window_seconds" not in own:
+        yield "window_seconds is missing: how long the job's windows are"
+    elif trigger == REAL_TIME:
+        for name in sorted(own.keys() & of_rows):
+            yield (
+                f"{name}: in real time a job looks at each event of one `stream` alone, and keeps"
+                f" neither state nor rows; leave it out, or leave out trigger: {REAL_TIME}"
+            )
 
 
 def _stream_problems(own: dict[str, Setting], streams: Collection[str]) -> Iterator[str]:

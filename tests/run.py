@@ -46,8 +46,8 @@ FAST_STAGES = {
     ),
 }
 CLUSTER_STAGES = {
-    "slow tests": pytest("tests/jobs", *IN_TWO, "loadfile", "-m", "slow"),
     "setup": millrace("setup"),
+    "slow tests": pytest("tests/jobs", *IN_TWO, "loadfile", "-m", "slow"),
     "ansible-lint": [str(BIN / "ansible-lint"), "--offline", "-q", str(REPO / "ansible")],
     "engine tests": pytest("tests/infra", *IN_TWO, "loadfile", "-m", "engine and not slow"),
     "clean slate": millrace("down", "--purge"),

@@ -33,7 +33,7 @@ def jobs_of(plan: Plan, streams: Collection[str]) -> list[str]:
     return [
         job
         for job in plan.jobs
-        if settings.is_declared(job)
+        if settings.keeps_rows(job)
         and set(settings.streams_of(job)) <= set(streams)
         and job not in disabled
     ]
@@ -50,6 +50,11 @@ def audit_job(
 
     Raises OperatorError when there is no such job, or it can't be counted again.
     """
+    if job in plan.jobs and plan.spark.settings.is_real_time(job):
+        raise OperatorError(
+            f"job {job} runs in real time and keeps no rows that could be counted again",
+            "its records in the results topic name the event that each is of, by its place",
+        )
     window = window_of(plan, job)
     deadline = time.monotonic() + wait
     ends = await_archives(plan, job, wait)

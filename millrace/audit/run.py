@@ -212,8 +212,10 @@ def _results_plane(
     windows and pages that others filled, the topic told before the runs began; what the runs sent
     too late changes none."""
     plane = Plane("results topic")
-    # Of every job: each change of a row comes once, in the order of its versions.
-    compare.follow(plane, ((record["key"], record["version"]) for record in stream))
+    # Of every job with rows: each change of one comes once, in the order of its versions. What jobs
+    # in real time send has none, and may come again.
+    versioned = (record for record in stream if "version" in record)
+    compare.follow(plane, ((record["key"], record["version"]) for record in versioned))
     last_windows, last_pages = _last(record for record in stream if not is_declared(record))
     told = windows & (own.low.keys() | last_windows.keys())
     compare.compare_windows(plane, truth, told, last_windows)

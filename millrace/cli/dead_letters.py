@@ -133,7 +133,7 @@ def outcomes_view(job: str, outcomes: Iterable[dict[str, Any]]) -> Table:
 
 def declared(plan: Plan) -> list[str]:
     """The jobs that may leave records out."""
-    return [job for job in plan.jobs if plan.spark.settings.is_declared(job)]
+    return [job for job in plan.jobs if plan.spark.settings.keeps_rows(job)]
 
 
 def require_declared(plan: Plan, job: str) -> None:

@@ -98,6 +98,7 @@ def _jobs_table(plan: Plan) -> str:
         link = f"[{job.name}](../{job.file.relative_to(REPO)})"
         what = f"{link}: {job.summary.rstrip('.')}"
         state = [f"windows of {' and '.join(job.windows)}"] if job.windows else []
+        state += ["none: in real time"] if job.real_time else []
         state += [f"join within {job.join}"] if job.join else []
         state += [f"watermark {job.watermark}"] if job.watermark else []
         streams = [*job.streams, *(f"facts of {table}" for table in job.tables)]
@@ -106,7 +107,10 @@ def _jobs_table(plan: Plan) -> str:
             job.kind,
             ", ".join(streams),
             ", ".join(state) or "–",
-            *(", ".join(f"`{name}`" for name in names) for names in (job.outputs, job.routes)),
+            *(
+                ", ".join(f"`{name}`" for name in names) or "–"
+                for names in (job.outputs, job.routes)
+            ),
             f"`{job.audit}`" if job.audit else "–",
             audited(job, audits),
         ]

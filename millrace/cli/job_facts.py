@@ -18,7 +18,8 @@ UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 class Facts:
     """``windows``, ``join`` and ``watermark`` are written as ``1h``, and empty without one.
 
-    ``tables`` are those whose facts the rows get; ``audit`` is a command, or empty.
+    ``tables`` are those whose facts the rows get; ``audit`` is a command, or empty. A job in real
+    time has records of the results topic, and neither rows, nor a route, nor an audit.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Facts:
     outputs: tuple[str, ...]
     routes: tuple[str, ...]
     audit: str
+    real_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,12 @@ def facts_of(plan: Plan, job: str) -> Facts:
         audit = "" if job.startswith(ARCHIVES) else "millrace audit"
     else:
         file, summary = declared
-        kind, windows = KINDS[file.suffix], (_span(own["window_seconds"]),)
-        outputs, routes = (f"job_{own['checkpoint']}",), _routes(job, own)
-        audit = f"millrace audit --job {job}"
+        kind, windows = KINDS[file.suffix], ()
+        outputs, routes, audit = (plan.names.kafka.topics.results,), (), ""
+        if plan.spark.settings.keeps_rows(job):
+            windows = (_span(own["window_seconds"]),)
+            outputs, routes = (f"job_{own['checkpoint']}",), _routes(job, own)
+            audit = f"millrace audit --job {job}"
     return Facts(
         name=job,
         summary=summary,
@@ -94,6 +99,7 @@ def facts_of(plan: Plan, job: str) -> Facts:
         outputs=outputs,
         routes=routes,
         audit=audit,
+        real_time=plan.spark.settings.is_real_time(job),
     )
 
 

@@ -129,10 +129,10 @@ def _row(application: str, job: Facts, running: Running | None) -> list[str]:
         application,
         job.kind,
         ", ".join(job.streams),
-        ", ".join(job.windows) or "–",
+        ", ".join(job.windows) or ("in real time" if job.real_time else "–"),
         state,
         "–" if behind is None else f"{behind:,}",
-        "\n".join(job.routes) or "–",
+        "\n".join(job.routes) or ("results topic only" if job.real_time else "–"),
     ]
 
 

@@ -127,7 +127,7 @@ def _tables(plan: Plan) -> Iterator[Kept]:
             how_long = BOUNDED.get(name, "for ever")
             yield Kept(f"`{name}`", "Cassandra", how_long, _path(SCHEMA))
     for job in plan.jobs:
-        if spark.is_declared(job):
+        if spark.keeps_rows(job):
             kept = (spark.job(job).model_extra or {})["keep_days"]
             yield Kept(
                 f"rows of `{job}`",

@@ -45,9 +45,11 @@ def _rates(plan: Plan) -> Table:
     table.add_column("a batch every", justify="right")
     settings = plan.spark.settings
     for job in plan.jobs:
-        rate, records = settings.events_per_second(job), settings.batch_records(job)
         seconds = settings.job(job).trigger_seconds
-        table.add_row(job, f"{rate:,}", f"{records:,}", f"{seconds:g} s")
+        bounds = f"{settings.events_per_second(job):,}", f"{settings.batch_records(job):,}"
+        if settings.is_real_time(job):
+            bounds = "no bound", "in real time"
+        table.add_row(job, *bounds, f"{seconds:g} s")
     return table
 
 

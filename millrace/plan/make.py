@@ -38,7 +38,7 @@ from millrace.plan.parts import (
     TopicPlan,
     unit,
 )
-from millrace.plan.spark import SparkPlan, rate_problems, settings_of
+from millrace.plan.spark import SparkPlan, rate_problems, real_time_problems, settings_of
 from millrace.streams import Stream, load_streams, plan_stream
 from millrace.streams import problems as stream_refusals
 from millrace.tables import Table, load_tables, plan_table
@@ -108,6 +108,12 @@ def make_plan(
     counted = spark.streams_of("traffic") if runs_traffic else []
     if problems := list(stream_refusals(streams, set(events.topics), load, counted)):
         raise OperatorError("\n".join(problems), "nothing was created or changed")
+    partitions = {
+        stream: topics[names.kafka.parts[declared.topic]].partitions
+        for stream, declared in streams.items()
+    }
+    if problems := list(real_time_problems(spark, environment.applications, partitions)):
+        raise _refusal(name, problems)
     return Plan(
         environment=name,
         extends=environment.extends,

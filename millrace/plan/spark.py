@@ -3,18 +3,20 @@
 The others stay beside them as they are: what only jobs read, jobs check.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from millrace.common.paths import CONFIGS
 from millrace.config import Component, Profile, absent, validate
-from millrace.jobs import ARCHIVES, archive_job
+from millrace.jobs import ARCHIVES, REAL_TIME, archive_job
 from millrace.plan.parts import Model
 
 FILE = CONFIGS / "components" / "spark.yaml"
 MEBIBYTES = {"m": 1, "g": 1024}
+# Spark refuses less: spark.sql.streaming.realTimeMode.minBatchDuration.
+REAL_TIME_SECONDS = 5
 
 
 class Settings(BaseModel):
@@ -29,10 +31,16 @@ class Defaults(Settings):
     executor_memory: str = Field(alias="spark.executor.memory")
     executor_overhead: str = Field(alias="spark.executor.memoryOverhead")
     executors: PositiveInt = Field(alias="spark.executor.instances")
+    executor_cores: PositiveInt = Field(alias="spark.executor.cores")
     driver_port: PositiveInt = Field(alias="spark.driver.port")
     blocks_port: PositiveInt = Field(alias="spark.blockManager.port")
     port_retries: PositiveInt = Field(alias="spark.port.maxRetries")
     attempts: PositiveInt = Field(alias="spark.yarn.maxAppAttempts")
+
+    @property
+    def places(self) -> int:
+        """Tasks of one application that run at once."""
+        return self.executors * self.executor_cores
 
     @property
     def application_mebibytes(self) -> int:
@@ -59,10 +67,11 @@ class Job(Settings):
     """What each job has: a batch every ``trigger_seconds``; records may wait ``lag_seconds``.
 
     ``streams`` or ``stream`` say what it reads, where that isn't what all read;
-    ``max_events_per_second`` how much, likewise.
+    ``max_events_per_second`` how much, likewise. Programs have no ``trigger`` to choose.
     """
 
     checkpoint: str
+    trigger: Literal["micro-batch", "real-time"] | None = Field(default=None, exclude_if=absent)
     trigger_seconds: PositiveFloat
     lag_seconds: PositiveInt
     stream: str | None = Field(default=None, exclude_if=absent)
@@ -99,9 +108,15 @@ class SparkSettings(Settings):
         assert isinstance(job, Job)
         return job
 
-    def is_declared(self, name: str) -> bool:
-        """Whether it is a job of one file, and not a program of ours."""
-        return name in self.__pydantic_extra__ and not name.startswith(ARCHIVES)
+    def is_real_time(self, name: str) -> bool:
+        job = self.__pydantic_extra__.get(name)  # programs don't
+        return job is not None and job.trigger == REAL_TIME
+
+    def keeps_rows(self, name: str) -> bool:
+        """Whether it is a job of one file with a table of its rows: no program of ours, and none
+        in real time."""
+        declared = name in self.__pydantic_extra__ and not name.startswith(ARCHIVES)
+        return declared and not self.is_real_time(name)
 
     def streams_of(self, name: str) -> list[str]:
         """What a job reads."""
@@ -144,13 +159,62 @@ def rate_problems(
     settings: SparkSettings, jobs: Iterable[str], promised: float, headroom: float
 ) -> Iterator[str]:
     """Jobs whose batches are bounded below what an environment promises, or can't catch up."""
-    for job in jobs:
+    for job in (job for job in jobs if not settings.is_real_time(job)):
         if (most := settings.events_per_second(job)) < promised * headroom:
             yield (
                 f"load.events_per_second: {promised:,} with a headroom of {headroom:g}"
                 f" (configs/capacity.yaml) is more than the job {job} takes: {most:,}"
                 " (max_events_per_second in configs/components/spark.yaml)"
             )
+
+
+def real_time_problems(
+    settings: SparkSettings,
+    applications: Mapping[str, Collection[str]],
+    partitions: Mapping[str, int],
+) -> Iterator[str]:
+    """Jobs in real time that have no place to run, or can't tell in time how far they are.
+
+    Args:
+        partitions: of each stream's topic.
+    """
+    for application, jobs in applications.items():
+        for job in filter(settings.is_real_time, jobs):
+            if len(jobs) > 1:
+                yield (
+                    f"applications.{application}: {job} runs in real time, and its tasks hold their"
+                    f" places for good; give it an application of its own, such as {job}: [{job}]"
+                )
+            [stream] = settings.streams_of(job)
+            yield from _place_problems(settings.defaults, application, job, partitions[stream])
+            yield from _note_problems(settings.job(job), job)
+
+
+def _place_problems(
+    defaults: Defaults, application: str, job: str, partitions: int
+) -> Iterator[str]:
+    """Spark has a task for each partition of the topic, whatever options say."""
+    if defaults.places < partitions:
+        yield (
+            f"applications.{application}: {job} needs a place for each of its topic's {partitions}"
+            f" partitions, and {defaults.executors} executors of {defaults.executor_cores} cores"
+            f" have {defaults.places}; raise spark.executor.instances or spark.executor.cores in"
+            " configs/components/spark.yaml"
+        )
+
+
+def _note_problems(job: Job, name: str) -> Iterator[str]:
+    if job.trigger_seconds < REAL_TIME_SECONDS:
+        yield (
+            f"job {name}: trigger_seconds {job.trigger_seconds:g}: in real time it is how often is"
+            f" noted how far the job has read, {REAL_TIME_SECONDS} at least; say 30 in its settings"
+        )
+    if job.lag_seconds <= job.trigger_seconds:
+        yield (
+            f"job {name}: lag_seconds {job.lag_seconds}: it would seem to fall behind between two"
+            " notes of how far it has read; make it more than trigger_seconds,"
+            f" {job.trigger_seconds:g}"
+        )
 
 
 def _mebibytes(size: str) -> int:

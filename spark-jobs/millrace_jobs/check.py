@@ -20,8 +20,10 @@ from pyspark.sql import SparkSession
 from millrace_jobs import config, declaration
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
+from millrace_jobs.contract import is_real_time
 from millrace_jobs.declaration import Refused
 from millrace_jobs.declared import Computation, Declared
+from millrace_jobs.real_time import RealTime, Selection
 from millrace_jobs.runner import program
 
 # Lives for seconds, beside the services of a small host.
@@ -44,7 +46,8 @@ def main() -> None:
         (job, content)
         for content in map(config.load, arguments.configs)
         for job in content.jobs
-        if program(job) is Declared and arguments.job in (None, job)
+        if program(job, content.settings[job]) in (Declared, RealTime)
+        and arguments.job in (None, job)
     ]
     if jobs:
         try:
@@ -62,7 +65,8 @@ def check(spark: SparkSession, job: str, content: Config) -> Iterator[str]:
     # It stores nothing: so no tables, no checkpoint, no lease.
     context = JobContext(job, content, spark.newSession(), None, None, None)
     try:
-        refuse_unsupported(Computation(context).frame(context.max_offsets))
+        made = Selection if is_real_time(context.settings) else Computation
+        refuse_unsupported(made(context).frame(context.max_offsets))
     except Exception as error:
         yield f"{place_of(job, error, context.settings)}: {reason_of(job, error)}"
 

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from millrace_jobs import versions
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
+from millrace_jobs.contract import is_real_time
 from millrace_jobs.lease import Lease
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.sinks.cassandra import Tables
@@ -50,9 +51,12 @@ class JobContext:
         return [self.config.lookups[name] for name in self.settings["tables"]]
 
     @property
-    def max_offsets(self) -> int:
+    def max_offsets(self) -> int | None:
         """Records that a batch has of a stream at most. All jobs can take as much in the same time:
-        what one has taken, no other has to leave. A second's at least: full batches take longer."""
+        what one has taken, no other has to leave. A second's at least: full batches take longer. In
+        real time there is no bound."""
+        if is_real_time(self.settings):
+            return None
         seconds = max(self.settings["trigger_seconds"], 1)
         return int(self.settings["max_events_per_second"] * seconds)
 

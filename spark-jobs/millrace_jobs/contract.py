@@ -26,6 +26,11 @@ def is_archive(job: str) -> bool:
     return job.partition("_")[0] == "archive"
 
 
+def is_real_time(settings: dict[str, Any]) -> bool:
+    """Whether a job looks at each event by itself, as it comes. Programs don't."""
+    return settings.get("trigger") == "real-time"
+
+
 def contract(job: str, settings: dict[str, Any], streams: Sequence[Stream]) -> dict[str, Any]:
     """By name, everything that must stay. ``checkpoint`` is the folder that it holds for.
 
@@ -37,6 +42,8 @@ def contract(job: str, settings: dict[str, Any], streams: Sequence[Stream]) -> d
     common |= {f"schema of {one.name}": one.avro_schema for one in streams if one.avro_schema}
     if is_archive(job):
         return common
+    if is_real_time(settings):
+        return common | {"trigger": settings["trigger"]}
     if job != "traffic":
         frozen = ("window_seconds", "join_seconds", "buckets")
         kept = {name: settings[name] for name in frozen if name in settings}

@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 from millrace_jobs.checkpoint import Batch, merged
 from millrace_jobs.context import JobContext
 from millrace_jobs.continuity import Known
+from millrace_jobs.contract import is_real_time
 from millrace_jobs.late import JudgedBatch, LateEvents
 from millrace_jobs.sinks.cassandra import Tables
 
@@ -76,8 +77,13 @@ class Progress:
         query: StreamingQuery,
         late_events: LateEvents | None,
         committed: int,
+        after_batch: Callable[[Any], None] = lambda _: None,
     ) -> None:
-        """``committed`` is the last batch that the driver before this one committed."""
+        """
+        Args:
+            committed: the last batch that the driver before this one committed.
+            after_batch: who else wants Spark's report of each batch.
+        """
         self._context = context
         self._query = query
         self._late_events = late_events
@@ -99,7 +105,10 @@ class Progress:
         self._rate = 0.0
         self._batches, self._batch_ms, self._late = 0, 0, 0  # since this driver leads
         self._committed: int | None = committed
-        self._slow_ms = 1000 * max(context.settings["trigger_seconds"], SLOW_SECONDS)
+        self._after_batch = after_batch
+        # A batch in real time takes all of its trigger's time, and some more to be noted.
+        triggers = 2 if is_real_time(context.settings) else 1
+        self._slow_ms = 1000 * max(context.settings["trigger_seconds"] * triggers, SLOW_SECONDS)
 
     def _catch_up(self) -> None:
         """Take in what the driver before this one committed without having reported it."""
@@ -169,6 +178,7 @@ class Progress:
         self._batches += 1
         self._batch_ms += progress.durationMs["triggerExecution"]
         self._rate = progress.inputRowsPerSecond
+        self._after_batch(progress)
 
     def _look_for_late(self, progress: Any) -> None:
         """Have the batch counted if Spark dropped anything of it: aggregated rows, or events that a

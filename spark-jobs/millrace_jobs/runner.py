@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -15,22 +16,23 @@ from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
 from millrace_jobs.continuity import Discontinued, Found
-from millrace_jobs.contract import contract, is_archive
+from millrace_jobs.contract import contract, is_archive, is_real_time
 from millrace_jobs.coordination import Coordination, JobState
 from millrace_jobs.declared import Declared
-from millrace_jobs.isolation import in_a_line
+from millrace_jobs.isolation import in_a_line, is_of_values
 from millrace_jobs.jobs.archive import Archive
 from millrace_jobs.jobs.traffic import Traffic
 from millrace_jobs.lease import Lease, LeaseLost
 from millrace_jobs.progress import Progress, claim, last_epoch, last_written
 from millrace_jobs.quarantine import NotInRecords, Quarantined
 from millrace_jobs.questions import Questions
+from millrace_jobs.real_time import RealTime
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.warmup import Rehearsal
 
 log = logging.getLogger(__name__)
 
-Job = Archive | Traffic | Declared
+Job = Archive | Traffic | Declared | RealTime
 
 # The jobs that are programs of their own; every other one is declared in one file.
 PROGRAMS: dict[str, type[Traffic]] = {"traffic": Traffic}
@@ -93,12 +95,20 @@ class RunningJob:
             return "failed"
         if isinstance(self.ready.job, Declared) and self.ready.job.quarantine.is_searching:
             return "isolating"
+        if self.is_real_time and self.query.status["isTriggerActive"]:
+            return "running"  # long before its first batch ends
         return "running" if self.query.lastProgress else "starting"
+
+    @property
+    def is_real_time(self) -> bool:
+        return isinstance(self.ready.job, RealTime)
 
     @property
     def error(self) -> Exception | None:
         """What has ended the query: as the sink raised it, else in Spark's words."""
         ended = self.query.exception()
+        if ended and self.is_real_time and is_of_values(ended.cause):
+            return NotInRecords(f"in real time no record is put aside: {in_a_line(ended.cause)}")
         return self.raised[-1] if ended and self.raised else ended
 
 
@@ -177,13 +187,15 @@ def prepare(
     session.conf.set("spark.sql.shuffle.partitions", settings["shuffle_partitions"])
     checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings['checkpoint']}")
     context = JobContext(name, config, session, tables, checkpoint, lease)
-    job = program(name)(context)
+    job = program(name, settings)(context)
     return ReadyJob(context, job, job.frame(context.max_offsets))
 
 
-def program(job: str) -> type[Job]:
+def program(job: str, settings: dict[str, Any]) -> type[Job]:
     if is_archive(job):
         return Archive
+    if is_real_time(settings):
+        return RealTime
     return PROGRAMS.get(job, Declared)
 
 
@@ -224,15 +236,19 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     # Jobs share executors in turns; otherwise a long batch of one would hold up the others.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", context.job)
     draining, raised = threading.Event(), list[Exception]()
-    query = (
+    writer = (
         one.frame.writeStream.queryName(context.job)
         .outputMode(job.output_mode)
-        .foreachBatch(_while_leading(job.write, context.lease, draining, raised))
         .option("checkpointLocation", path)
-        .trigger(processingTime=f"{context.settings['trigger_seconds']} seconds")
-        .start()
     )
-    progress = Progress(context, query, job.late_events, committed)
+    every = f"{context.settings['trigger_seconds']} seconds"
+    if isinstance(job, RealTime):
+        query = writer.format("kafka").options(**job.sink).trigger(realTime=every).start()
+        progress = Progress(context, query, None, committed, job.tell)
+    else:
+        write = _while_leading(job.write, context.lease, draining, raised)
+        query = writer.foreachBatch(write).trigger(processingTime=every).start()
+        progress = Progress(context, query, job.late_events, committed)
     return RunningJob(one, query, progress, draining, raised)
 
 
@@ -308,7 +324,7 @@ def _tend(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
         if disabled is None or time.monotonic() < job.refused_until:
             return job
         job = start(replace(job, trouble="", refused_until=0.0), coordination)
-        if is_first:
+        if is_first and not job.is_real_time:
             await_first_batch(job.query)
         return job
     if disabled or job.draining.is_set():
@@ -348,7 +364,7 @@ def start_again(job: RunningJob, error: Exception, coordination: Coordination) -
     pauses = job.pauses if ended_none else 0
     reason = in_a_line(error)
     if was_no_use and not job.paused_until:
-        if not isinstance(job.ready.job, Declared):
+        if not isinstance(job.ready.job, Declared | RealTime):
             raise error
         seconds = min(PAUSE_SECONDS * 2**pauses, LONGEST_PAUSE_SECONDS)
         log.error("job %s pauses for %.0f s: %s", job.name, seconds, reason)
@@ -372,10 +388,11 @@ def drain(jobs: list[AnyJob]) -> None:
 def has_ended(job: RunningJob) -> bool:
     """Begins no other batch; ends the query if it is between two.
 
-    `StreamingQuery.stop` would interrupt a running batch, in the middle of its Python sink.
+    `StreamingQuery.stop` would interrupt a running batch, in the middle of its Python sink. In real
+    time there is none, nor a time between two batches, and what is interrupted is sent again.
     """
     job.draining.set()
-    if job.query.isActive and not job.query.status["isTriggerActive"]:
+    if job.query.isActive and (job.is_real_time or not job.query.status["isTriggerActive"]):
         job.query.stop()
     return not job.query.isActive
 

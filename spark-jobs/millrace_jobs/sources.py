@@ -20,6 +20,11 @@ def stream(
     return stream.coalesce(settings["tasks"])
 
 
+def endless(spark: SparkSession, brokers: str, topic: str, settings: dict[str, Any]) -> DataFrame:
+    """A topic from its beginning, in real time: a task for each partition waits for its records."""
+    return spark.readStream.format("kafka").options(**_options(brokers, topic, settings)).load()
+
+
 def records(
     spark: SparkSession, brokers: str, topic: str, settings: dict[str, Any], batch: Batch
 ) -> DataFrame:

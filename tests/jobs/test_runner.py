@@ -347,7 +347,8 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
         .start()
     )
     assert began.wait(60)
-    one: Any = runner.RunningJob(None, query, None, draining)  # type: ignore[arg-type]
+    ready: Any = SimpleNamespace(job=None)
+    one: Any = runner.RunningJob(ready, query, None, draining)  # type: ignore[arg-type]
     runner.drain([one])
     assert not query.isActive
     assert finished == [0]
@@ -803,9 +804,10 @@ def test_a_batch_is_taken_in_once() -> None:
 
 
 def test_a_further_stream_is_archived_by_the_same_program() -> None:
-    programs = [runner.program(job).__name__ for job in ("archive", "archive_clicks", "traffic")]
+    jobs = ("archive", "archive_clicks", "traffic")
+    programs = [runner.program(job, {}).__name__ for job in jobs]
     assert programs == ["Archive", "Archive", "Traffic"]
-    assert runner.program("attribution") is runner.Declared
+    assert runner.program("attribution", {}) is runner.Declared
 
 
 def test_no_job_can_take_less_than_another_in_the_same_time() -> None:

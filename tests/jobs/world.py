@@ -26,7 +26,7 @@ from millrace_jobs.identity import Identity
 from millrace_jobs.jobs import archive as archive_job
 from millrace_jobs.jobs import traffic as traffic_job
 from millrace_jobs.lease import Lease
-from millrace_jobs.sinks import archive, cassandra, dead_letters, positions, results
+from millrace_jobs.sinks import archive, beside, cassandra, dead_letters, positions, results
 from pyspark.sql import Row
 
 from millrace.plan import load_plan
@@ -548,6 +548,21 @@ class AtOnce:
         return future
 
 
+class InTurns(AtOnce):
+    """One that does so, or only when it is asked what came of it: whatever else is done beside has
+    been by then."""
+
+    def __enter__(self) -> "InTurns":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def submit(self, work: Callable[[], Any]) -> Any:
+        if here.driver.world.requests % 2:
+            return super().submit(work)
+        return SimpleNamespace(result=work)
+
+
 def anything(*_: Any, **__: Any) -> Any:
     """Columns that Spark would make something of."""
     return Column()
@@ -581,10 +596,12 @@ PLACES: list[tuple[Any, str, Any]] = [
     (runner, "refuse", refused),
     (runner, "rehearse", lambda *_: SimpleNamespace(end=lambda: None)),
     (progress, "time", SimpleNamespace(monotonic=lambda: here.driver.slept)),
+    (progress, "CATCH_UP_SECONDS", progress.FIRST_BATCH_SECONDS),  # before drivers rest
     (late.LateEvents, "_late", lambda *_: []),
     (results, "Producer", lambda settings: fakes.Producer(here.driver.world.kafka, settings)),
     (results, "Consumer", lambda settings: fakes.Consumer(here.driver.world.kafka, settings)),
     (results, "ThreadPoolExecutor", AtOnce),
+    (beside, "ThreadPoolExecutor", InTurns),
     (positions, "Consumer", lambda settings: fakes.Consumer(here.driver.world.kafka, settings)),
     (cassandra, "_batch", lambda statement, rows: (statement, rows)),
     (cassandra, "connect", lambda _: SimpleNamespace(connect=lambda: here.driver.world.cassandra)),

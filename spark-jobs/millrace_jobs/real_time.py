@@ -1,0 +1,152 @@
+"""Runs a job that is one file in real time: a record for an event, within milliseconds.
+
+The job looks at each event alone, so there is nothing to keep: no state, no rows, no watermark. Its
+records go from executors straight to the results topic, at least once: what was sent since Spark
+last noted how far it has read is sent again when the job is started again. A record names the place
+of its event, and is the same each time, so whoever reads it can leave out what came before.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from millrace_jobs import sources
+from millrace_jobs.analysis import UNREPEATABLE
+from millrace_jobs.context import JobContext
+from millrace_jobs.declaration import Refused, load
+from millrace_jobs.declared import no_events
+from millrace_jobs.sinks.positions import Positions
+from millrace_jobs.stream import Stream, names_of
+from millrace_jobs.transforms import parse
+
+PLACE = ("partition", "offset")  # what names an event in its stream
+OWN = ("key", "job")
+# What makes at most one row of each event: these, over the events.
+OF_ONE_EVENT = {"Project", "Filter", "SubqueryAlias", "View", "LogicalRDD"}
+INSTEAD = "filter and select the events of the one stream, or leave out trigger: real-time"
+
+
+class Selection:
+    """What the job makes of its events. It needs nothing that only a driver has."""
+
+    def __init__(self, context: JobContext) -> None:
+        self.context = context
+        self._rows, _ = load(context.job, names_of(context.settings))
+        [events] = no_events(context)
+        rows = self._rows(events, context.settings)
+        for problem in (*of_stream(context.stream), *of_rows(rows, events)):
+            raise Refused(f"job {context.job}: {problem}")
+
+    def frame(self, max_offsets: int | None) -> DataFrame:
+        """In real time, or with ``max_offsets`` in batches, to rehearse with."""
+        context = self.context
+        where = (context.spark, context.config.kafka, context.stream.topic, context.settings)
+        records = sources.stream(*where, max_offsets) if max_offsets else sources.endless(*where)
+        return self.transform(records)
+
+    def transform(self, records: DataFrame) -> DataFrame:
+        """Kafka's records → those of the results topic."""
+        stream, job = self.context.stream, F.lit(self.context.job)
+        events = parse.valid(records.transform(parse.classify, stream), stream)
+        rows = self._rows(events, self.context.settings)
+        key = F.concat_ws("|", job, F.lit(stream.name), *PLACE)
+        content = F.struct(key.alias("key"), job.alias("job"), *rows.columns)
+        text = F.to_json(content, {"ignoreNullFields": "false"})
+        return rows.select(key.alias("key"), text.alias("value"))
+
+
+class RealTime(Selection):
+    """The query as it is run."""
+
+    output_mode = "update"  # Spark knows no other in real time
+
+    def __init__(self, context: JobContext) -> None:
+        super().__init__(context)
+        names = context.config.names.kafka
+        self._positions = Positions(context.config.kafka, f"{names.group_prefix}{context.job}")
+        self.sink = {
+            "kafka.bootstrap.servers": context.config.kafka,
+            **sources.connecting(context.settings),
+            **sources.turning_away(context.settings["kafka_answer_ms"]),
+            "topic": names.topics.results,
+            "kafka.acks": "all",
+            "kafka.linger.ms": "0",  # a record waits for no other one
+        }
+
+    def rehearse(self, frame: DataFrame) -> None:
+        """Everything but writing."""
+        frame.collect()
+
+    def lead(self) -> None:
+        """Nobody is fenced: what a predecessor still sends is the same records."""
+        self._positions.tell_last(self.context.checkpoint)
+
+    def tell(self, progress: Any) -> None:
+        """How far the job has read, once Spark has noted it."""
+        [source], topic = progress.sources, self.context.stream.topic
+        start, end, latest = (
+            (json.loads(offsets or "null") or {}).get(topic, {})  # there is none before the first
+            for offsets in (source.startOffset, source.endOffset, source.latestOffset)
+        )
+        stuck = {
+            number: at
+            for number, at in end.items()
+            if start.get(number) == at < latest.get(number, at)
+        }
+        read = end | self._positions.past_markers(topic, stuck)
+        self._positions.tell({topic: read})
+
+
+def of_stream(stream: Stream) -> Iterator[str]:
+    """Why events of the stream can't be looked at one by one."""
+    if name := stream.deduplicate_by:
+        yield (
+            f"{stream.name} has one copy of an event, by {name}, which takes state; a job in real"
+            " time reads a stream without deduplicate_by"
+        )
+
+
+def of_rows(rows: DataFrame, events: DataFrame) -> Iterator[str]:
+    """Why the rows aren't each of one event, the same whenever it is read, and named by it."""
+    plan = rows._jdf.queryExecution().analyzed()
+    patterns = rows.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    if others := sorted(_nodes(plan) - OF_ONE_EVENT):
+        yield f"{', '.join(others)} isn't of each event alone; {INSTEAD}"
+    if plan.containsPattern(patterns.PLAN_EXPRESSION()):
+        yield f"a query within the query isn't of each event alone; {INSTEAD}"
+    if plan.containsPattern(patterns.PYTHON_UDF()):
+        yield (
+            "Spark calls no function in Python in real time; say it with functions of"
+            " pyspark.sql.functions"
+        )
+    text = plan.toString().lower()
+    if found := [name for name in UNREPEATABLE if name in text]:
+        yield f"{', '.join(found)}…) gives something else when an event is read again"
+    if taken := [name for name in rows.columns if name in OWN]:
+        yield f"columns {', '.join(taken)} are the framework's; rename them"
+    if lacking := [name for name in PLACE if name not in _passed_on(plan, events)]:
+        yield (
+            f"its rows lack the events' {' and '.join(lacking)}, by which readers know a record"
+            " that comes again; select them as they are"
+        )
+
+
+def _nodes(plan: Any) -> set[str]:
+    children = plan.children()
+    below = (_nodes(children.apply(index)) for index in range(children.size()))
+    return {str(plan.nodeName())}.union(*below)
+
+
+def _passed_on(plan: Any, events: DataFrame) -> set[str]:
+    """Columns of the events that are among the rows' columns, untouched and by their names."""
+
+    def columns(plan: Any) -> set[tuple[str, int]]:
+        output = plan.output()
+        found = map(output.apply, range(output.size()))
+        return {(str(column.name()), int(column.exprId().id())) for column in found}
+
+    of_events = columns(events._jdf.queryExecution().analyzed())
+    return {name for name, _ in of_events & columns(plan)}

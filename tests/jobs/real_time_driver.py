@@ -1,0 +1,49 @@
+"""A driver of a job in real time, to be killed: the real job and query, and of all else only Kafka.
+
+Its one argument is JSON: config (what a deployment ships), brokers, folder, spark (settings).
+"""
+
+import json
+import sys
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from millrace_jobs import config, runner
+from millrace_jobs.checkpoint import Checkpoint
+from millrace_jobs.context import JobContext
+from pyspark.sql import SparkSession
+
+PLACES = 4  # more than the topic's partitions
+POLL_SECONDS = 0.2
+
+
+def main(asked: dict[str, Any]) -> None:
+    settled = replace(
+        config.parse(asked["config"]), kafka=asked["brokers"], checkpoints=asked["folder"]
+    )
+    [job] = settled.jobs
+    builder = SparkSession.builder.master(f"local[{PLACES}]").config(map=asked["spark"])
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    tables: Any = SimpleNamespace(select_one=lambda *_: None, upsert=lambda *_, **__: None)
+    checkpoint = Checkpoint(spark, f"{settled.checkpoints}/{settled.settings[job]['checkpoint']}")
+    lease: Any = None
+    context = JobContext(job, settled, spark, tables, checkpoint, lease)
+    program = runner.program(job, context.settings)(context)
+    ready = runner.ReadyJob(context, program, program.frame(context.max_offsets))
+    coordination: Any = SimpleNamespace(
+        kept_checkpoint=lambda _: None,
+        take_epoch=lambda *_, **__: 1,
+        put_contract=lambda *_: None,
+        is_disabled=lambda _: False,
+    )
+    job_now: runner.AnyJob = ready
+    while True:
+        job_now = runner.tend(job_now, coordination, is_first=True)
+        time.sleep(POLL_SECONDS)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
