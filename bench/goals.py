@@ -92,7 +92,7 @@ def _idle(records: Records) -> float:
 
 def _fresh(percentile: str) -> Callable[[Records], float]:
     def figure(records: Records) -> float:
-        runs = _runs(records, "service-fresh-200-pages-3-jobs")
+        runs = _runs(records, "service-fresh-200-pages-2-jobs")
         return median(run["api"]["ms"][percentile] for run in runs) / 1000
 
     return figure
