@@ -29,13 +29,8 @@ from millrace.common.errors import OperatorError
 from millrace.plan import load_plan
 
 PROGRAM = Path(__file__).with_name("spark_transforms.py")
-# The second compiler only for what runs ten times as often as by default before it is compiled.
-LATE = (
-    "-XX:Tier4InvocationThreshold=50000",
-    "-XX:Tier4MinInvocationThreshold=6000",
-    "-XX:Tier4CompileThreshold=150000",
-    "-XX:Tier4BackEdgeThreshold=400000",
-)
+# Of the executors' options: when the second compiler takes something up.
+LATE = "-XX:Tier4"
 # Of spark-defaults.conf, what bears on a transform.
 DEPLOYED = (
     "spark.sql.session.timeZone",
@@ -48,7 +43,7 @@ DEPLOYED = (
 class Variant:
     """A JVM: its compilers, and how the values that it reads are encoded."""
 
-    compilers: str = " ".join(LATE)
+    compilers: str = ""  # the executors'
     format: str = "json"
 
 
@@ -98,12 +93,14 @@ def worker(
 ) -> AbstractContextManager[Callable[[Any], Any]]:
     """Runs a step in a process with a JVM of its own, and says what it cost."""
     jobs = load_plan("local").spark.rendered()["settings"]
-    settings = {key: jobs["spark-defaults.conf"][key] for key in DEPLOYED} | {
+    defaults = jobs["spark-defaults.conf"]
+    compilers = variant.compilers or of_executors(defaults["spark.executor.extraJavaOptions"])
+    settings = {key: defaults[key] for key in DEPLOYED} | {
         "spark.master": f"local[{CORES}]",
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": False,
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Xss4m {variant.compilers}",
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Xss4m {compilers}",
         "spark.sql.shuffle.partitions": CORES,
     }
     asked = {
@@ -115,6 +112,10 @@ def worker(
     }
     command = [sys.executable, str(PROGRAM), json.dumps(asked)]
     return answering(command, folder / f"{name}.log", spark_environment())
+
+
+def of_executors(options: str) -> str:
+    return " ".join(option for option in options.split() if option.startswith(LATE))
 
 
 def main(arguments: list[str]) -> None:
