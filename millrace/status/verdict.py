@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from millrace.alerts import SEVERITIES
@@ -383,11 +385,12 @@ def _disks(seen: _Seen) -> Component:
         if "disk" in service
     }
     least = seen.plan.services["node_exporter"].settings["disks"]["least_free"]
-    problems = [
-        f"{host}: {path} has {free:.1%} left; runbooks/disk-full.md"
-        for (host, path), free in disks.items()
-        if free < least
-    ]
+    full = [place for place, free in disks.items() if free < least]
+    problems = []
+    for host, places in groupby(full, key=itemgetter(0)):
+        paths = [path for _, path in places]
+        free = min(disks[host, path] for path in paths)
+        problems.append(f"{host}: {free:.1%} left for {', '.join(paths)}; runbooks/disk-full.md")
     text = f"{min(disks.values()):.0%} left on the fullest" if disks else "nobody tells"
     return _component("Disks", text, problems, down=False)
 

@@ -411,7 +411,17 @@ def test_a_full_disk_is_a_problem_with_its_runbook():
     disk["free"] = 0.041
     found = verdict(observed, "Disks")
     assert found.state == "degraded"
-    assert found.problems == ["kafka-2: /data/kafka has 4.1% left; runbooks/disk-full.md"]
+    assert found.problems == ["kafka-2: 4.1% left for /data/kafka; runbooks/disk-full.md"]
+
+
+def test_folders_on_a_full_disk_are_told_in_one_line_for_each_host():
+    observed = healthy()
+    for service, free in (("datanode", 0.041), ("nodemanager", 0.04)):
+        disk = {"path": f"/data/{service}", "free": free}
+        observed["hosts"]["worker-1"]["services"][service]["disk"] = disk
+    assert verdict(observed, "Disks").problems == [
+        "worker-1: 4.0% left for /data/datanode, /data/nodemanager; runbooks/disk-full.md"
+    ]
 
 
 def test_the_last_events_are_told_and_that_nobody_knows_them():
