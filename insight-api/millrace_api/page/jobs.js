@@ -35,6 +35,8 @@ function panel(job, ...parts) {
   return card;
 }
 
+// A computed share has 17 digits; a reader needs four after the point.
+const value = (found) => typeof found === "number" ? Math.round(found * 1e4) / 1e4 : found ?? "–";
 const time = (text) => text.replace("T", " ").replace(/(\.\d+)?Z/, "");
 
 async function ask(path) {
@@ -53,7 +55,7 @@ async function rowsOf(job, progress) {
   const { rows } = last ? await ask(`${job.rows}?${range}`) : { rows: [] };
   if (!rows.length) return panel(job, cell("p", "No rows in the last day of its events."));
   const columns = [...Object.keys(job.key), ...Object.keys(job.values)];
-  const lines = rows.map((one) => [time(one.window_start), ...columns.map((name) => one[name] ?? "–")]);
+  const lines = rows.map((one) => [time(one.window_start), ...columns.map((name) => value(one[name]))]);
   return panel(job, table(["window", ...columns], lines));
 }
 
@@ -66,7 +68,7 @@ async function sessionsOf(job) {
   const merged = Object.entries(job.sessions.merges);
   const columns = merged.filter(([, merge]) => !["start", "end"].includes(merge)).map(([name]) => name);
   const names = [...Object.keys(job.key), "start", "end", ...columns];
-  const open = live.sessions.map((one) => names.map((name) => TIMES.includes(name) ? time(one[name]) : one[name] ?? "–"));
+  const open = live.sessions.map((one) => names.map((name) => TIMES.includes(name) ? time(one[name]) : value(one[name])));
   const closed = minutes.reverse().map((one) => [time(one.start), one.closed, one.bounced,
     one.mean_pages.toFixed(1), Math.round(one.mean_seconds)]);
   return panel(job,
