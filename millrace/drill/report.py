@@ -83,7 +83,8 @@ class Report(Model):
     """A whole drill. ``rate`` is events/s; goals and interruptions are seconds.
 
     ``baseline`` was measured before anything was broken. ``audit`` is None when it couldn't be
-    made; ``failures`` then says why. ``alert`` is the fault's own.
+    made; ``failures`` then says why. ``alert`` is the fault's own. ``jobs`` ran when it began; what
+    older records don't say.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Report(Model):
     stack: str
     machine: Machine
     rate: float
+    jobs: list[str] = Field(default_factory=list)
     goal: Gaps
     alert: str | None = None
     baseline: Gaps
@@ -227,9 +229,10 @@ def markdown(report: Report) -> str:
 
 def details(report: Report) -> Iterator[str]:
     """Lines of Markdown: circumstances, every plane of every run, what was lost and what failed."""
+    jobs = f"{' and '.join(report.jobs)}, " if report.jobs else ""
     runs = "1 run" if len(report.runs) == 1 else f"{len(report.runs)} runs"
     yield (
-        f"`{report.name}` on {report.stack}, {report.date}; {report.rate:,.0f} events/s, {runs}, "
+        f"`{report.name}` on {report.stack}, {report.date}; {report.rate:,.0f} events/s, {jobs}{runs}, "
         f"{report.machine.cores} cores, {report.machine.memory_gib:.0f} GiB."
     )
     yield ""

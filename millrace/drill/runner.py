@@ -12,7 +12,7 @@ from typing import Protocol
 from rich.console import Console
 
 from millrace.alerts import load_alerts
-from millrace.cluster import marks, prometheus
+from millrace.cluster import marks, prometheus, zookeeper
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_state
 from millrace.common.waiting import wait_until
@@ -208,6 +208,7 @@ def perform(
     what fired has resolved. OperatorError when it can't begin.
     """
     require_steady(plan)
+    disabled = zookeeper.disabled(plan)
     started = datetime.now(UTC)
     folder = stack_state(plan.environment) / "drills" / f"{drill.name}-{started:%Y%m%dT%H%M%SZ}"
     folder.mkdir(parents=True)
@@ -239,6 +240,7 @@ def perform(
         stack=plan.environment,
         machine=this_machine(),
         rate=rate,
+        jobs=[job for job in plan.jobs if job not in disabled],
         goal=drill.goal,
         alert=drill.alerts.alert if drill.alerts else None,
         baseline=baseline,
