@@ -229,11 +229,12 @@ def markdown(report: Report) -> str:
 
 def details(report: Report) -> Iterator[str]:
     """Lines of Markdown: circumstances, every plane of every run, what was lost and what failed."""
-    jobs = f"{' and '.join(report.jobs)}, " if report.jobs else ""
     runs = "1 run" if len(report.runs) == 1 else f"{len(report.runs)} runs"
+    jobs = [" and ".join(report.jobs)] if report.jobs else []
     yield (
-        f"`{report.name}` on {report.stack}, {report.date}; {report.rate:,.0f} events/s, {jobs}{runs}, "
-        f"{report.machine.cores} cores, {report.machine.memory_gib:.0f} GiB."
+        f"`{report.name}` on {report.stack}, {report.date}; "
+        + ", ".join([f"{report.rate:,.0f} events/s", *jobs, runs])
+        + f", {report.machine.cores} cores, {report.machine.memory_gib:.0f} GiB."
     )
     yield ""
     numbers = range(1, len(report.runs) + 1)
