@@ -82,6 +82,17 @@ def report(
 GOOD = run(produce=4.9, read=1)
 
 
+@pytest.mark.parametrize(
+    ("jobs", "told"),
+    [
+        (["archive", "traffic"], "2,000 events/s, archive and traffic, 1 run, 2 cores"),
+        ([], "2,000 events/s, 1 run, 2 cores"),
+    ],
+)
+def test_a_report_says_which_jobs_ran_where_it_knows(jobs, told):
+    assert told in markdown(report(GOOD, jobs=jobs))
+
+
 def test_the_worst_run_is_held_to_the_goal():
     slow = report(GOOD, run(produce=5.1, read=1), GOOD)
     assert slow.worst == {"produce": 5.1, "read": 1}
