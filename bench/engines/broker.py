@@ -83,7 +83,8 @@ def broker() -> Iterator[Broker]:
         settings = folder / "server.properties"
         settings.write_text(PROPERTIES.format(client=client, controller=controller, folder=folder))
         identity = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = [str(home / "bin/kafka-storage"), "format", "-t", identity, "-c", str(settings)]
+        tool = [str(home / "bin/kafka-storage"), "format"]
+        tool += [f"--cluster-id={identity}", "-c", str(settings)]  # which may begin with a dash
         subprocess.run(tool, check=True, stdout=subprocess.DEVNULL)
         log = folder / "server.log"
         with (
