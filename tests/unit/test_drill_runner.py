@@ -69,6 +69,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(runner.health, "unhealthy", lambda plan: set())
     monkeypatch.setattr(probes, "cluster_state", lambda: "healthy")
     monkeypatch.setattr(standby, "drivers", lambda plan: found.drivers)
+    monkeypatch.setattr(runner.zookeeper, "disabled", lambda plan: {"sessions"})
     monkeypatch.setattr(runner.prometheus, "firing", lambda plan, seconds: found.alerts())
     monkeypatch.setattr(
         runner.marks, "drill_began", lambda plan, name, at: found.marks.append((name, at))
@@ -89,6 +90,7 @@ def test_every_run_is_measured_audited_and_kept(cluster, runbook, tmp_path):
     assert report.verdict == "passed", report.all_failures
     assert [set(run.gaps) for run in report.runs] == [{"produce", "process", "read"}] * 2
     assert report.audit == NOTHING_LOST
+    assert report.jobs == [job for job in PLAN.jobs if job != "sessions"]
     ((marked, at),) = cluster.marks  # once, before anything is broken
     assert marked == "fault"
     assert time.time() - 60 < at < time.time()
