@@ -287,7 +287,8 @@ def in_turns(bench: Bench, engines: list[str], repetitions: int) -> list[dict[st
 
 def settings_text(config: dict[str, Any], engine: str) -> str:
     own = config["engines"][engine]
-    given = config["producer"] | own["settings"] if "settings" in own else {}
+    clients = config["producer"] | config["consumer"]
+    given = clients | own["settings"] if "settings" in own else {}
     said = [config["java"], *(f"{key}={value}" for key, value in given.items())]
     return f"{own['about']}; {', '.join(said)}"
 

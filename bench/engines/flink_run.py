@@ -1,12 +1,13 @@
 """A workload on Flink SQL, in an environment of its own. Runs until it is ended.
 
-Its one argument is JSON: brokers, events, ads, results, producer, run, folder, jars, settings,
-trigger_ms, redis, function and the file of statements, separated by empty lines, the last of which
-is the query.
+Its one argument is JSON: brokers, events, ads, results, producer, consumer, run, folder, jars,
+settings, trigger_ms, redis, function and the file of statements, separated by empty lines, the last
+of which is the query.
 """
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,18 @@ def main(asked: dict[str, Any]) -> None:
     table = TableEnvironment.create(
         EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(settings).build()
     )
-    producer = (f"'properties.{key}' = '{value}'" for key, value in asked["producer"].items())
-    sink = ", ".join([SINK.format(**asked), *producer])
-    ends = {"source": SOURCE.format(**asked), "sink": sink, "function": asked["function"]}
+    source = ", ".join([SOURCE.format(**asked), *properties(asked["consumer"])])
+    sink = ", ".join([SINK.format(**asked), *properties(asked["producer"])])
+    ends = {"source": source, "sink": sink, "function": asked["function"]}
     *first, query = Path(asked["statements"]).read_text().strip().split("\n\n")
     for statement in first:
         table.execute_sql(statement.format(**ends))
     table.execute_sql(query).wait()
+
+
+def properties(given: dict[str, str]) -> Iterator[str]:
+    """Of a Kafka client, as options of a table."""
+    return (f"'properties.{key}' = '{value}'" for key, value in given.items())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A workload on Structured Streaming. Runs until it is ended.
 
-Its one argument is JSON: workload, brokers, events, ads, redis, results, producer, folder,
-settings, max_offsets, output_mode, trigger_ms.
+Its one argument is JSON: workload, brokers, events, ads, redis, results, producer, consumer,
+folder, settings, max_offsets, output_mode, trigger_ms.
 """
 
 import json
@@ -63,6 +63,7 @@ def main(asked: dict[str, Any]) -> None:
         .option("subscribe", asked["events"])
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", asked["max_offsets"])
+        .options(**{f"kafka.{key}": value for key, value in asked["consumer"].items()})
         .load()
     )
     if asked["workload"] == "ysb":

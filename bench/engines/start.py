@@ -54,6 +54,11 @@ class Bench:
         return {key: str(value) for key, value in self.config["producer"].items()}
 
     @property
+    def consumer(self) -> dict[str, str]:
+        """Of events."""
+        return {key: str(value) for key, value in self.config["consumer"].items()}
+
+    @property
     def topic(self) -> str:
         return self.workload.stream.topic
 
@@ -125,6 +130,7 @@ def streams(bench: Bench, run: str, folder: Path) -> Start:
         "replication.factor": "1",
     }
     properties |= {f"producer.{key}": value for key, value in bench.producer.items()}
+    properties |= {f"consumer.{key}": value for key, value in bench.consumer.items()}
     file = folder / "streams.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     java = ["java", *bench.config["java"].split(), "-cp"]
@@ -141,6 +147,7 @@ def common(bench: Bench, run: str, folder: Path) -> dict[str, Any]:
         "redis": bench.redis,
         "results": run,
         "producer": bench.producer,
+        "consumer": bench.consumer,
         "folder": str(folder),
         "trigger_ms": bench.config["commit_ms"],
     }

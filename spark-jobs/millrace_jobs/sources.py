@@ -76,4 +76,5 @@ def _options(brokers: str, topic: str, settings: dict[str, Any]) -> dict[str, An
         "includeHeaders": "true",
         "kafka.fetch.max.bytes": settings["fetch_max_bytes"],
         "kafka.max.partition.fetch.bytes": settings["fetch_max_bytes_per_partition"],
+        "kafka.max.poll.records": settings["max_poll_records"],
     }
