@@ -1,5 +1,6 @@
 """The archive job's batches, and the archive's upkeep."""
 
+import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -167,6 +168,15 @@ def test_few_tasks_share_an_hour(spark: SparkSession, records: Records, table: s
     """One would bound the archive to what one core writes; all would leave too many files."""
     _append(table, records, ["2015-05-17T10:05:03Z"] * 8 + ["2015-05-17T11:05:03Z"] * 8, 0)
     assert _files(spark, table) == {10: 2, 11: 2}
+
+
+def test_files_know_what_they_are_sought_by_and_nothing_else(table: str, records: Records) -> None:
+    _append(table, records, ["2015-05-17T10:05:03Z"], 0)
+    commit = Path(table, "_delta_log", f"{0:020}.json").read_text().splitlines()
+    [added] = [action["add"] for line in commit if "add" in (action := json.loads(line))]
+    stats = json.loads(added["stats"])
+    assert stats["numRecords"] == 1
+    assert set(stats["minValues"]) == {"event_time", "partition", "offset", "timestamp"}
 
 
 def test_compaction_merges_the_hours_that_are_over(
