@@ -15,24 +15,26 @@ from millrace.cluster.hdfs import Hdfs
 from millrace.plan import Plan
 
 FETCHES = 4  # at once
+TEXT = pa.dictionary(pa.int32(), pa.string())  # of few values, which the rows of an hour share
 # What is compared and counted of an event, and where Kafka has it.
 EMPTY = pa.schema(
     {
         "event_id": pa.string(),
         "event_time": pa.timestamp("us", "UTC"),
-        "visitor_id": pa.string(),
-        "method": pa.string(),
-        "url": pa.string(),
+        "visitor_id": TEXT,
+        "method": TEXT,
+        "url": TEXT,
         "status": pa.int32(),
         "bytes": pa.int64(),
-        "user_agent": pa.string(),
-        "kind": pa.string(),
-        "campaign": pa.string(),
+        "user_agent": TEXT,
+        "kind": TEXT,
+        "campaign": TEXT,
         "partition": pa.int32(),
         "offset": pa.int64(),
         "timestamp": pa.timestamp("us", "UTC"),
     }
 ).empty_table()
+SHARED = [field.name for field in EMPTY.schema if field.type == TEXT]
 
 
 class Archive:
@@ -64,7 +66,10 @@ class Archive:
 
     def _fetch(self, path: str) -> pa.Table:
         content = self._hdfs.read(f"{self._path}/{path}")
-        return pq.read_table(io.BytesIO(content), columns=EMPTY.column_names).cast(EMPTY.schema)
+        found = pq.read_table(
+            io.BytesIO(content), columns=EMPTY.column_names, read_dictionary=SHARED
+        )
+        return found.cast(EMPTY.schema)
 
     def _hours(self) -> list[int]:
         days = self._files["partition.event_date"].cast(pa.int32()).to_pylist()

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millrace.audit.compare import PORTION
 from millrace.audit.truth import epoch_seconds
 from millrace.ledger.book import Ledger
 from millrace.ledger.events import numbers_of
@@ -46,7 +47,9 @@ def own_records(ledger: Ledger, rows: pa.Table) -> pa.Table:
     partition[unseen] = ledger.partition[lost]
     offset[unseen] = ledger.offset[lost]
     arrived[unseen] = (ledger.started + ledger.acked_ms[lost] / 1000).astype(np.int64)
-    return _table(ledger.events(numbers), partition, offset, arrived)
+    portions = np.split(numbers, range(PORTION, len(numbers), PORTION))
+    events = pa.concat_tables([ledger.events(portion).select(FIELDS) for portion in portions])
+    return _table(events, partition, offset, arrived)
 
 
 def foreign_records(ledgers: Sequence[Ledger], rows: pa.Table) -> pa.Table:
@@ -69,6 +72,11 @@ def _table(
 ) -> pa.Table:
     places = {"partition": partition, "offset": offset, "arrived": arrived}
     records = events.select(FIELDS)
+    records = records.cast(pa.schema([(field.name, _plain(field.type)) for field in records.schema]))
     for name, values in places.items():
         records = records.append_column(name, pa.array(values, pa.int64()))
     return records
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
