@@ -57,7 +57,9 @@ def compare_records(plane: Plane, ledger: Ledger, rows: pa.Table) -> None:
 def _altered(ledger: Ledger, numbers: np.ndarray, rows: pa.Table) -> np.ndarray:
     """Numbers of events of which a copy differs from what was sent, or is elsewhere."""
     begins = range(0, max(1, len(numbers)), PORTION)
-    found = (_altered_of(ledger, numbers[at : at + PORTION], rows.slice(at, PORTION)) for at in begins)
+    found = (
+        _altered_of(ledger, numbers[at : at + PORTION], rows.slice(at, PORTION)) for at in begins
+    )
     return np.unique(np.concatenate(list(found)))
 
 

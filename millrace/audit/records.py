@@ -72,7 +72,9 @@ def _table(
 ) -> pa.Table:
     places = {"partition": partition, "offset": offset, "arrived": arrived}
     records = events.select(FIELDS)
-    records = records.cast(pa.schema([(field.name, _plain(field.type)) for field in records.schema]))
+    records = records.cast(
+        pa.schema([(field.name, _plain(field.type)) for field in records.schema])
+    )
     for name, values in places.items():
         records = records.append_column(name, pa.array(values, pa.int64()))
     return records

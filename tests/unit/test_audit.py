@@ -1,6 +1,6 @@
 """The audit's comparisons: exact data passes, and each way to be wrong is named."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime
@@ -15,7 +15,7 @@ from millrace_jobs import pages as jobs_pages
 from millrace_jobs.jobs.traffic import list_record, page_record
 from millrace_jobs.outputs import Output
 
-from millrace.audit import compare, declared, run
+from millrace.audit import compare, declared, records, run
 from millrace.audit.archive import EMPTY, _is_needed, _last_checkpoint
 from millrace.audit.page_views import PageViewRule
 from millrace.audit.records import foreign_records, own_records
@@ -52,6 +52,15 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     return Ledger.open(writer.path)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def portions() -> Iterator[None]:
+    """A run is more than can be made anew at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare, "PORTION", EVENTS // 3)
+        patch.setattr(records, "PORTION", EVENTS // 3)
+        yield
+
+
 @pytest.fixture(scope="module")
 def rows(ledger: Ledger) -> pa.Table:
     """The archive as it has to be."""
@@ -62,7 +71,7 @@ def rows(ledger: Ledger) -> pa.Table:
     for name, values in places.items():
         kind = EMPTY.schema.field(name).type
         table = table.append_column(name, pa.array(values).cast(kind))
-    return table.select(EMPTY.column_names)
+    return table.select(EMPTY.column_names).cast(EMPTY.schema)
 
 
 def archived(ledger: Ledger, rows: pa.Table) -> Plane:
