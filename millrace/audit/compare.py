@@ -23,7 +23,6 @@ from millrace.audit.truth import (
 from millrace.ledger.book import Ledger
 from millrace.ledger.events import numbers_of
 
-PORTION = 1_000_000  # of a run's events that are made anew at once
 SIGMAS = 5  # beyond which an estimate is no longer bad luck
 
 
@@ -56,24 +55,19 @@ def compare_records(plane: Plane, ledger: Ledger, rows: pa.Table) -> None:
 
 def _altered(ledger: Ledger, numbers: np.ndarray, rows: pa.Table) -> np.ndarray:
     """Numbers of events of which a copy differs from what was sent, or is elsewhere."""
-    begins = range(0, max(1, len(numbers)), PORTION)
-    found = (
-        _altered_of(ledger, numbers[at : at + PORTION], rows.slice(at, PORTION)) for at in begins
-    )
-    return np.unique(np.concatenate(list(found)))
-
-
-def _altered_of(ledger: Ledger, numbers: np.ndarray, rows: pa.Table) -> np.ndarray:
-    sent = ledger.events(numbers)
-    differs = np.zeros(len(numbers), bool)
-    for name in set(sent.column_names) & set(rows.column_names):
-        differs |= _differs(sent[name], rows[name])
+    differs, begin = np.zeros(len(numbers), bool), 0
+    for sent in ledger.portions(numbers):
+        end = begin + len(sent)
+        found = rows.slice(begin, len(sent))
+        for name in set(sent.column_names) & set(rows.column_names):
+            differs[begin:end] |= _differs(sent[name], found[name])
+        begin = end
     known = numbers < len(ledger.acked)
     known[known] = ledger.acked[numbers[known]]
     of = numbers[known]
     at = rows["partition"].to_numpy()[known], rows["offset"].to_numpy()[known]
     differs[known] |= (at[0] != ledger.partition[of]) | (at[1] != ledger.offset[of])
-    return numbers[differs]
+    return np.unique(numbers[differs])
 
 
 def _differs(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> np.ndarray:

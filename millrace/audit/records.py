@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.audit.compare import PORTION
 from millrace.audit.truth import epoch_seconds
 from millrace.ledger.book import Ledger
 from millrace.ledger.events import numbers_of
@@ -47,8 +46,7 @@ def own_records(ledger: Ledger, rows: pa.Table) -> pa.Table:
     partition[unseen] = ledger.partition[lost]
     offset[unseen] = ledger.offset[lost]
     arrived[unseen] = (ledger.started + ledger.acked_ms[lost] / 1000).astype(np.int64)
-    portions = np.split(numbers, range(PORTION, len(numbers), PORTION))
-    events = pa.concat_tables([ledger.events(portion).select(FIELDS) for portion in portions])
+    events = pa.concat_tables([some.select(FIELDS) for some in ledger.portions(numbers)])
     return _table(events, partition, offset, arrived)
 
 

@@ -6,6 +6,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from millrace.ledger import events
 from millrace.ledger.spec import Spec
 
 FATE = np.dtype([("number", "<u4"), ("partition", "i1"), ("offset", "<i8"), ("ms", "<i4")])
+PORTION = 1_000_000  # events that are made anew at once
 FAILED = -1  # in place of a partition: the producer gave the event up
 
 
@@ -80,6 +82,11 @@ class Ledger:
     def events(self, numbers: np.ndarray) -> pa.Table:
         """The events with these numbers; see `millrace.ledger.events`."""
         return events.events(self.spec, numbers)
+
+    def portions(self, numbers: np.ndarray) -> Iterator[pa.Table]:
+        """The same, some at a time: of twenty million all at once would take gigabytes."""
+        for portion in np.split(numbers, range(PORTION, len(numbers), PORTION)):
+            yield self.events(portion)
 
     def produce_gaps(self, since: float, until: float) -> dict[int, float]:
         """For each partition the longest time (s) without an acknowledgement in that span.

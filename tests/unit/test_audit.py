@@ -15,7 +15,7 @@ from millrace_jobs import pages as jobs_pages
 from millrace_jobs.jobs.traffic import list_record, page_record
 from millrace_jobs.outputs import Output
 
-from millrace.audit import compare, declared, records, run
+from millrace.audit import compare, declared, run
 from millrace.audit.archive import EMPTY, _is_needed, _last_checkpoint
 from millrace.audit.page_views import PageViewRule
 from millrace.audit.records import foreign_records, own_records
@@ -32,6 +32,7 @@ from millrace.audit.truth import (
     truth_of,
 )
 from millrace.common.errors import OperatorError
+from millrace.ledger import book
 from millrace.ledger.book import Ledger, State, Writer
 from tests.unit.test_ledger import SPEC
 
@@ -56,8 +57,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 def portions() -> Iterator[None]:
     """A run is more than can be made anew at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "PORTION", EVENTS // 3)
-        patch.setattr(records, "PORTION", EVENTS // 3)
+        patch.setattr(book, "PORTION", EVENTS // 3)
         yield
 
 
