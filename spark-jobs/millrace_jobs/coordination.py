@@ -89,6 +89,14 @@ class Coordination:
         with self._announcing:  # or what is written last needn't be what is true
             self._announce(state)
 
+    def announce_standby(self) -> None:
+        """Tell that this driver is warm, unless it leads by now. Not worth a failure."""
+        with self._announcing:
+            if self._state != "warming":
+                return
+            self._state, self._since = "standby", time.time()
+        self._announce_again()
+
     def announce_rehearsal(self) -> None:
         """Tell that this standby has just rehearsed. Not worth a failure."""
         self._rehearsed_at = time.time()

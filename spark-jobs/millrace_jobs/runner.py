@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -160,6 +161,9 @@ def lead(
 ) -> None:
     """Stand by until this driver leads.
 
+    It stands in line as soon as it could lead, and is a standby for others, who might hand over to
+    it, once it is warm: its first batches take half as long then.
+
     Who starts while nobody leads doesn't rehearse before: every second counts. But of two that
     start together one stands by, perhaps for weeks; by twice the lease it is known which.
 
@@ -168,8 +172,8 @@ def lead(
     """
     # Only that one: the others' first batch may take its time.
     rehearsal = rehearse(first, coordination) if first and rehearsing else None
-    coordination.announce("standby")
     if not rehearsal:
+        coordination.announce("standby")
         if coordination.lease.acquire(within=2 * lease_seconds):
             return
         rehearsal = rehearse(first, coordination) if first else None
@@ -202,8 +206,11 @@ def program(job: str, settings: dict[str, Any]) -> type[Job]:
 def rehearse(one: ReadyJob, coordination: Coordination) -> Rehearsal:
     """As far as there is something to rehearse with; the rest goes on beside standing by."""
 
-    def read_as_at_start() -> None:
+    def ask_as_at_start() -> None:
         last_epoch(context.tables, context.job)
+        with suppress(Discontinued):  # for whoever leads to tell
+            check_continuity(context, coordination.kept_checkpoint(context.job))
+        context.checkpoint.last_committed()
         coordination.announce_rehearsal()
 
     context = one.context
@@ -212,7 +219,8 @@ def rehearse(one: ReadyJob, coordination: Coordination) -> Rehearsal:
         one.job,
         Checkpoint(context.spark, folder),
         context.settings["rehearsal_pause_seconds"],
-        read_as_at_start,
+        after_batch=ask_as_at_start,
+        when_warm=coordination.announce_standby,
     )
     rehearsal.wait()
     return rehearsal
@@ -225,8 +233,6 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     last = last_epoch(context.tables, context.job)
     context.epoch = coordination.take_epoch(context.job, above=last)
     claim(context)
-    agreed = contract(context.job, context.settings, context.streams)
-    coordination.put_contract(context.job, agreed)
     job.lead()
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)
@@ -249,6 +255,9 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
         write = _while_leading(job.write, context.lease, draining, raised)
         query = writer.foreachBatch(write).trigger(processingTime=every).start()
         progress = Progress(context, query, job.late_events, committed)
+    # No result waits for what only the next version has to keep to.
+    agreed = contract(context.job, context.settings, context.streams)
+    coordination.put_contract(context.job, agreed)
     return RunningJob(one, query, progress, draining, raised)
 
 

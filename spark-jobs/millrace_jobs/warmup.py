@@ -48,17 +48,21 @@ class Rehearsal:
         scratch: Checkpoint,
         pause_seconds: float,
         after_batch: Callable[[], None] = lambda: None,
+        when_warm: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
             scratch: its checkpoint, which is removed after each round.
             pause_seconds: between two batches, once the JVMs are warm.
             after_batch: what else a take-over needs, and whoever wants to know of a batch.
+            when_warm: called once, unless it is ended before.
         """
         self._job = job
         self._scratch = scratch
         self._pause_seconds = pause_seconds
         self._after_batch = after_batch
+        self._when_warm = when_warm
+        self._was_warm = False
         self._done = 0
         self._over = threading.Event()
         self._round_is_over = False
@@ -67,13 +71,8 @@ class Rehearsal:
         threading.Thread(target=self._run, name="rehearsal", daemon=True).start()
 
     def wait(self) -> None:
-        """Until the driver may stand by: as good as ready, or with nothing to read, or for long
-        enough. Raises the job's error."""
-        while (
-            self._done < READY_BATCHES
-            and self._is_under_way()
-            and time.monotonic() < self._began + SECONDS
-        ):
+        """Until the driver could lead. Raises the job's error."""
+        while not self._has_done(READY_BATCHES):
             time.sleep(POLL_SECONDS)
         if error := self._error():
             raise error
@@ -103,8 +102,14 @@ class Rehearsal:
         self._after_batch()
         self._done += 1
 
-    def _is_under_way(self) -> bool:
-        return self._query.isActive and not _is_idle(self._query.status)
+    def _has_done(self, batches: int) -> bool:
+        """Or there is nothing to read, or it has taken long enough, or the query has failed."""
+        return (
+            self._done >= batches
+            or time.monotonic() >= self._began + SECONDS
+            or not self._query.isActive
+            or _is_idle(self._query.status)
+        )
 
     def _error(self) -> Exception | None:
         over = self._over.is_set() or self._round_is_over
@@ -131,6 +136,7 @@ class Rehearsal:
         """Until its query has ended; one that has read all there is is ended, to begin anew."""
         query, idle_since, at_start = self._query, None, self._done
         while query.isActive:
+            self._tell_warm()
             status = query.status
             idle = _is_idle(status) and self._done > at_start
             idle_since = (idle_since or time.monotonic()) if idle else None
@@ -142,6 +148,11 @@ class Rehearsal:
                 time.sleep(POLL_SECONDS)
             else:  # a look is some calls into the JVM: few, once nobody waits
                 self._over.wait(REST_POLL_SECONDS if self._done >= WARM_BATCHES else POLL_SECONDS)
+
+    def _tell_warm(self) -> None:
+        if not self._was_warm and not self._over.is_set() and self._has_done(WARM_BATCHES):
+            self._was_warm = True
+            self._when_warm()
 
 
 def _is_idle(status: dict[str, Any]) -> bool:

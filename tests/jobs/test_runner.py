@@ -222,6 +222,20 @@ def test_a_rehearsal_is_announced_and_changes_nothing_else(
     assert told["rehearsed_at"] == NOW + 600
 
 
+def test_who_is_warm_is_a_standby_unless_it_leads_by_now(
+    zookeeper: FakeZooKeeper, driver: Coordination
+) -> None:
+    another = Coordination(
+        "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
+    )
+    driver.announce("warming")
+    driver.announce_standby()
+    assert [other["state"] for other in another.others()] == ["standby"]
+    driver.announce("leading")
+    driver.announce_standby()
+    assert [other["state"] for other in another.others()] == ["leading"]
+
+
 def test_a_job_is_disabled_while_its_node_is_there(
     zookeeper: FakeZooKeeper, driver: Coordination
 ) -> None:
@@ -386,7 +400,7 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(
     ("rehearsing", "leads_at_once", "steps"),
     [
-        (True, False, ["rehearsal", "standby", "leads", "rehearsal ends"]),
+        (True, False, ["rehearsal", "leads", "rehearsal ends"]),
         (False, True, ["standby"]),
         (False, False, ["standby", "rehearsal", "leads", "rehearsal ends"]),
     ],

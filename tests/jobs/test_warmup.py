@@ -87,6 +87,24 @@ def test_a_standby_rehearses_until_it_is_to_lead(spark, scratch, rehearse):
     assert not spark.streams.active
 
 
+def test_a_standby_is_warm_after_some_batches(spark, rehearse):
+    job, told = Job(spark), []
+    rehearse(job, 0, when_warm=lambda: told.append(len(job.rehearsed)))
+    wait_until(lambda: len(job.rehearsed) > 6, 120, "it goes on")
+    assert len(told) == 1
+    assert told[0] >= 3
+
+
+def test_who_leads_before_it_is_warm_is_no_standby(spark, scratch, rehearse, monkeypatch):
+    monkeypatch.setattr(warmup, "WARM_BATCHES", 1000)
+    job, told = Job(spark), []
+    rehearsal = rehearse(job, 0, when_warm=lambda: told.append("warm"))
+    rehearsal.wait()
+    rehearsal.end()
+    assert is_gone(scratch)
+    assert told == []
+
+
 def test_who_is_to_lead_waits_for_no_pause(spark, scratch, rehearse):
     job = Job(spark)
     rehearsal = rehearse(job, 3600)
@@ -137,8 +155,9 @@ def idle(spark: SparkSession, tmp_path: Path) -> Idle:
 
 
 def test_an_idle_topic_isnt_waited_for_but_rehearsed_with_once_it_has_records(idle, rehearse):
-    began = time.monotonic()
-    rehearse(idle, 2).wait()
+    began, told = time.monotonic(), []
+    rehearse(idle, 2, when_warm=lambda: told.append("warm")).wait()
+    wait_until(lambda: told, 10, "it is as warm as it can get")
     assert time.monotonic() - began < warmup.SECONDS / 2
     assert idle.rehearsed == []
     for number in range(2):
