@@ -1,14 +1,13 @@
 """What grows for ever: nothing that isn't meant to. And tables that are there learn a new age."""
 
-import importlib.util
 import re
 from types import ModuleType
 
 import pytest
 
 from millrace.cli.retention import SCHEMA, retention_table
-from millrace.common.paths import ANSIBLE
 from millrace.plan import load_plan
+from tests.unit.role_modules import module_of_role
 
 PLAN = load_plan("local")
 DAYS = {"windows": 800, "pages": 90, "letters": 30}
@@ -17,13 +16,7 @@ VALUES = {"keyspace": "millrace", "datacenter": "dc", "replication": 3}
 
 @pytest.fixture(scope="module")
 def module() -> ModuleType:
-    path = ANSIBLE / "roles" / "job_gateway" / "library" / "cassandra_schema.py"
-    spec = importlib.util.spec_from_file_location("cassandra_schema", path)
-    assert spec
-    assert spec.loader
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    return module_of_role("job_gateway", "cassandra_schema")
 
 
 @pytest.fixture

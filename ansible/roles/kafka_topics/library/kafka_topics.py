@@ -22,7 +22,7 @@ module: kafka_topics
 short_description: Kafka has the topics it should have
 description:
   - Creates topics, adds partitions and corrects configuration.
-  - Removes neither topics nor partitions.
+  - Removes neither topics nor partitions; a topic with more partitions than are wanted keeps them.
   - Settings that were made on a topic but aren't wanted go back to the brokers' default.
 options:
   brokers:
@@ -67,6 +67,8 @@ def main() -> None:
         wait_for_brokers(client, len(brokers), module.params["timeout"])
         found = read_topics(client, set(wanted))
         changes = compare(wanted, found)
+        for line in surplus(wanted, found):
+            module.warn(line)
         if changes and not module.check_mode:
             apply(client, wanted, found)
     except (KafkaException, TimeoutError, ValueError) as error:
@@ -125,11 +127,6 @@ def compare(wanted: Topics, found: Topics) -> list[str]:
                 f"topic {name} has {have['replication']} replicas, not {topic['replication']}: "
                 "move it with kafka-reassign-partitions"
             )
-        if topic["partitions"] < have["partitions"]:
-            raise ValueError(
-                f"topic {name} has {have['partitions']} partitions, not {topic['partitions']}: "
-                "partitions can't be removed without losing events and the order of keys"
-            )
         if topic["partitions"] > have["partitions"]:
             changes.append(f"{name}: {have['partitions']} -> {topic['partitions']} partitions")
         for key in sorted(topic["config"].keys() | have["config"].keys()):
@@ -137,6 +134,17 @@ def compare(wanted: Topics, found: Topics) -> list[str]:
             if old != new:
                 changes.append(f"{name}: {key} {old} -> {new}")
     return changes
+
+
+def surplus(wanted: Topics, found: Topics) -> list[str]:
+    """Which topics have more partitions than are wanted, a line each. None can be removed without
+    losing events and the order of keys."""
+    return [
+        f"topic {name} keeps its {have['partitions']} partitions, where a new one has "
+        f"{wanted[name]['partitions']}: each holds as many bytes as one of those"
+        for name, have in found.items()
+        if have["partitions"] > wanted[name]["partitions"]
+    ]
 
 
 def apply(client: AdminClient, wanted: Topics, found: Topics) -> None:
