@@ -80,11 +80,12 @@ def document(records: Sequence[Record], against: Section) -> str:
     parts = [INTRODUCTION, _chapter(against)]
     for record in (record for record in records if record not in nexmark):
         for number, section in enumerate(sections(record)):
-            picture = f"performance/{picture_name(record, number)}" if section.bars else None
+            picture = _picture(section, record, number) if section.bars else ""
             parts.append(_chapter(section, picture))
         parts.append(f"\n{provenance(record)}\n")
     if nexmark:
         parts.append(_chapter(queries(nexmark)))
+        parts += [_picture(sections(record)[0], record, 0) for record in nexmark]
     return "\n".join(parts) if records else INTRODUCTION + NOTHING
 
 
@@ -477,8 +478,12 @@ def _said(figure: float | None) -> str:
     return f"{figure:,.0f}" if figure >= 1000 else f"{figure:.3g}"
 
 
-def _chapter(section: Section, picture: str | None = None) -> str:
-    shown = [f"![{section.title}]({picture})\n"] if picture else []
+def _picture(section: Section, record: Record, number: int) -> str:
+    return f"![{section.title}](performance/{picture_name(record, number)})\n"
+
+
+def _chapter(section: Section, picture: str = "") -> str:
+    shown = [picture] if picture else []
     notes = [f"\n{note}\n" for note in section.notes]
     return "\n".join([f"\n## {section.title}\n", *shown, _markdown(section), *notes])
 

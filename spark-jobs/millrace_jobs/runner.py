@@ -162,7 +162,7 @@ def lead(
     """Stand by until this driver leads.
 
     It stands in line as soon as it could lead, and is a standby for others, who might hand over to
-    it, once it is warm: its first batches take half as long then.
+    it, once it is warm: its first batch has no batch of the rehearsal beside it then.
 
     Who starts while nobody leads doesn't rehearse before: every second counts. But of two that
     start together one stands by, perhaps for weeks; by twice the lease it is known which.
