@@ -233,6 +233,8 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     last = last_epoch(context.tables, context.job)
     context.epoch = coordination.take_epoch(context.job, above=last)
     claim(context)
+    agreed = contract(context.job, context.settings, context.streams)
+    coordination.put_contract(context.job, agreed)
     job.lead()
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)
@@ -255,9 +257,6 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
         write = _while_leading(job.write, context.lease, draining, raised)
         query = writer.foreachBatch(write).trigger(processingTime=every).start()
         progress = Progress(context, query, job.late_events, committed)
-    # No result waits for what only the next version has to keep to.
-    agreed = contract(context.job, context.settings, context.streams)
-    coordination.put_contract(context.job, agreed)
     return RunningJob(one, query, progress, draining, raised)
 
 
