@@ -16,6 +16,7 @@ from millrace_jobs.context import JobContext
 from millrace_jobs.continuity import Known
 from millrace_jobs.contract import is_real_time
 from millrace_jobs.late import JudgedBatch, LateEvents
+from millrace_jobs.reports import Reports
 from millrace_jobs.sinks.cassandra import Tables
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ COLUMNS = (
 )
 WORK_COLUMNS = ("job", "batches", "batch_ms", "late_events")
 UNCOUNTED_COLUMNS = ("job", "checkpoint", "first_batch", "last_batch", "reason")
-HEARTBEAT_SECONDS = 2.0
+HEARTBEAT_SECONDS = 5.0
 FIRST_BATCH_SECONDS = 5.0
 # Nothing is counted before, while results catch up and other jobs start: the first count of a
 # driver took a laptop's cores for 7 s, and a batch beside it 3.5 s instead of one.
@@ -90,7 +91,7 @@ class Progress:
         self._began = time.monotonic()
         self._reported = -HEARTBEAT_SECONDS
         self._heartbeats = 0
-        self._looked_at = ""  # the timestamp of the report that was the last one then
+        self._reports = Reports(query)
         row = context.tables.select_one(
             'SELECT checkpoint, "batch", watermark, max_event_time FROM {keyspace}.job_progress'
             " WHERE job = ?",
@@ -104,11 +105,17 @@ class Progress:
         self._counted_at = float("-inf")
         self._rate = 0.0
         self._batches, self._batch_ms, self._late = 0, 0, 0  # since this driver leads
+        self._noted_work: tuple[Any, ...] = ()
         self._committed: int | None = committed
         self._after_batch = after_batch
         # A batch in real time takes all of its trigger's time, and some more to be noted.
         triggers = 2 if is_real_time(context.settings) else 1
         self._slow_ms = 1000 * max(context.settings["trigger_seconds"] * triggers, SLOW_SECONDS)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the query was seen to work; an idle one looks for records, too."""
+        return self._reports.has_any
 
     def _catch_up(self) -> None:
         """Take in what the driver before this one committed without having reported it."""
@@ -134,7 +141,7 @@ class Progress:
 
     def follow(self) -> None:
         """Take in the batches that ended since the last call, and write the row when it is time."""
-        news = self._news()
+        news = [p for p in self._reports.news() if p.batchId > self._batch and _has_run(p)]
         now = time.monotonic()
         since_began = now - self._began
         if news or since_began > FIRST_BATCH_SECONDS:  # results come first, the past later
@@ -149,19 +156,6 @@ class Progress:
         if news or since_began - self._reported >= HEARTBEAT_SECONDS:
             self._write()
             self._reported = since_began
-
-    def _news(self) -> list[Any]:
-        """What Spark reports of batches that ended since the last look, the oldest first.
-
-        All that it remembers is asked only when the last report is a new one: Spark renders, and
-        Python parses, a hundred of them each time. At each look that was most of what an idle
-        driver did.
-        """
-        last = self._query.lastProgress
-        if last is None or last.timestamp == self._looked_at:
-            return []
-        self._looked_at = last.timestamp
-        return [p for p in self._query.recentProgress if p.batchId > self._batch and _has_run(p)]
 
     def _take_in(self, progress: Any) -> None:
         if self._late_events:
@@ -233,7 +227,9 @@ class Progress:
         version = context.version(self._heartbeats)
         context.tables.upsert("job_progress", COLUMNS, [row], version)
         work = (context.job, self._batches, self._batch_ms, self._late)
-        context.tables.upsert("job_work", WORK_COLUMNS, [work], version)
+        if work != self._noted_work:  # that of an idle job stays as it is
+            context.tables.upsert("job_work", WORK_COLUMNS, [work], version)
+            self._noted_work = work
         self._heartbeats += 1
 
 

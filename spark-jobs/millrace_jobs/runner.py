@@ -98,7 +98,7 @@ class RunningJob:
             return "isolating"
         if self.is_real_time and self.query.status["isTriggerActive"]:
             return "running"  # long before its first batch ends
-        return "running" if self.query.lastProgress else "starting"
+        return "running" if self.progress.has_begun else "starting"
 
     @property
     def is_real_time(self) -> bool:

@@ -519,3 +519,19 @@ class Query:
     def _end_of(self, batch: int) -> int:
         offsets = self._hdfs.read(f"{self._path}/offsets/{batch}").splitlines()[2]
         return json.loads(offsets)[self._topic]["0"]
+
+
+class Reports:
+    """Of a `Query`, each once."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._read = 0
+
+    @property
+    def has_any(self) -> bool:
+        return self._query.lastProgress is not None
+
+    def news(self) -> list[Any]:
+        first, self._read = self._read, len(self._query.recentProgress)
+        return self._query.recentProgress[first:]

@@ -3,11 +3,11 @@
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -448,7 +448,7 @@ def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any)
         status={"isTriggerActive": False},
     )
     query.stop = lambda: setattr(query, "isActive", False)
-    follow: Any = SimpleNamespace(follow=lambda: None)
+    follow: Any = SimpleNamespace(follow=lambda: None, has_begun=batches > 0)
     return runner.RunningJob(prepared(name), query, follow, threading.Event(), **more)
 
 
@@ -613,11 +613,13 @@ class FakeTables:
         self.rows: list[dict[str, Any]] = []
         self.work: dict[str, Any] = {}
         self.timestamps: list[int] = []
+        self.written: Counter[str] = Counter()
 
     def select_one(self, *_: Any) -> Any:
         return self.row
 
     def upsert(self, table: str, columns: Any, rows: Any, timestamp: int) -> None:
+        self.written[table] += 1
         if table == "job_work":
             self.work = dict(zip(columns, rows[0], strict=True))
             return
@@ -698,14 +700,10 @@ class FakeLateEvents:
         return 10 * len(batches)
 
 
-MOMENTS = count()  # no two reports are of one
-
-
 def batch(number: int, watermark: str = "1970-01-01T00:00:00.000Z", dropped: int = 0) -> Any:
     """Spark's progress of a batch that reads two topics, and drops so many rows in its join."""
     return SimpleNamespace(
         batchId=number,
-        timestamp=f"{next(MOMENTS)}",
         eventTime={"watermark": watermark, "max": "2015-05-17T10:30:00.000Z"},
         stateOperators=[SimpleNamespace(numRowsDroppedByWatermark=rows) for rows in (0, dropped)],
         inputRowsPerSecond=7.0,
@@ -750,45 +748,25 @@ def follow(
             watermark_ms=lambda number: 1000 * number,
         ),
     )
-    following = Progress(context, Reports(batches), late, committed)  # type: ignore[arg-type]
+    query: Any = SimpleNamespace(id="query", _jsq=None)
+    following = Progress(context, query, late, committed)
+    following._reports = Told(batches)  # type: ignore[assignment]
     following._began -= leads_for
     return following, tables, late
 
 
-class Reports:
-    """A query that has told of these batches; counts how often all were asked for."""
-
-    id = "query"
+class Told:
+    """Reports of these batches."""
 
     def __init__(self, reports: list[Any]) -> None:
-        self._reports = reports
-        self.readings = 0
+        self.unread = reports
 
     def tell(self, report: Any) -> None:
-        self._reports.append(report)
+        self.unread.append(report)
 
-    @property
-    def lastProgress(self) -> Any:
-        return self._reports[-1] if self._reports else None
-
-    @property
-    def recentProgress(self) -> list[Any]:
-        self.readings += 1
-        return self._reports
-
-
-def test_what_spark_remembers_is_read_only_when_there_is_something_new() -> None:
-    following, tables, _ = follow([batch(0)])
-    query: Any = following._query
-    for _ in range(5):
-        following.follow()
-    assert query.readings == 1
-    query.tell(batch(1))
-    query.tell(batch(2))
-    for _ in range(5):
-        following.follow()
-    assert query.readings == 2
-    assert tables.work["batches"] == 3
+    def news(self) -> list[Any]:
+        news, self.unread = self.unread, []
+        return news
 
 
 def test_only_batches_of_which_spark_dropped_something_are_read_again() -> None:
@@ -847,7 +825,7 @@ def test_a_slow_clock_has_its_batches_read_again_together(monkeypatch: pytest.Mo
     following, tables, late = follow([])
     for number in range(12):
         now = float(number)
-        following._query.tell(batch(number, *LATE))  # type: ignore[attr-defined]
+        following._reports.tell(batch(number, *LATE))  # type: ignore[attr-defined]
         following.follow()
     assert late.counted == list(range(11))
     assert late.readings == 3  # after 0, 5 and 10 s
@@ -879,7 +857,7 @@ def test_the_batch_to_come_of_an_idle_query_is_not_taken_for_one_that_ran() -> N
     following, tables, late = follow([batch(0), to_come])
     following.follow()
     assert tables.rows[-1]['"batch"'] == 0
-    following._query.tell(batch(1, *LATE))  # type: ignore[attr-defined]
+    following._reports.tell(batch(1, *LATE))  # type: ignore[attr-defined]
     following.follow()
     assert late.counted == [1]
 
@@ -921,12 +899,26 @@ def test_batches_of_another_checkpoint_dont_count_as_known() -> None:
 
 
 def test_heartbeats_are_in_order_and_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 0.0, 1.0, 2.5])
+    due = progress.HEARTBEAT_SECONDS
+    clock = iter([0.0, 0.0, 0.4 * due, 1.2 * due])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     following, tables, _ = follow([])
     for _ in range(3):
         following.follow()
     assert tables.timestamps == [version(5, 0), version(5, 1)]  # the second one came too soon
+
+
+def test_an_idle_job_only_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    due = progress.HEARTBEAT_SECONDS
+    clock = iter([0.0, *(number * due for number in range(4))])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    following, tables, _ = follow([batch(0)])
+    following.follow()
+    following.follow()
+    assert (tables.written["job_progress"], tables.written["job_work"]) == (2, 1)
+    following._reports.tell(batch(1))  # type: ignore[attr-defined]
+    following.follow()
+    assert (tables.written["job_progress"], tables.written["job_work"]) == (3, 2)
 
 
 def test_heartbeats_stay_in_their_epoch_however_long_a_driver_leads(

@@ -596,6 +596,7 @@ PLACES: list[tuple[Any, str, Any]] = [
     (runner, "refuse", refused),
     (runner, "rehearse", lambda *_: SimpleNamespace(end=lambda: None)),
     (progress, "time", SimpleNamespace(monotonic=lambda: here.driver.slept)),
+    (progress, "Reports", fakes.Reports),
     (progress, "CATCH_UP_SECONDS", progress.FIRST_BATCH_SECONDS),  # before drivers rest
     (late.LateEvents, "_late", lambda *_: []),
     (results, "Producer", lambda settings: fakes.Producer(here.driver.world.kafka, settings)),
