@@ -35,7 +35,7 @@ Write = Callable[[DataFrame, int], None]
 
 def with_traffic(events: DataFrame, stream: Stream, own: dict[str, Any]) -> DataFrame:
     rule, sketches = PageViewRule.of(own), Sketches.of(own)
-    return events.transform(traffic, rule, own["watermark_seconds"], sketches)
+    return events.transform(traffic, rule, own["watermark_seconds"], sketches, own["tasks"])
 
 
 def with_sessions(events: DataFrame, stream: Stream, own: dict[str, Any]) -> DataFrame:

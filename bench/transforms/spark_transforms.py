@@ -60,7 +60,9 @@ class Work:
     def _traffic(self) -> DataFrame:
         own = self.jobs["traffic"]
         rule, sketches = PageViewRule.of(own), Sketches.of(own)
-        return self._events().transform(traffic, rule, own["watermark_seconds"], sketches)
+        return self._events().transform(
+            traffic, rule, own["watermark_seconds"], sketches, own["tasks"]
+        )
 
     def _archive(self) -> None:
         """Into Parquet: Delta's log is a batch's cost, not an event's."""

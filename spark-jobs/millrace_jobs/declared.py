@@ -25,6 +25,7 @@ from millrace_jobs.sinks.beside import beside
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.stream import Stream, names_of
 from millrace_jobs.transforms import parse
+from millrace_jobs.transforms.watermark import watermarked
 
 log = logging.getLogger(__name__)
 
@@ -187,9 +188,9 @@ def rows_of(
     rows: Rows, events: Iterable[DataFrame], streams: Sequence[Stream], settings: dict[str, Any]
 ) -> DataFrame:
     """Each stream has its watermark; the slowest is that of the query."""
-    watermark = f"{settings['watermark_seconds']} seconds"
+    waits = settings["watermark_seconds"], settings["tasks"]
     marked = [
-        found.withWatermark(stream.event_time, watermark).transform(_once, stream)
+        found.transform(watermarked, stream.event_time, *waits).transform(_once, stream)
         for found, stream in zip(events, streams, strict=True)
     ]
     return rows(*marked, settings)

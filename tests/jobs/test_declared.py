@@ -23,6 +23,7 @@ Records = Callable[[list[bytes | None]], DataFrame]
 SETTINGS = load_plan("local").spark.rendered()["settings"]
 MINUTE = {
     "checkpoint": "test",
+    "tasks": 1,
     "window_seconds": 60,
     "watermark_seconds": 3600,
     "buckets": 4,

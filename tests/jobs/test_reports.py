@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
+from millrace_jobs.reports import Reports
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress
-
-from millrace_jobs.reports import Reports
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ RULE = PageViewRule(
     asset_extensions=["css", "js", "png"],
 )
 HOUR = 3600
+TASKS = 1
 TRACKED = 96
 CHARACTERS = 40
 SKETCHES = Sketches(lg_k=12, pages=TRACKED, page_characters=CHARACTERS)
@@ -44,7 +45,7 @@ def totals(records: Records) -> Callable[..., dict[tuple[Any, ...], Row]]:
 
     def compute(*values: bytes) -> dict[tuple[Any, ...], Row]:
         events = parse.valid(records(list(values)).transform(parse.classify, STREAM), STREAM)
-        rows = traffic(events, RULE, HOUR, SKETCHES).collect()
+        rows = traffic(events, RULE, HOUR, SKETCHES, TASKS).collect()
         return {(row.window, row.window_start): row for row in rows}
 
     return compute
@@ -144,7 +145,7 @@ def page_views(spark: SparkSession, pages: Column) -> DataFrame:
 
 
 def hour_of(frame: DataFrame) -> Row:
-    [hour] = traffic(frame, RULE, HOUR, SKETCHES).where("window = '1h'").collect()
+    [hour] = traffic(frame, RULE, HOUR, SKETCHES, TASKS).where("window = '1h'").collect()
     return hour
 
 
@@ -189,7 +190,7 @@ def test_the_state_of_an_hour_is_bounded(spark: SparkSession, tmp_path: Path) ->
         "*", "'GET' AS method", "'page_view' AS kind", "200 AS status", "1L AS bytes"
     )
     query = (
-        traffic(events, RULE, HOUR, SKETCHES)
+        traffic(events, RULE, HOUR, SKETCHES, TASKS)
         .writeStream.outputMode("update")
         .foreachBatch(lambda frame, _: written.extend(frame.where("window = '1h'").collect()))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -218,7 +219,7 @@ def test_unique_visitors_merge_over_windows_within_two_percent(spark: SparkSessi
         F.lit(200).alias("status"),
         F.lit(1).cast("bigint").alias("bytes"),
     )
-    minutes = traffic(events, RULE, HOUR, SKETCHES).filter("window = '1m'")
+    minutes = traffic(events, RULE, HOUR, SKETCHES, TASKS).filter("window = '1m'")
     merged = minutes.agg(F.hll_sketch_estimate(F.hll_union_agg("visitors"))).first()
     assert merged is not None
     assert merged[0] == pytest.approx(visitors, rel=0.02)
@@ -227,7 +228,7 @@ def test_unique_visitors_merge_over_windows_within_two_percent(spark: SparkSessi
 class Stream:
     """A running `traffic` query that reads whatever files a test drops into a folder."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, tasks: int = TASKS) -> None:
         self._spark = spark
         self._input = folder / "input"
         self._input.mkdir()
@@ -243,7 +244,7 @@ class Stream:
             .json(str(self._input))
         )
         self.query = (
-            traffic(events, RULE, HOUR, SKETCHES)
+            traffic(events, RULE, HOUR, SKETCHES, tasks)
             .writeStream.outputMode("update")
             .foreachBatch(self._write)
             .option("checkpointLocation", str(self.checkpoint))
@@ -271,6 +272,20 @@ def stream(spark: SparkSession, tmp_path: Path) -> Any:
     stream = Stream(spark, tmp_path)
     yield stream
     stream.query.stop()
+
+
+@pytest.mark.parametrize(("tasks", "shuffles"), [(1, 0), (2, 1)])
+def test_a_single_task_has_its_state_at_hand(
+    spark: SparkSession, tmp_path: Path, tasks: int, shuffles: int
+) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", tasks)
+    stream = Stream(session, tmp_path, tasks)
+    stream.send(["2015-05-17T10:05:03Z"])
+    plan = stream.query._jsq.explainInternal(False)
+    stream.query.stop()
+    assert "StateStoreSave" in plan
+    assert plan.count("Exchange") == shuffles
 
 
 def test_closed_windows_leave_the_state_and_take_no_more_events(

@@ -59,6 +59,7 @@ class Traffic:
             PageViewRule.of(settings),
             settings["watermark_seconds"],
             Sketches.of(settings),
+            settings["tasks"],
         )
 
     def rehearse(self, frame: DataFrame) -> None:

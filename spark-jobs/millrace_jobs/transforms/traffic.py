@@ -10,6 +10,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from millrace_jobs.transforms.watermark import watermarked
+
 # Window → the unit its start is truncated to, and its length in seconds.
 WINDOWS = {"1m": ("minute", 60), "1h": ("hour", 3600)}
 WINDOW_SECONDS = {window: seconds for window, (_, seconds) in WINDOWS.items()}
@@ -53,7 +55,7 @@ class Sketches:
 
 
 def traffic(
-    events: DataFrame, rule: PageViewRule, watermark_seconds: int, sketches: Sketches
+    events: DataFrame, rule: PageViewRule, watermark_seconds: int, sketches: Sketches, tasks: int
 ) -> DataFrame:
     """One row for each window. That of an hour has its pages, the most viewed first.
 
@@ -62,7 +64,7 @@ def traffic(
     more pages than are tracked; then pages are listed that surely have more views than it.
     """
     return (
-        events.withWatermark("event_time", f"{watermark_seconds} seconds")
+        events.transform(watermarked, "event_time", watermark_seconds, tasks)
         .transform(_with_page, rule, sketches.page_characters)
         .transform(_by_window, watermark_seconds)
         .transform(_totals, sketches)

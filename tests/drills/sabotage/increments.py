@@ -40,7 +40,8 @@ def brought_by(job: Traffic, batch: int) -> list[Row]:
     )
     events = parse.valid(records.transform(parse.classify, context.stream), context.stream)
     rule = PageViewRule.of(settings)
-    return traffic(events, rule, settings["watermark_seconds"], Sketches.of(settings)).collect()
+    waits, sketches = settings["watermark_seconds"], Sketches.of(settings)
+    return traffic(events, rule, waits, sketches, settings["tasks"]).collect()
 
 
 def incremented(job: Traffic, row: Row, brought: dict[Any, Row]) -> Row:
