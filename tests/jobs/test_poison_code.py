@@ -14,7 +14,8 @@ from tests.jobs.running import job_of, records
 from tests.jobs.samples import EVENT, STREAM
 
 TEXT = (REPO / "runbooks" / "poison-code.md").read_text()
-SETTINGS = load_plan("local").spark.rendered()["settings"]["sessions"] | {
+ALL = load_plan("local").spark.rendered()["settings"]
+SETTINGS = ALL["common"] | ALL["sessions"] | {
     "checkpoint": "shares",
     "window_seconds": 10,
     "session_gap_seconds": 0,

@@ -28,7 +28,8 @@ from tests.jobs.running import job_of, records
 from tests.jobs.samples import EVENT, STREAM, at
 
 NOON = at("2026-01-01 12:00:00")
-DEFAULTS = load_plan("local").spark.rendered()["settings"]["sessions"]
+ALL = load_plan("local").spark.rendered()["settings"]
+DEFAULTS = ALL["common"] | ALL["sessions"]
 SETTINGS = DEFAULTS | {"checkpoint": "test", "window_seconds": 60, "session_gap_seconds": 0}
 SKIP = Skip(Place("events", 0, 0), NOON)
 OUTPUT = Output(

@@ -280,6 +280,7 @@ def test_a_single_task_has_its_state_at_hand(
 ) -> None:
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", tasks)
+    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", False)
     stream = Stream(session, tmp_path, tasks)
     stream.send(["2015-05-17T10:05:03Z"])
     plan = stream.query._jsq.explainInternal(False)
