@@ -15,11 +15,15 @@ from tests.jobs.samples import EVENT, STREAM
 
 TEXT = (REPO / "runbooks" / "poison-code.md").read_text()
 ALL = load_plan("local").spark.rendered()["settings"]
-SETTINGS = ALL["common"] | ALL["sessions"] | {
-    "checkpoint": "shares",
-    "window_seconds": 10,
-    "session_gap_seconds": 0,
-}
+SETTINGS = (
+    ALL["common"]
+    | ALL["sessions"]
+    | {
+        "checkpoint": "shares",
+        "window_seconds": 10,
+        "session_gap_seconds": 0,
+    }
+)
 
 
 def test_the_drills_job_fails_by_a_status_and_its_checkpoint_bears_the_mended_one(
