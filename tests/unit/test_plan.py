@@ -210,6 +210,15 @@ def test_a_host_added_to_a_group_moves_no_other_host(more):
     assert len(set(after.values())) == len(after)
 
 
+@pytest.mark.parametrize("environment", ["local", "dev", "prod"])
+def test_a_driver_can_avoid_the_hosts_of_two_others(environment):
+    services = load_plan(environment).services
+    settings = services["resourcemanager"].settings["yarn-site.xml"]
+    share = settings["yarn.resourcemanager.am-scheduling.node-blacklisting-disable-threshold"]
+    avoided = 2  # YARN forgets them all once they are more than the share
+    assert avoided <= share * len(services["nodemanager"].hosts)
+
+
 def test_what_every_host_runs_counts_on_every_host():
     plan = load_plan("local")
     assert plan.services["node_exporter"].hosts == [host.name for host in plan.hosts]
