@@ -35,5 +35,5 @@ class Reports:
                 break
             found.append(StreamingQueryProgress.fromJson(json.loads(report.json())))
         found.reverse()
-        self._newest = found[-1].timestamp if found else ""
+        self._newest = found[-1].timestamp
         return found
