@@ -100,7 +100,7 @@ class Declared(Computation):
         known, self.skips = self.skips, left_out(self.context)
         return self.skips != known
 
-    def rehearse(self, frame: DataFrame) -> None:
+    def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:
         """Everything that ``write`` does, short of writing."""
         frame.collect()
         self._facts.rehearse()

@@ -76,7 +76,7 @@ class RealTime(Selection):
             "kafka.linger.ms": "0",  # a record waits for no other one
         }
 
-    def rehearse(self, frame: DataFrame) -> None:
+    def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:
         """Everything but writing."""
         frame.collect()
 

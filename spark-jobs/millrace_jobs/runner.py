@@ -4,11 +4,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -29,7 +30,7 @@ from millrace_jobs.quarantine import NotInRecords, Quarantined
 from millrace_jobs.questions import Questions
 from millrace_jobs.real_time import RealTime
 from millrace_jobs.sinks.cassandra import Tables
-from millrace_jobs.warmup import Rehearsal
+from millrace_jobs.warmup import READY_BATCHES, Rehearsal
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,8 @@ Job = Archive | Traffic | Declared | RealTime
 # The jobs that are programs of their own; every other one is declared in one file.
 PROGRAMS: dict[str, type[Traffic]] = {"traffic": Traffic}
 POLL_SECONDS = 0.5
-FIRST_BATCH_SECONDS = 20.0
+FIRST_BATCHES = 3
+FIRST_BATCHES_SECONDS = 20.0
 DRAIN_SECONDS = 60.0
 PAUSE_SECONDS = 60.0  # twice as long after each that was no use
 LONGEST_PAUSE_SECONDS = 960.0
@@ -140,8 +142,7 @@ def serve(
         # The one whose results are waited for starts first, and is drained last.
         ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
         enabled = [one for one in ready if not coordination.is_disabled(one.name)]
-        first = enabled[0] if enabled else None
-        lead(first, config.lease_seconds, coordination, rehearsing=rehearsing)
+        lead(enabled, config.lease_seconds, coordination, rehearsing=rehearsing)
         if coordination.is_stop_desired(config.version):
             return
         coordination.announce("leading")
@@ -157,7 +158,11 @@ def serve(
 
 
 def lead(
-    first: ReadyJob | None, lease_seconds: float, coordination: Coordination, *, rehearsing: bool
+    enabled: Sequence[ReadyJob],
+    lease_seconds: float,
+    coordination: Coordination,
+    *,
+    rehearsing: bool,
 ) -> None:
     """Stand by until this driver leads.
 
@@ -168,15 +173,14 @@ def lead(
     start together one stands by, perhaps for weeks; by twice the lease it is known which.
 
     Args:
-        first: the job to rehearse with; None if all are disabled.
+        enabled: the jobs to rehearse with, in the order in which they are to start.
     """
-    # Only that one: the others' first batch may take its time.
-    rehearsal = rehearse(first, coordination) if first and rehearsing else None
+    rehearsal = rehearse(enabled, coordination) if enabled and rehearsing else None
     if not rehearsal:
         coordination.announce("standby")
         if coordination.lease.acquire(within=2 * lease_seconds):
             return
-        rehearsal = rehearse(first, coordination) if first else None
+        rehearsal = rehearse(enabled, coordination) if enabled else None
     coordination.lease.acquire()
     if rehearsal:
         rehearsal.end()
@@ -203,8 +207,15 @@ def program(job: str, settings: dict[str, Any]) -> type[Job]:
     return PROGRAMS.get(job, Declared)
 
 
-def rehearse(one: ReadyJob, coordination: Coordination) -> Rehearsal:
-    """As far as there is something to rehearse with; the rest goes on beside standing by."""
+def rehearse(enabled: Sequence[ReadyJob], coordination: Coordination) -> Rehearsal:
+    """As far as there is something to rehearse with; the rest goes on beside standing by.
+
+    That is the first job, as it will run. Then each job runs for a few batches on all executors:
+    one that was new to an archive took the first job's cores for half a minute.
+    """
+    first = enabled[0]
+    context = first.context
+    over = threading.Event()
 
     def ask_as_at_start() -> None:
         last_epoch(context.tables, context.job)
@@ -213,17 +224,49 @@ def rehearse(one: ReadyJob, coordination: Coordination) -> Rehearsal:
         context.checkpoint.last_committed()
         coordination.announce_rehearsal()
 
-    context = one.context
-    folder = f"{context.config.checkpoints}/.rehearsal/{os.environ['CONTAINER_ID']}/{context.job}"
+    def rehearse_all() -> None:
+        for one in enabled:
+            if not over.is_set():
+                rehearse_on_all(one, over)
+        coordination.announce_standby()
+
     rehearsal = Rehearsal(
-        one.job,
-        Checkpoint(context.spark, folder),
+        first.job,
+        scratch(context, context.job),
         context.settings["rehearsal_pause_seconds"],
         after_batch=ask_as_at_start,
-        when_warm=coordination.announce_standby,
+        when_warm=rehearse_all,
+        over=over,
     )
     rehearsal.wait()
     return rehearsal
+
+
+def rehearse_on_all(one: ReadyJob, over: threading.Event) -> None:
+    """What fails is for whoever leads to tell: the driver can stand by for the first job."""
+    wide = on_all_executors(one)
+    folder = scratch(wide.context, f"{one.name}-on-all")
+    pause = wide.context.settings["rehearsal_pause_seconds"]
+    try:
+        Rehearsal(wide.job, folder, pause, over=over, batches=READY_BATCHES).wait()
+    except StreamingQueryException as error:
+        log.warning("rehearsal of %s: %s", one.name, in_a_line(error))
+
+
+def on_all_executors(one: ReadyJob) -> ReadyJob:
+    """The same with a task for each executor at least. A batch of a single task always goes to the
+    one that Spark's Kafka source prefers, and the others would stay new to it."""
+    context, settings = one.context, one.context.settings
+    executors = int(context.spark.conf.get("spark.executor.instances"))
+    wide = {name: max(settings[name], executors) for name in ("tasks", "shuffle_partitions")}
+    jobs = context.config.settings | {one.name: settings | wide}
+    config = replace(context.config, settings=jobs)
+    return prepare(one.name, config, context.spark, context.tables, context.lease)
+
+
+def scratch(context: JobContext, name: str) -> Checkpoint:
+    folder = f"{context.config.checkpoints}/.rehearsal/{os.environ['CONTAINER_ID']}/{name}"
+    return Checkpoint(context.spark, folder)
 
 
 def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
@@ -273,10 +316,18 @@ def check_continuity(context: JobContext, kept_checkpoint: str | None) -> None:
     continuity.check(context.job, checkpoint.location, known, found)
 
 
-def await_first_batch(query: StreamingQuery) -> None:
-    """Let results flow before the other jobs ask for their share of the cores."""
-    deadline = time.monotonic() + FIRST_BATCH_SECONDS
-    while query.lastProgress is None and query.isActive and time.monotonic() < deadline:
+def await_results(query: StreamingQuery) -> None:
+    """Let results catch up before the other jobs ask for their share of the cores.
+
+    The first batch is the predecessor's; the one after it has all that came meanwhile.
+    """
+    deadline = time.monotonic() + FIRST_BATCHES_SECONDS
+    first: int | None = None
+    while query.isActive and time.monotonic() < deadline:
+        if progress := query.lastProgress:
+            first = progress.batchId if first is None else first
+            if progress.batchId >= first + FIRST_BATCHES - 1 or not progress.numInputRows:
+                break
         time.sleep(DRAIN_POLL_SECONDS)
 
 
@@ -333,7 +384,7 @@ def _tend(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
             return job
         job = start(replace(job, trouble="", refused_until=0.0), coordination)
         if is_first and not job.is_real_time:
-            await_first_batch(job.query)
+            await_results(job.query)
         return job
     if disabled or job.draining.is_set():
         return end(job)

@@ -10,6 +10,7 @@ idly for a quarter of an hour took four times as long to take over as one that h
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -24,8 +25,8 @@ log = logging.getLogger(__name__)
 
 READY_BATCHES = 2
 WARM_BATCHES = 15  # then rarely
-ROUND_BATCHES = 200  # then from the oldest record again: what the scratch state holds is bounded
-RECORDS = 2000  # in each batch
+ROUND_BATCHES = 40  # then from the oldest record again: what the scratch state holds is bounded
+RECORDS = 10_000  # in each batch, so that not only the first compiler has something to do
 TRIGGER = "2 seconds"
 SECONDS = 60.0  # on a busy machine
 POLL_SECONDS = 0.1
@@ -40,7 +41,7 @@ class Rehearsed(Exception):
 
 
 class Rehearsal:
-    """Begins at once and goes on until it is ended, in rounds: each is a query of its own."""
+    """Begins at once and goes on until it is over, in rounds: each is a query of its own."""
 
     def __init__(
         self,
@@ -49,29 +50,34 @@ class Rehearsal:
         pause_seconds: float,
         after_batch: Callable[[], None] = lambda: None,
         when_warm: Callable[[], None] = lambda: None,
+        over: threading.Event | None = None,
+        batches: float = math.inf,
     ) -> None:
         """
         Args:
             scratch: its checkpoint, which is removed after each round.
             pause_seconds: between two batches, once the JVMs are warm.
             after_batch: what else a take-over needs, and whoever wants to know of a batch.
-            when_warm: called once, unless it is ended before.
+            when_warm: called once in each round, unless it is over before.
+            over: set when the driver is to lead, for all its rehearsals.
+            batches: after which it is over anyway.
         """
         self._job = job
         self._scratch = scratch
         self._pause_seconds = pause_seconds
         self._after_batch = after_batch
         self._when_warm = when_warm
+        self._batches = batches
         self._was_warm = False
         self._done = 0
-        self._over = threading.Event()
+        self._over = over or threading.Event()
         self._round_is_over = False
         self._began = time.monotonic()
         self._query = self._start()
         threading.Thread(target=self._run, name="rehearsal", daemon=True).start()
 
     def wait(self) -> None:
-        """Until the driver could lead. Raises the job's error."""
+        """Until the driver could lead with this job. Raises the job's error."""
         while not self._has_done(READY_BATCHES):
             time.sleep(POLL_SECONDS)
         if error := self._error():
@@ -82,7 +88,7 @@ class Rehearsal:
         self._over.set()
 
     def _start(self) -> StreamingQuery:
-        self._round_is_over = False
+        self._round_is_over = self._was_warm = False
         return (
             self._job.frame(RECORDS)
             .writeStream.outputMode(self._job.output_mode)
@@ -95,10 +101,10 @@ class Rehearsal:
     def _write_batch(self, frame: DataFrame, batch: int) -> None:
         if self._done >= WARM_BATCHES:
             self._over.wait(self._pause_seconds)
-        if batch == ROUND_BATCHES or self._over.is_set():
+        if batch == ROUND_BATCHES or self._is_over():
             self._round_is_over = True
             raise Rehearsed
-        self._job.rehearse(frame)
+        self._job.rehearse(frame, batch, self._scratch.location)
         self._after_batch()
         self._done += 1
 
@@ -107,12 +113,16 @@ class Rehearsal:
         return (
             self._done >= batches
             or time.monotonic() >= self._began + SECONDS
+            or self._over.is_set()
             or not self._query.isActive
             or _is_idle(self._query.status)
         )
 
+    def _is_over(self) -> bool:
+        return self._over.is_set() or self._done >= self._batches
+
     def _error(self) -> Exception | None:
-        over = self._over.is_set() or self._round_is_over
+        over = self._is_over() or self._round_is_over
         return None if over else self._query.exception()
 
     def _run(self) -> None:
@@ -126,7 +136,7 @@ class Rehearsal:
                 if self._done < READY_BATCHES:
                     break  # `wait` tells, or the driver stands by with nothing to rehearse
                 self._over.wait(self._pause_seconds)
-            if self._over.is_set():
+            if self._is_over():
                 break
             self._query = self._start()
         took = time.monotonic() - self._began
@@ -141,7 +151,7 @@ class Rehearsal:
             idle = _is_idle(status) and self._done > at_start
             idle_since = (idle_since or time.monotonic()) if idle else None
             rested = idle_since and time.monotonic() - idle_since >= self._pause_seconds
-            if (self._over.is_set() or rested) and not status["isTriggerActive"]:
+            if (self._is_over() or rested) and not status["isTriggerActive"]:
                 self._round_is_over = True
                 query.stop()
             if self._over.is_set():

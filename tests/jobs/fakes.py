@@ -488,7 +488,7 @@ class Query:
             end = self._arrived(self.start)
             if end == self.start:
                 self.rests += 1
-                self.lastProgress = self.lastProgress or SimpleNamespace(timestamp="idle")
+                self.lastProgress = SimpleNamespace(batchId=self.batch, numInputRows=0)
                 return
             offsets = json.dumps({self._topic: {"0": end}})
             self._hdfs.create(
@@ -499,6 +499,7 @@ class Query:
         self._hdfs.create(f"{self._path}/commits/{self.batch}", "")
         self.lastProgress = SimpleNamespace(
             batchId=self.batch,
+            numInputRows=self.end - self.start,
             timestamp=f"{self.batch}",
             eventTime={},
             stateOperators=[],

@@ -122,9 +122,23 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
             assert told[-1] == batch  # how far it has read
             return list(reasons)
 
+        write.job = archive_job  # type: ignore[attr-defined]
         return write
 
     return start
+
+
+def test_a_rehearsal_leaves_the_archive_alone(
+    spark: SparkSession, table: str, records: Records, driver: Callable[..., Write], tmp_path: Path
+) -> None:
+    write = driver()
+    write.job.rehearse(records([event()]), 0, str(tmp_path))  # before there is one
+    write([event()], 0)
+    for batch in (1, 2):
+        write.job.rehearse(records([event(), b"garbage"]), batch, str(tmp_path))
+    assert spark.read.format("delta").load(table).count() == 1
+    assert spark.read.format("delta").load(f"{tmp_path}/checkpoint").count() == 3
+    assert write([b"garbage"], 1) == ["not JSON"]  # to the dead letters, and only this one
 
 
 def test_each_record_goes_one_way(

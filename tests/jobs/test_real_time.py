@@ -227,7 +227,7 @@ def test_to_end_it_waits_for_no_batch() -> None:
 
 def test_who_starts_it_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "start", lambda *_: running(Query()))
-    monkeypatch.setattr(runner, "FIRST_BATCH_SECONDS", 1e9)
+    monkeypatch.setattr(runner, "FIRST_BATCHES_SECONDS", 1e9)
     assert runner.tend(running(Query()).ready, ENABLED, is_first=True).state == "running"
 
 

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +33,7 @@ from millrace_jobs.quarantine import NotInRecords, Quarantined
 from millrace_jobs.sinks.cassandra import WriteFailed
 from millrace_jobs.transforms.traffic import WINDOW_SECONDS
 from millrace_jobs.versions import version
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace.plan import load_plan
@@ -421,8 +422,8 @@ def test_whoever_stands_by_rehearses(
 
     monkeypatch.setattr(runner, "rehearse", rehearse)
     driver: Any = SimpleNamespace(lease=SimpleNamespace(acquire=acquire), announce=done.append)
-    one: Any = object()
-    runner.lead(one, 3, driver, rehearsing=rehearsing)
+    enabled: Any = [object()]
+    runner.lead(enabled, 3, driver, rehearsing=rehearsing)
     assert done == steps
 
 
@@ -430,8 +431,132 @@ def test_with_all_jobs_disabled_a_driver_leads_without_rehearsing() -> None:
     done: list[Any] = []
     lease = SimpleNamespace(acquire=lambda within=None: done.append(within) or within is None)
     driver: Any = SimpleNamespace(lease=lease, announce=done.append)
-    runner.lead(None, 3, driver, rehearsing=True)
+    runner.lead([], 3, driver, rehearsing=True)
     assert done == ["standby", 6, None]
+
+
+class Results:
+    """A query that each look finds one report further; None is no report yet."""
+
+    def __init__(self, *reports: tuple[int, int] | None) -> None:
+        self.looks = 0
+        self.isActive = True
+        self._reports = reports
+
+    @property
+    def lastProgress(self) -> Any:
+        report = self._reports[self.looks]
+        self.looks += 1
+        return report and SimpleNamespace(batchId=report[0], numInputRows=report[1])
+
+
+@pytest.mark.parametrize(
+    ("reports", "looks"),
+    [
+        ([None, (7, 100), (7, 100), (8, 900), (9, 200), (10, 200)], 5),
+        ([None, (7, 100), (8, 0), (9, 200)], 3),  # there is no more
+        ([(7, 0), (8, 100)], 1),
+    ],
+)
+def test_other_jobs_begin_when_results_have_caught_up(
+    monkeypatch: pytest.MonkeyPatch, reports: list[tuple[int, int] | None], looks: int
+) -> None:
+    monkeypatch.setattr(runner, "DRAIN_POLL_SECONDS", 0)
+    query: Any = Results(*reports)
+    runner.await_results(query)
+    assert query.looks == looks
+
+
+def test_other_jobs_wait_for_results_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0, 19, 21])
+    slept: list[float] = []
+    monkeypatch.setattr(
+        runner, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=slept.append)
+    )
+    query: Any = Results(None, None, None)
+    runner.await_results(query)
+    assert len(slept) == 1
+
+
+class Rehearsed:
+    """A stand-in for a rehearsal, which is warm at once; ``done`` tells what was rehearsed."""
+
+    def __init__(self, job: Any, scratch: Any, *_: Any, **more: Any) -> None:
+        self.done.append((job, scratch, more.get("batches")))
+        if job == self.fails:
+            raise StreamingQueryException("no such table")
+        if warm := more.get("when_warm"):
+            warm()
+
+    def wait(self) -> None: ...
+
+
+@pytest.fixture
+def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is rehearsed, while jobs are as wide as said in `on_all_executors`."""
+    Rehearsed.done, Rehearsed.fails = [], None
+    monkeypatch.setattr(runner, "Rehearsal", Rehearsed)
+    monkeypatch.setattr(runner, "scratch", lambda _, name: name)
+    monkeypatch.setattr(
+        runner, "on_all_executors", lambda one: replace(one, job=f"{one.name}, wide")
+    )
+    return Rehearsed.done
+
+
+def to_rehearse(*names: str) -> list[runner.ReadyJob]:
+    return [
+        runner.ReadyJob(
+            SimpleNamespace(job=name, settings={"rehearsal_pause_seconds": 60}),
+            name,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+        )
+        for name in names
+    ]
+
+
+def test_a_standby_is_one_once_all_jobs_ran_on_all_executors(rehearsed: list[Any]) -> None:
+    driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
+    runner.rehearse(to_rehearse("traffic", "archive"), driver)
+    assert rehearsed == [
+        ("traffic", "traffic", None),
+        ("traffic, wide", "traffic-on-all", 2),
+        ("archive, wide", "archive-on-all", 2),
+        "standby",
+    ]
+
+
+def test_what_fails_on_all_executors_keeps_nobody_from_standing_by(rehearsed: list[Any]) -> None:
+    Rehearsed.fails = "traffic, wide"
+    driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
+    runner.rehearse(to_rehearse("traffic", "archive"), driver)
+    assert rehearsed[-2:] == [("archive, wide", "archive-on-all", 2), "standby"]
+
+
+@pytest.mark.parametrize(("executors", "tasks", "partitions"), [(2, 2, 3), (1, 1, 3), (4, 4, 4)])
+def test_on_all_executors_is_a_task_for_each(
+    monkeypatch: pytest.MonkeyPatch, executors: int, tasks: int, partitions: int
+) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(runner, "prepare", lambda *arguments: made.append(arguments))
+
+    @dataclass(frozen=True)
+    class Jobs:
+        settings: dict[str, Any]
+
+    own = {"tasks": 1, "shuffle_partitions": 3, "trigger_seconds": 1}
+    context: Any = SimpleNamespace(
+        job="traffic",
+        config=Jobs({"traffic": own, "archive": {}}),
+        settings=own,
+        spark=SimpleNamespace(conf={"spark.executor.instances": str(executors)}),
+        tables="tables",
+        lease="lease",
+    )
+    runner.on_all_executors(runner.ReadyJob(context, None, None))  # type: ignore[arg-type]
+    [(name, config, *_)] = made
+    assert name == "traffic"
+    assert config.settings["traffic"] == own | {"tasks": tasks, "shuffle_partitions": partitions}
+    assert context.config.settings["traffic"] == own
 
 
 def prepared(name: str) -> Any:
@@ -484,7 +609,7 @@ def supervised(
         return successor
 
     monkeypatch.setattr(runner, "start", start)
-    monkeypatch.setattr(runner, "await_first_batch", lambda query: started.append("first batch"))
+    monkeypatch.setattr(runner, "await_results", lambda query: started.append("first batch"))
     monkeypatch.setattr(runner, "POLL_SECONDS", 0)
     driver.is_stop_desired = is_stop_desired
     runner.supervise(jobs, driver, "v1", SimpleNamespace(look=lambda: None))
@@ -974,7 +1099,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, *refusals: Exception | None) -> li
 
     monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(runner, "start", start)
-    monkeypatch.setattr(runner, "await_first_batch", lambda _: None)
+    monkeypatch.setattr(runner, "await_results", lambda _: None)
     return clock
 
 

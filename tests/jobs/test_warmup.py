@@ -1,5 +1,6 @@
 """The standby's rehearsal, on a query with state that always has more to read."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -32,7 +33,7 @@ class Job:
         rows = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", records)
         return rows.load().groupBy("value").count()
 
-    def rehearse(self, frame: DataFrame) -> None:
+    def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:
         if len(self.rehearsed) == self.fails_at:
             self.fails_at = None
             raise RuntimeError("no such table")
@@ -114,6 +115,33 @@ def test_who_is_to_lead_waits_for_no_pause(spark, scratch, rehearse):
     assert is_gone(scratch)
     assert time.monotonic() - began < 10
     assert len(job.rehearsed) == 3
+
+
+def test_a_brief_rehearsal_ends_by_itself(spark, scratch, rehearse):
+    job = Job(spark)
+    rehearse(job, 3600, batches=2).wait()
+    assert is_gone(scratch)
+    assert len(job.rehearsed) == 2
+    assert not spark.streams.active
+
+
+def test_who_is_to_lead_ends_all_rehearsals(spark, scratch, rehearse, monkeypatch):
+    monkeypatch.setattr(warmup, "READY_BATCHES", 1000)
+    over = threading.Event()
+    rehearsal = rehearse(Job(spark), 0, over=over)
+    over.set()
+    began = time.monotonic()
+    rehearsal.wait()  # for no batch
+    assert time.monotonic() - began < 10
+    assert is_gone(scratch)
+
+
+def test_each_round_is_warm_once(spark, rehearse, monkeypatch):
+    monkeypatch.setattr(warmup, "ROUND_BATCHES", 4)
+    job, told = Job(spark), []
+    rehearse(job, 0, when_warm=lambda: told.append(job.frames))
+    wait_until(lambda: len(told) >= 2, 120, "another round")
+    assert told[:2] == [1, 2]
 
 
 def test_a_round_ends_before_its_state_grows(spark, rehearse, monkeypatch):

@@ -62,7 +62,7 @@ class Traffic:
             settings["tasks"],
         )
 
-    def rehearse(self, frame: DataFrame) -> None:
+    def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:
         """Everything that ``write`` does, short of writing."""
         frame.collect()
         self._results.connect()

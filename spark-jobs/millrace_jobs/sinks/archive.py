@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import datetime
 from functools import reduce
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -60,6 +62,12 @@ def append(
         writer.save(path)
         return False
     return True
+
+
+def load_log(spark: SparkSession, path: str) -> None:
+    """What an append begins with, if there is such a table."""
+    with suppress(AnalysisException):
+        spark.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()
 
 
 def read(
