@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from millrace_jobs import continuity
+from millrace_jobs import continuity, executors
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
@@ -21,6 +21,7 @@ from millrace_jobs.continuity import Discontinued, Found
 from millrace_jobs.contract import contract, is_archive, is_real_time
 from millrace_jobs.coordination import Coordination, JobState
 from millrace_jobs.declared import Declared
+from millrace_jobs.executors import Executors
 from millrace_jobs.isolation import in_a_line, is_of_values
 from millrace_jobs.jobs.archive import Archive
 from millrace_jobs.jobs.traffic import Traffic
@@ -121,18 +122,24 @@ AnyJob = ReadyJob | RunningJob
 def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> None:
     """All that takes a Spark."""
     _use_utc()
-    builder = SparkSession.builder.appName(config.application)
+    number = executors.configured()
+    builder = SparkSession.builder.appName(config.application).config("spark.executor.instances", 1)
     spark = builder.config("spark.ui.port", config.web_port).getOrCreate()
     try:
         _forget_sources(spark)
         _bear_full_triggers(spark)
-        serve(config, spark, coordination, rehearsing=rehearsing)
+        serve(config, spark, Executors(spark, number), coordination, rehearsing=rehearsing)
     finally:
         spark.stop()
 
 
 def serve(
-    config: Config, spark: SparkSession, coordination: Coordination, *, rehearsing: bool
+    config: Config,
+    spark: SparkSession,
+    workers: Executors,
+    coordination: Coordination,
+    *,
+    rehearsing: bool,
 ) -> None:
     """Stand by, then lead until told to stop, until something fails, or another one leads."""
     tables = Tables(config)
@@ -142,7 +149,8 @@ def serve(
         # The one whose results are waited for starts first, and is drained last.
         ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
         enabled = [one for one in ready if not coordination.is_disabled(one.name)]
-        lead(enabled, config.lease_seconds, coordination, rehearsing=rehearsing)
+        lead(enabled, workers, config.lease_seconds, coordination, rehearsing=rehearsing)
+        workers.complete()
         if coordination.is_stop_desired(config.version):
             return
         coordination.announce("leading")
@@ -159,6 +167,7 @@ def serve(
 
 def lead(
     enabled: Sequence[ReadyJob],
+    workers: Executors,
     lease_seconds: float,
     coordination: Coordination,
     *,
@@ -175,12 +184,12 @@ def lead(
     Args:
         enabled: the jobs to rehearse with, in the order in which they are to start.
     """
-    rehearsal = rehearse(enabled, coordination) if enabled and rehearsing else None
+    rehearsal = rehearse(enabled, workers, coordination) if enabled and rehearsing else None
     if not rehearsal:
         coordination.announce("standby")
         if coordination.lease.acquire(within=2 * lease_seconds):
             return
-        rehearsal = rehearse(enabled, coordination) if enabled else None
+        rehearsal = rehearse(enabled, workers, coordination) if enabled else None
     coordination.lease.acquire()
     if rehearsal:
         rehearsal.end()
@@ -207,7 +216,9 @@ def program(job: str, settings: dict[str, Any]) -> type[Job]:
     return PROGRAMS.get(job, Declared)
 
 
-def rehearse(enabled: Sequence[ReadyJob], coordination: Coordination) -> Rehearsal:
+def rehearse(
+    enabled: Sequence[ReadyJob], workers: Executors, coordination: Coordination
+) -> Rehearsal:
     """As far as there is something to rehearse with; the rest goes on beside standing by.
 
     That is the first job, as it will run. Then each job runs for a few batches on all executors:
@@ -225,9 +236,10 @@ def rehearse(enabled: Sequence[ReadyJob], coordination: Coordination) -> Rehears
         coordination.announce_rehearsal()
 
     def rehearse_all() -> None:
+        workers.wait(over)
         for one in enabled:
             if not over.is_set():
-                rehearse_on_all(one, over)
+                rehearse_on_all(one, workers.number, over)
         coordination.announce_standby()
 
     rehearsal = Rehearsal(
@@ -239,12 +251,13 @@ def rehearse(enabled: Sequence[ReadyJob], coordination: Coordination) -> Rehears
         over=over,
     )
     rehearsal.wait()
+    workers.complete()
     return rehearsal
 
 
-def rehearse_on_all(one: ReadyJob, over: threading.Event) -> None:
+def rehearse_on_all(one: ReadyJob, number: int, over: threading.Event) -> None:
     """What fails is for whoever leads to tell: the driver can stand by for the first job."""
-    wide = on_all_executors(one)
+    wide = on_all_executors(one, number)
     folder = scratch(wide.context, f"{one.name}-on-all")
     pause = wide.context.settings["rehearsal_pause_seconds"]
     try:
@@ -253,12 +266,11 @@ def rehearse_on_all(one: ReadyJob, over: threading.Event) -> None:
         log.warning("rehearsal of %s: %s", one.name, in_a_line(error))
 
 
-def on_all_executors(one: ReadyJob) -> ReadyJob:
+def on_all_executors(one: ReadyJob, number: int) -> ReadyJob:
     """The same with a task for each executor at least. A batch of a single task always goes to the
     one that Spark's Kafka source prefers, and the others would stay new to it."""
     context, settings = one.context, one.context.settings
-    executors = int(context.spark.conf.get("spark.executor.instances"))
-    wide = {name: max(settings[name], executors) for name in ("tasks", "shuffle_partitions")}
+    wide = {name: max(settings[name], number) for name in ("tasks", "shuffle_partitions")}
     jobs = context.config.settings | {one.name: settings | wide}
     config = replace(context.config, settings=jobs)
     return prepare(one.name, config, context.spark, context.tables, context.lease)

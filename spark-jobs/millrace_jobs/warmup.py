@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 READY_BATCHES = 2
 WARM_BATCHES = 15  # then rarely
-ROUND_BATCHES = 40  # then from the oldest record again: what the scratch state holds is bounded
-RECORDS = 10_000  # in each batch, so that not only the first compiler has something to do
+ROUND_BATCHES = 200  # then from the oldest record again: what the scratch state holds is bounded
+RECORDS = 2000  # in each batch
 TRIGGER = "2 seconds"
 SECONDS = 60.0  # on a busy machine
 POLL_SECONDS = 0.1

@@ -394,7 +394,7 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(runner, "supervise", fail)
     monkeypatch.setattr(runner, "drain", drained.append)
     with pytest.raises(RuntimeError):
-        runner.serve(config, None, driver, rehearsing=False)  # type: ignore[arg-type]
+        runner.serve(config, None, workers([]), driver, rehearsing=False)  # type: ignore[arg-type]
     assert len(drained) == (0 if lost else 1)
 
 
@@ -423,7 +423,7 @@ def test_whoever_stands_by_rehearses(
     monkeypatch.setattr(runner, "rehearse", rehearse)
     driver: Any = SimpleNamespace(lease=SimpleNamespace(acquire=acquire), announce=done.append)
     enabled: Any = [object()]
-    runner.lead(enabled, 3, driver, rehearsing=rehearsing)
+    runner.lead(enabled, workers([]), 3, driver, rehearsing=rehearsing)
     assert done == steps
 
 
@@ -431,7 +431,7 @@ def test_with_all_jobs_disabled_a_driver_leads_without_rehearsing() -> None:
     done: list[Any] = []
     lease = SimpleNamespace(acquire=lambda within=None: done.append(within) or within is None)
     driver: Any = SimpleNamespace(lease=lease, announce=done.append)
-    runner.lead([], 3, driver, rehearsing=True)
+    runner.lead([], workers([]), 3, driver, rehearsing=True)
     assert done == ["standby", 6, None]
 
 
@@ -498,9 +498,15 @@ def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(runner, "Rehearsal", Rehearsed)
     monkeypatch.setattr(runner, "scratch", lambda _, name: name)
     monkeypatch.setattr(
-        runner, "on_all_executors", lambda one: replace(one, job=f"{one.name}, wide")
+        runner, "on_all_executors", lambda one, _: replace(one, job=f"{one.name}, wide")
     )
     return Rehearsed.done
+
+
+def workers(told: list[Any]) -> Any:
+    return SimpleNamespace(
+        number=2, complete=lambda: None, wait=lambda over: told.append("all executors")
+    )
 
 
 def to_rehearse(*names: str) -> list[runner.ReadyJob]:
@@ -516,9 +522,10 @@ def to_rehearse(*names: str) -> list[runner.ReadyJob]:
 
 def test_a_standby_is_one_once_all_jobs_ran_on_all_executors(rehearsed: list[Any]) -> None:
     driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
-    runner.rehearse(to_rehearse("traffic", "archive"), driver)
+    runner.rehearse(to_rehearse("traffic", "archive"), workers(rehearsed), driver)
     assert rehearsed == [
         ("traffic", "traffic", None),
+        "all executors",
         ("traffic, wide", "traffic-on-all", 2),
         ("archive, wide", "archive-on-all", 2),
         "standby",
@@ -528,13 +535,13 @@ def test_a_standby_is_one_once_all_jobs_ran_on_all_executors(rehearsed: list[Any
 def test_what_fails_on_all_executors_keeps_nobody_from_standing_by(rehearsed: list[Any]) -> None:
     Rehearsed.fails = "traffic, wide"
     driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
-    runner.rehearse(to_rehearse("traffic", "archive"), driver)
+    runner.rehearse(to_rehearse("traffic", "archive"), workers(rehearsed), driver)
     assert rehearsed[-2:] == [("archive, wide", "archive-on-all", 2), "standby"]
 
 
-@pytest.mark.parametrize(("executors", "tasks", "partitions"), [(2, 2, 3), (1, 1, 3), (4, 4, 4)])
+@pytest.mark.parametrize(("number", "tasks", "partitions"), [(2, 2, 3), (1, 1, 3), (4, 4, 4)])
 def test_on_all_executors_is_a_task_for_each(
-    monkeypatch: pytest.MonkeyPatch, executors: int, tasks: int, partitions: int
+    monkeypatch: pytest.MonkeyPatch, number: int, tasks: int, partitions: int
 ) -> None:
     made: list[Any] = []
     monkeypatch.setattr(runner, "prepare", lambda *arguments: made.append(arguments))
@@ -548,11 +555,11 @@ def test_on_all_executors_is_a_task_for_each(
         job="traffic",
         config=Jobs({"traffic": own, "archive": {}}),
         settings=own,
-        spark=SimpleNamespace(conf={"spark.executor.instances": str(executors)}),
+        spark=None,
         tables="tables",
         lease="lease",
     )
-    runner.on_all_executors(runner.ReadyJob(context, None, None))  # type: ignore[arg-type]
+    runner.on_all_executors(runner.ReadyJob(context, None, None), number)  # type: ignore[arg-type]
     [(name, config, *_)] = made
     assert name == "traffic"
     assert config.settings["traffic"] == own | {"tasks": tasks, "shuffle_partitions": partitions}

@@ -146,7 +146,8 @@ class Driver:
             mine = Coordination("", znodes, CONFIG.application, identity, seconds)
             self.lease = mine.lease
             spark: Any = fakes.Spark(self.world.hdfs)
-            runner.serve(CONFIG, spark, mine, rehearsing=False)
+            workers: Any = SimpleNamespace(complete=lambda: None)
+            runner.serve(CONFIG, spark, workers, mine, rehearsing=False)
         except (Exception, Crash) as end:
             self.world.ends.append(end)
         finally:
