@@ -42,6 +42,7 @@ PROGRAMS: dict[str, type[Traffic]] = {"traffic": Traffic}
 POLL_SECONDS = 0.5
 FIRST_BATCHES = 3
 FIRST_BATCHES_SECONDS = 20.0
+ALL_SECONDS = 90.0  # an upgrade waits for it; jobs that are many are rehearsed as far as it takes
 DRAIN_SECONDS = 60.0
 PAUSE_SECONDS = 60.0  # twice as long after each that was no use
 LONGEST_PAUSE_SECONDS = 960.0
@@ -237,8 +238,9 @@ def rehearse(
 
     def rehearse_all() -> None:
         workers.wait(over)
+        deadline = time.monotonic() + ALL_SECONDS
         for one in enabled:
-            if not over.is_set():
+            if not over.is_set() and time.monotonic() < deadline:
                 rehearse_on_all(one, workers.number, over)
         coordination.announce_standby()
 

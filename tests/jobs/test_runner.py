@@ -532,6 +532,17 @@ def test_a_standby_is_one_once_all_jobs_ran_on_all_executors(rehearsed: list[Any
     ]
 
 
+def test_many_jobs_keep_nobody_from_standing_by(
+    monkeypatch: pytest.MonkeyPatch, rehearsed: list[Any]
+) -> None:
+    clock = iter([0, 1, 89, 91])
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
+    runner.rehearse(to_rehearse("traffic", "archive", "sessions"), workers(rehearsed), driver)
+    assert [entry[1] for entry in rehearsed[2:-1]] == ["traffic-on-all", "archive-on-all"]
+    assert rehearsed[-1] == "standby"
+
+
 def test_what_fails_on_all_executors_keeps_nobody_from_standing_by(rehearsed: list[Any]) -> None:
     Rehearsed.fails = "traffic, wide"
     driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
