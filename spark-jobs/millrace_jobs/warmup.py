@@ -113,7 +113,6 @@ class Rehearsal:
         return (
             self._done >= batches
             or time.monotonic() >= self._began + SECONDS
-            or self._over.is_set()
             or not self._query.isActive
             or _is_idle(self._query.status)
         )

@@ -65,7 +65,9 @@ def table(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Write]:
+def driver(
+    spark: SparkSession, records: Records, table: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Write]:
     """Starts a driver, or the job ``again`` on the driver that there is.
 
     Gives a function that has it write a batch and tells the dead letters.
@@ -97,6 +99,7 @@ def driver(records: Records, table: str, monkeypatch: pytest.MonkeyPatch) -> Cal
     def start(again: bool = False) -> Write:
         context = SimpleNamespace(
             job="archive",
+            spark=spark,
             config=SimpleNamespace(kafka="", archive_of=lambda _: table, names=NAMES),
             stream=STREAM,
             settings={
