@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 READY_BATCHES = 2
 WARM_BATCHES = 15  # then rarely
 ROUND_BATCHES = 200  # then from the oldest record again: what the scratch state holds is bounded
+AGAIN_SECONDS = 3600.0
 RECORDS = 2000  # in each batch
 TRIGGER = "2 seconds"
 SECONDS = 60.0  # on a busy machine
@@ -58,9 +59,9 @@ class Rehearsal:
             scratch: its checkpoint, which is removed after each round.
             pause_seconds: between two batches, once the JVMs are warm.
             after_batch: what else a take-over needs, and whoever wants to know of a batch.
-            when_warm: called once in each round, unless it is over before.
+            when_warm: called then, and once an hour from then on, unless it is over before.
             over: set when the driver is to lead, for all its rehearsals.
-            batches: after which it is over anyway.
+            batches: after which it is over anyway; or when there are no more.
         """
         self._job = job
         self._scratch = scratch
@@ -68,7 +69,8 @@ class Rehearsal:
         self._after_batch = after_batch
         self._when_warm = when_warm
         self._batches = batches
-        self._was_warm = False
+        self._is_brief = batches < math.inf
+        self._told_at = -math.inf
         self._done = 0
         self._over = over or threading.Event()
         self._round_is_over = False
@@ -88,7 +90,7 @@ class Rehearsal:
         self._over.set()
 
     def _start(self) -> StreamingQuery:
-        self._round_is_over = self._was_warm = False
+        self._round_is_over = False
         return (
             self._job.frame(RECORDS)
             .writeStream.outputMode(self._job.output_mode)
@@ -135,7 +137,7 @@ class Rehearsal:
                 if self._done < READY_BATCHES:
                     break  # `wait` tells, or the driver stands by with nothing to rehearse
                 self._over.wait(self._pause_seconds)
-            if self._is_over():
+            if self._is_over() or self._is_brief:
                 break
             self._query = self._start()
         took = time.monotonic() - self._began
@@ -147,7 +149,7 @@ class Rehearsal:
         while query.isActive:
             self._tell_warm()
             status = query.status
-            idle = _is_idle(status) and self._done > at_start
+            idle = _is_idle(status) and (self._done > at_start or self._is_brief)
             idle_since = (idle_since or time.monotonic()) if idle else None
             rested = idle_since and time.monotonic() - idle_since >= self._pause_seconds
             if (self._is_over() or rested) and not status["isTriggerActive"]:
@@ -159,8 +161,9 @@ class Rehearsal:
                 self._over.wait(REST_POLL_SECONDS if self._done >= WARM_BATCHES else POLL_SECONDS)
 
     def _tell_warm(self) -> None:
-        if not self._was_warm and not self._over.is_set() and self._has_done(WARM_BATCHES):
-            self._was_warm = True
+        due = time.monotonic() >= self._told_at + AGAIN_SECONDS
+        if due and not self._over.is_set() and self._has_done(WARM_BATCHES):
+            self._told_at = time.monotonic()
             self._when_warm()
 
 

@@ -136,12 +136,12 @@ def test_who_is_to_lead_ends_all_rehearsals(spark, scratch, rehearse, monkeypatc
     assert is_gone(scratch)
 
 
-def test_each_round_is_warm_once(spark, rehearse, monkeypatch):
-    monkeypatch.setattr(warmup, "ROUND_BATCHES", 4)
-    job, told = Job(spark), []
-    rehearse(job, 0, when_warm=lambda: told.append(job.frames))
-    wait_until(lambda: len(told) >= 2, 120, "another round")
-    assert told[:2] == [1, 2]
+def test_who_is_warm_is_told_so_again(spark, rehearse, monkeypatch):
+    monkeypatch.setattr(warmup, "AGAIN_SECONDS", 4)
+    told: list[float] = []
+    rehearse(Job(spark), 0, when_warm=lambda: told.append(time.monotonic()))
+    wait_until(lambda: len(told) >= 3, 120, "it is told again")
+    assert min(later - earlier for earlier, later in pairwise(told)) >= 4
 
 
 def test_a_round_ends_before_its_state_grows(spark, rehearse, monkeypatch):
@@ -200,6 +200,16 @@ def test_a_topic_that_is_read_to_its_end_is_read_again(idle, rehearse, monkeypat
         (idle.folder / f"{number}.txt").write_text("one\n")
     rehearse(idle, 2).wait()
     wait_until(lambda: len(idle.rehearsed) > 4, 60, "the records are read again")
+
+
+@pytest.mark.parametrize("records", [0, 1])
+def test_a_brief_rehearsal_waits_for_no_records(spark, idle, scratch, rehearse, records):
+    for number in range(records):
+        (idle.folder / f"{number}.txt").write_text("one\n")
+    rehearse(idle, 1, batches=2).wait()
+    assert is_gone(scratch)
+    assert len(idle.rehearsed) == records
+    assert not spark.streams.active
 
 
 def test_who_is_to_lead_ends_it(spark, idle, scratch, rehearse):
