@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -258,13 +257,13 @@ def rehearse(
 
 
 def rehearse_on_all(one: ReadyJob, number: int, over: threading.Event) -> None:
-    """What fails is for whoever leads to tell: the driver can stand by for the first job."""
-    wide = on_all_executors(one, number)
-    folder = scratch(wide.context, f"{one.name}-on-all")
-    pause = wide.context.settings["rehearsal_pause_seconds"]
+    """Whatever fails is for whoever leads to tell: the driver can stand by for the first job."""
+    pause = one.context.settings["rehearsal_pause_seconds"]
     try:
+        wide = on_all_executors(one, number)
+        folder = scratch(wide.context, f"{one.name}-on-all")
         Rehearsal(wide.job, folder, pause, over=over, batches=READY_BATCHES).wait()
-    except StreamingQueryException as error:
+    except Exception as error:  # HDFS's and Kafka's, too: no standby would ever be announced
         log.warning("rehearsal of %s: %s", one.name, in_a_line(error))
 
 

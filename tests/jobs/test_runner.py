@@ -543,6 +543,18 @@ def test_many_jobs_keep_nobody_from_standing_by(
     assert rehearsed[-1] == "standby"
 
 
+def test_a_job_that_cannot_be_prepared_keeps_nobody_from_standing_by(
+    monkeypatch: pytest.MonkeyPatch, rehearsed: list[Any]
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("HDFS is away")
+
+    monkeypatch.setattr(runner, "on_all_executors", fail)
+    driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
+    runner.rehearse(to_rehearse("traffic", "archive"), workers(rehearsed), driver)
+    assert rehearsed[-1] == "standby"
+
+
 def test_what_fails_on_all_executors_keeps_nobody_from_standing_by(rehearsed: list[Any]) -> None:
     Rehearsed.fails = "traffic, wide"
     driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
