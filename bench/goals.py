@@ -90,9 +90,9 @@ def _idle(records: Records) -> float:
     return median(run["idle"]["service_cores"] for run in runs)
 
 
-def _fresh(percentile: str) -> Callable[[Records], float]:
+def _fresh(percentile: str, after: str = "") -> Callable[[Records], float]:
     def figure(records: Records) -> float:
-        runs = _runs(records, "service-fresh-200-pages-2-jobs")
+        runs = _runs(records, f"service-fresh-200-pages-2-jobs{after}")
         return median(run["api"]["ms"][percentile] for run in runs) / 1000
 
     return figure
@@ -154,6 +154,8 @@ FIGURES: dict[str, Callable[[Records], float]] = {
     "idle": _idle,
     "fresh_p50": _fresh("p50"),
     "fresh_p99": _fresh("p99"),
+    "fresh_after_idle_p50": _fresh("p50", after="-after-60-min-idle"),
+    "fresh_after_idle_p99": _fresh("p99", after="-after-60-min-idle"),
     "keys": lambda records: _cost(WHOLE, 1_000_000)(records) / _cost(WHOLE)(records),
     "ysb_flink": _ysb("flink"),
     "ysb_streams": _ysb("streams"),

@@ -29,7 +29,7 @@ def new_record(kind: str, settings: dict[str, Any], result: dict[str, Any]) -> R
 
 
 def keep(record: Record, public: bool) -> Path:
-    """Writes it; of each kind, number of pages and of jobs the documents have one, the newest."""
+    """Writes it; the documents have one of each name, the newest."""
     if public:
         path = RECORDS / f"{name(record)}.json"
     else:
@@ -41,12 +41,15 @@ def keep(record: Record, public: bool) -> Path:
 
 
 def name(record: Record) -> str:
+    """By its kind, how many pages and jobs there were, and for how long the service had rested."""
     settings = record["settings"]
     parts = [record["kind"]]
     if pages := settings.get("pages"):
         parts.append(f"{pages}-pages")
     if jobs := settings.get("jobs"):
         parts.append(f"{len(jobs)}-jobs")
+    if rested := settings.get("after_idle"):
+        parts.append(f"after-{rested / 60:g}-min-idle")
     return "-".join(parts)
 
 

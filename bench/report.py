@@ -248,8 +248,10 @@ def _fresh(record: Record) -> Iterable[Section]:
         never = sum(run[place]["never_seen"] for run in runs)
         rows.append([words, *(spread(values[each], 2) for each in percentiles), f"{never:,}"])
         bars |= {f"{words}, {each}": values[each] for each in ("p50", "p99")}
+    idle = settings["after_idle"]
+    rested = f" right after {idle / 60:g} idle minutes" if idle else ""
     yield Section(
-        f"Freshness at {settings['rate']:,.0f} events/s, {_of(settings)}",
+        f"Freshness at {settings['rate']:,.0f} events/s{rested}, {_of(settings)}",
         ["seconds from the scheduled moment until", *percentiles, "never seen"],
         rows,
         [],

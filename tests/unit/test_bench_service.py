@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bench import fresh, goals, report
 from bench.cpu import Process, Roles, Usage, parse, service
 from bench.fresh import Seen
-from bench.record import keep, read_records
+from bench.record import keep, name, read_records
 from bench.search import Trial, highest, verdict
 from millrace.common.errors import OperatorError
 
@@ -185,7 +185,7 @@ COST = {
     "taken": "2026-11-23T12:00:00Z",
     "version": "abc",
     "machine": {"cores": 2, "cpu": "x", "memory_gib": 24.0, "kernel": "6"},
-    "settings": {"rate": 1000.0, "pages": 200, "jobs": ["archive", "traffic"]},
+    "settings": {"rate": 1000.0, "pages": 200, "jobs": ["archive", "traffic"], "after_idle": 0},
     "result": {
         "quiet": True,
         "runs": [
@@ -316,6 +316,15 @@ class TestReport:
         monkeypatch.setattr("bench.record.RECORDS", tmp_path)
         assert keep(COST, public=True).name == "service-cost-200-pages-2-jobs.json"
         assert read_records(tmp_path) == [COST]
+
+    def test_what_was_measured_after_idling_stands_beside_the_rest(self) -> None:
+        rested = FRESH | {"settings": COST["settings"] | {"after_idle": 3600}}
+        assert name(rested) == "service-fresh-200-pages-2-jobs-after-60-min-idle"
+        [section] = report.sections(rested)
+        assert "right after 60 idle minutes" in section.title
+        goal = goals.Goal(what="p50", of="fresh_after_idle_p50", at_most=0.7, why="")
+        assert goals.measured(goal, {name(rested): rested}, {}) == 0.7
+        assert goals.measured(goal, {name(FRESH): FRESH}, {}) is None
 
     def test_the_page_says_what_the_records_say(self) -> None:
         """`python -m bench.report` writes it."""
