@@ -23,8 +23,8 @@ from millrace_jobs.context import JobContext
 from millrace_jobs.contract import is_real_time
 from millrace_jobs.declaration import Refused
 from millrace_jobs.declared import Computation, Declared
+from millrace_jobs.ready import program
 from millrace_jobs.real_time import RealTime, Selection
-from millrace_jobs.runner import program
 
 # Lives for seconds, beside the services of a small host.
 SPARK = {

@@ -536,3 +536,35 @@ class Reports:
     def news(self) -> list[Any]:
         first, self._read = self._read, len(self._query.recentProgress)
         return self._query.recentProgress[first:]
+
+
+# -- Simple ones
+
+
+class FakeTables:
+    """What was written, and when; each row read is ``row``."""
+
+    def __init__(self, row: Any = None) -> None:
+        self.row = row
+        self.rows: list[dict[str, Any]] = []
+        self.work: dict[str, Any] = {}
+        self.timestamps: list[int] = []
+        self.written: Counter[str] = Counter()
+
+    def select_one(self, *_: Any) -> Any:
+        return self.row
+
+    def upsert(self, table: str, columns: Any, rows: Any, timestamp: int) -> None:
+        self.written[table] += 1
+        if table == "job_work":
+            self.work = dict(zip(columns, rows[0], strict=True))
+            return
+        self.rows += [dict(zip(columns, row, strict=True)) for row in rows]
+        self.timestamps.append(timestamp)
+
+
+def workers(told: list[Any]) -> Any:
+    """Executors that are there at once, and say that they were waited for."""
+    return SimpleNamespace(
+        number=2, complete=lambda: None, wait=lambda over: told.append("all executors")
+    )

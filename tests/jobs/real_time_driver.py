@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from millrace_jobs import config, runner
+from millrace_jobs import config, leading, ready
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.context import JobContext
 from pyspark.sql import SparkSession
@@ -31,17 +31,17 @@ def main(asked: dict[str, Any]) -> None:
     checkpoint = Checkpoint(spark, f"{settled.checkpoints}/{settled.settings[job]['checkpoint']}")
     lease: Any = None
     context = JobContext(job, settled, spark, tables, checkpoint, lease)
-    program = runner.program(job, context.settings)(context)
-    ready = runner.ReadyJob(context, program, program.frame(context.max_offsets))
+    program = ready.program(job, context.settings)(context)
+    prepared = ready.ReadyJob(context, program, program.frame(context.max_offsets))
     coordination: Any = SimpleNamespace(
         kept_checkpoint=lambda _: None,
         take_epoch=lambda *_, **__: 1,
         put_contract=lambda *_: None,
         is_disabled=lambda _: False,
     )
-    job_now: runner.AnyJob = ready
+    job_now: leading.AnyJob = prepared
     while True:
-        job_now = runner.tend(job_now, coordination, is_first=True)
+        job_now = leading.tend(job_now, coordination, is_first=True)
         time.sleep(POLL_SECONDS)
 
 

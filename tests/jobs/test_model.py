@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kazoo.exceptions import BadVersionError
-from millrace_jobs import runner
+from millrace_jobs import leading
 from millrace_jobs.lease import Lease
 from millrace_jobs.sinks import archive, results
 from millrace_jobs.sinks.cassandra import Tables
@@ -154,13 +154,13 @@ PROTECTIONS = {
         [(Results, "__init__")], as_stranger, (Event.FREEZE,), ("results",)
     ),
     "the epoch above that of the rows": Protection(
-        [(runner, "last_epoch")], saying(0), (Event.CRASH, Event.RESTORE_ZOOKEEPER), ALL
+        [(leading, "last_epoch")], saying(0), (Event.CRASH, Event.RESTORE_ZOOKEEPER), ALL
     ),
     "the continuity of one that went back": Protection(
-        [(runner, "check_continuity")], saying(None), (Event.ROLL_BACK,), ALL
+        [(leading, "check_continuity")], saying(None), (Event.ROLL_BACK,), ALL
     ),
     "the continuity of one that is gone": Protection(
-        [(runner, "check_continuity")], saying(None), (Event.LOSE_CHECKPOINT,), ALL
+        [(leading, "check_continuity")], saying(None), (Event.LOSE_CHECKPOINT,), ALL
     ),
     "the offsets of what is published": Protection(
         [(results, "check_published")], saying(None), (Event.ROLL_BACK_UNTOLD,), ALL

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs import declared, isolation, runner, sources
+from millrace_jobs import declared, isolation, leading, sources
 from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, without
 from millrace_jobs.quarantine import NotInRecords, Place, Quarantined, Range, Skip, find
 from py4j.protocol import Py4JJavaError
@@ -181,7 +181,7 @@ class Running:
         frame = self.job.frame(1000)
         query = (
             frame.writeStream.outputMode("update")
-            .foreachBatch(runner._while_leading(self._write, self._lease, self._draining, raised))
+            .foreachBatch(leading.while_leading(self._write, self._lease, self._draining, raised))
             .option("checkpointLocation", str(self._folder / "checkpoint"))
             .trigger(availableNow=True)
             .start()
@@ -237,7 +237,7 @@ def test_a_job_goes_on_without_the_records_that_it_fails_by(
         running.send(batch)
     error = running.run()
     assert isinstance(error, Quarantined)
-    assert runner.in_a_line(error).startswith("batch 1 is run again without")
+    assert isolation.in_a_line(error).startswith("batch 1 is run again without")
     assert running.letters == {
         "events-1-127": "theirs: ValueError: no such number: 666",
         "events-0-128": running.letters["events-0-128"],

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from millrace_jobs import check, config, contract, declaration, jobs, progress, runner, sources
+from millrace_jobs import (
+    check,
+    config,
+    contract,
+    declaration,
+    jobs,
+    leading,
+    progress,
+    ready,
+    sources,
+)
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
 from millrace_jobs.lease import LeaseLost
@@ -174,7 +184,7 @@ def test_its_checkpoint_is_of_no_job_in_batches(real_time: Config) -> None:
     streams = [real_time.streams["events"]]
     kept = contract.contract(JOB, real_time.settings[JOB], streams)
     assert kept == {"checkpoint": JOB, "topic": "events", "trigger": "real-time"}
-    assert runner.program(JOB, real_time.settings[JOB]) is RealTime
+    assert ready.program(JOB, real_time.settings[JOB]) is RealTime
 
 
 # -- How it lives
@@ -193,14 +203,14 @@ class Query:
         self.isActive = False
 
 
-def running(query: Query, **more: Any) -> runner.RunningJob:
-    ready = runner.ReadyJob(
+def running(query: Query, **more: Any) -> leading.RunningJob:
+    one = ready.ReadyJob(
         SimpleNamespace(job=JOB),  # type: ignore[arg-type]
         object.__new__(RealTime),
         None,  # type: ignore[arg-type]
     )
     follow = SimpleNamespace(follow=lambda: None)
-    return runner.RunningJob(ready, query, follow, threading.Event(), **more)  # type: ignore[arg-type]
+    return leading.RunningJob(one, query, follow, threading.Event(), **more)  # type: ignore[arg-type]
 
 
 def fails_by(cause: Exception | None) -> Query:
@@ -219,16 +229,16 @@ def test_it_runs_before_its_first_batch_has_ended() -> None:
 
 def test_to_end_it_waits_for_no_batch() -> None:
     job = running(Query())
-    runner.drain([job])
+    leading.drain([job])
     assert not job.query.isActive
     disabled: Any = SimpleNamespace(is_disabled=lambda _: True)
-    assert runner.tend(running(Query()), disabled, is_first=True).state == "disabled"
+    assert leading.tend(running(Query()), disabled, is_first=True).state == "disabled"
 
 
 def test_who_starts_it_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "start", lambda *_: running(Query()))
-    monkeypatch.setattr(runner, "FIRST_BATCHES_SECONDS", 1e9)
-    assert runner.tend(running(Query()).ready, ENABLED, is_first=True).state == "running"
+    monkeypatch.setattr(leading, "start", lambda *_: running(Query()))
+    monkeypatch.setattr(leading, "FIRST_BATCHES_SECONDS", 1e9)
+    assert leading.tend(running(Query()).ready, ENABLED, is_first=True).state == "running"
 
 
 def test_it_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,15 +246,15 @@ def test_it_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
         lease=SimpleNamespace(is_lost=True), is_stop_desired=lambda _: False
     )
     with pytest.raises(LeaseLost):
-        runner.supervise([running(Query())], lost, "v1", None)  # type: ignore[arg-type]
+        leading.supervise([running(Query())], lost, "v1", None)  # type: ignore[arg-type]
 
 
 def test_a_record_that_it_fails_by_ends_no_driver_and_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runner, "start", lambda *_: running(fails_by(POISON)))
-    again = runner.tend(running(fails_by(POISON)), ENABLED, is_first=True)
-    paused = runner.tend(again, ENABLED, is_first=True)
+    monkeypatch.setattr(leading, "start", lambda *_: running(fails_by(POISON)))
+    again = leading.tend(running(fails_by(POISON)), ENABLED, is_first=True)
+    paused = leading.tend(again, ENABLED, is_first=True)
     assert paused.state == "failed"
     assert "no record is put aside: [DIVIDE_BY_ZERO]" in paused.trouble
     assert isinstance(paused.error, NotInRecords)  # type: ignore[union-attr]
@@ -252,7 +262,7 @@ def test_a_record_that_it_fails_by_ends_no_driver_and_is_told(
 
 def test_what_fails_by_its_host_is_left_to_the_standby() -> None:
     with pytest.raises(RuntimeError, match="as Spark says it"):
-        runner.tend(running(fails_by(None)), ENABLED, is_first=True)
+        leading.tend(running(fails_by(None)), ENABLED, is_first=True)
 
 
 # -- How far it is

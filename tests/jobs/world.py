@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from millrace_jobs import coordination, late, lease, progress, retries, runner
+from millrace_jobs import coordination, late, leading, lease, progress, retries, runner, standby
 from millrace_jobs.config import Config
 from millrace_jobs.continuity import Discontinued
 from millrace_jobs.coordination import Coordination
@@ -26,6 +26,7 @@ from millrace_jobs.identity import Identity
 from millrace_jobs.jobs import archive as archive_job
 from millrace_jobs.jobs import traffic as traffic_job
 from millrace_jobs.lease import Lease
+from millrace_jobs.ready import ReadyJob
 from millrace_jobs.sinks import archive, beside, cassandra, dead_letters, positions, results
 from pyspark.sql import Row
 
@@ -573,10 +574,10 @@ class Column:
     __invert__ = __add__ = __mod__ = __call__ = __getattr__ = anything
 
 
-refuse = runner.refuse
+refuse = leading.refuse
 
 
-def refused(job: runner.ReadyJob, error: Discontinued) -> runner.ReadyJob:
+def refused(job: ReadyJob, error: Discontinued) -> ReadyJob:
     """An operator sees it at once."""
     here.driver.world.put_checkpoints_back()
     return refuse(job, error)
@@ -590,12 +591,12 @@ PLACES: list[tuple[Any, str, Any]] = [
     (lease, "time", SimpleNamespace(sleep=lambda _: here.driver.lease.renew())),
     (retries, "FIRST_PAUSE_SECONDS", 0.0),
     (
-        runner,
+        leading,
         "time",
         SimpleNamespace(monotonic=lambda: here.driver.slept, sleep=lambda _: here.driver.sleep()),
     ),
-    (runner, "refuse", refused),
-    (runner, "rehearse", lambda *_: SimpleNamespace(end=lambda: None)),
+    (leading, "refuse", refused),
+    (standby, "rehearse", lambda *_: SimpleNamespace(end=lambda: None)),
     (progress, "time", SimpleNamespace(monotonic=lambda: here.driver.slept)),
     (progress, "Reports", fakes.Reports),
     (progress, "CATCH_UP_SECONDS", progress.FIRST_BATCH_SECONDS),  # before drivers rest

@@ -1,0 +1,80 @@
+"""A job that could start at any moment: what stands by, and what leads."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millrace_jobs import continuity
+from millrace_jobs.checkpoint import Checkpoint
+from millrace_jobs.config import Config
+from millrace_jobs.context import JobContext
+from millrace_jobs.continuity import Found
+from millrace_jobs.contract import is_archive, is_real_time
+from millrace_jobs.coordination import JobState
+from millrace_jobs.declared import Declared
+from millrace_jobs.jobs.archive import Archive
+from millrace_jobs.jobs.traffic import Traffic
+from millrace_jobs.lease import Lease
+from millrace_jobs.progress import last_written
+from millrace_jobs.real_time import RealTime
+from millrace_jobs.sinks.cassandra import Tables
+
+Job = Archive | Traffic | Declared | RealTime
+
+# The jobs that are programs of their own; every other one is declared in one file.
+PROGRAMS: dict[str, type[Traffic]] = {"traffic": Traffic}
+
+
+@dataclass(frozen=True)
+class ReadyJob:
+    """A job that could start at any moment. Its ``frame`` is built: that takes half a second."""
+
+    context: JobContext
+    job: Job
+    frame: DataFrame
+    trouble: str = ""  # why its checkpoint was refused
+    refused_until: float = 0.0  # of the monotonic clock
+
+    @property
+    def name(self) -> str:
+        return self.context.job
+
+    @property
+    def state(self) -> JobState:
+        """Of a leading driver's: what is neither disabled nor refused runs."""
+        return "failed" if self.trouble else "disabled"
+
+
+def prepare(
+    name: str, config: Config, spark: SparkSession, tables: Tables, lease: Lease
+) -> ReadyJob:
+    """A job with a session of its own: a stateful query keeps its first number of partitions."""
+    session = spark.newSession()
+    settings = config.settings[name]
+    session.conf.set("spark.sql.shuffle.partitions", settings["shuffle_partitions"])
+    checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings['checkpoint']}")
+    context = JobContext(name, config, session, tables, checkpoint, lease)
+    job = program(name, settings)(context)
+    return ReadyJob(context, job, job.frame(context.max_offsets))
+
+
+def program(job: str, settings: dict[str, Any]) -> type[Job]:
+    if is_archive(job):
+        return Archive
+    if is_real_time(settings):
+        return RealTime
+    return PROGRAMS.get(job, Declared)
+
+
+def check_continuity(context: JobContext, kept_checkpoint: str | None) -> None:
+    """Raises Discontinued unless the checkpoint goes on where the job stopped.
+
+    Another folder than the one that was kept is a new start that somebody has asked for.
+    """
+    known = last_written(context.tables, context.job)
+    if known is None or kept_checkpoint not in (None, context.settings["checkpoint"]):
+        return
+    checkpoint = context.checkpoint
+    found = Found(checkpoint.query_id(), checkpoint.newest())
+    continuity.check(context.job, checkpoint.location, known, found)
