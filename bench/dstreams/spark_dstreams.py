@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from bench.dstreams import window
 from bench.dstreams.text import PATTERN, K
 
-PATIENCE_MS = 10_000
+PATIENCE = dict.fromkeys(("kafka_connect_ms", "kafka_answer_ms", "kafka_reconnect_ms"), 10_000)
 
 
 def matching(lines: DataFrame) -> DataFrame:
@@ -53,8 +53,7 @@ def main(asked: dict[str, Any]) -> None:
     spark = SparkSession.builder.config(map=asked["settings"]).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     names = KafkaNames(TopicNames("", "", asked["results"], ""), {}, "bench-")
-    patience = {"kafka_connect_ms": PATIENCE_MS, "kafka_answer_ms": PATIENCE_MS}
-    sink = Results(asked["brokers"], names, asked["results"], patience, lambda: None)
+    sink = Results(asked["brokers"], names, asked["results"], PATIENCE, lambda: None)
     sink.take_over()
     checkpoint = Path(asked["folder"]) / "checkpoint"
     program, intervals = PROGRAMS[asked["program"]], Path(asked["folder"]) / "intervals"

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from spark_nexmark import QUERIES
 from spark_ysb import campaigns, joined, looked_up
 
-PATIENCE_MS = 10_000
+PATIENCE = dict.fromkeys(("kafka_connect_ms", "kafka_answer_ms", "kafka_reconnect_ms"), 10_000)
 
 Write = Callable[[DataFrame, int], None]
 
@@ -26,9 +26,8 @@ def by_driver(asked: dict[str, Any], checkpoint: Path) -> Write:
     """The product's own sink, for results that are few: a batch and its position are one
     transaction."""
     names = KafkaNames(TopicNames("", "", asked["results"], ""), {}, "bench-")
-    patience = {"kafka_connect_ms": PATIENCE_MS, "kafka_answer_ms": PATIENCE_MS}
     # Of this run: where another one of the workload stopped is nothing to go on from.
-    sink = Results(asked["brokers"], names, asked["results"], patience, lambda: None)
+    sink = Results(asked["brokers"], names, asked["results"], PATIENCE, lambda: None)
     sink.take_over()
 
     def write(rows: DataFrame, batch: int) -> None:

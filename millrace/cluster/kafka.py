@@ -67,6 +67,7 @@ def quick(plan: Plan) -> dict[str, Any]:
     return patient(plan) | {
         "socket.connection.setup.timeout.ms": jobs.kafka_connect_ms,
         "socket.timeout.ms": jobs.kafka_answer_ms,
+        "reconnect.backoff.max.ms": jobs.kafka_reconnect_ms,
     }
 
 

@@ -130,13 +130,8 @@ def api_probe(plan: Plan, stack: ExitStack) -> Probe:
 
 def kafka_probe(plan: Plan) -> Probe:
     """The controller checks a topic that it is not asked to make."""
-    admin = kafka.admin(
-        kafka.quick(plan)
-        | {
-            "topic.metadata.refresh.interval.ms": 1000,  # a broker that died is left soon
-            "reconnect.backoff.max.ms": 1000,
-        }
-    )
+    # A broker that died is left soon.
+    admin = kafka.admin(kafka.quick(plan) | {"topic.metadata.refresh.interval.ms": 1000})
     topic = kafka.NewTopic(NAME, 1, plan.replication.kafka.factor)
 
     def probe() -> None:

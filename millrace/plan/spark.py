@@ -61,6 +61,7 @@ class Common(Settings):
     cold_seconds: PositiveInt
     kafka_connect_ms: PositiveInt
     kafka_answer_ms: PositiveInt
+    kafka_reconnect_ms: PositiveInt
 
 
 class Job(Settings):

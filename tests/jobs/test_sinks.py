@@ -224,7 +224,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
 CONFIG: Any = SimpleNamespace(names=NAMES)
 READ_FURTHER = {"events": {"0": 41, "1": 50}}
 READ = {"events": {"0": 40, "1": 50}}
-SETTINGS = {"kafka_connect_ms": 2000, "kafka_answer_ms": 4000}
+SETTINGS = {"kafka_connect_ms": 2000, "kafka_answer_ms": 4000, "kafka_reconnect_ms": 500}
 
 
 def led(verify: Callable[[], None] = lambda: None) -> Results:

@@ -46,6 +46,7 @@ class Results:
             "bootstrap.servers": brokers,
             "socket.connection.setup.timeout.ms": settings["kafka_connect_ms"],
             "socket.timeout.ms": settings["kafka_answer_ms"],
+            "reconnect.backoff.max.ms": settings["kafka_reconnect_ms"],
         }
         self._verify = verify
         self._group = Consumer(common | {"group.id": name})
