@@ -234,6 +234,16 @@ def led(verify: Callable[[], None] = lambda: None) -> Results:
     return fresh
 
 
+def test_clients_of_a_dead_coordinator_soon_ask_for_its_successor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(results, "Producer", made.append)
+    monkeypatch.setattr(results, "Consumer", made.append)
+    Results("brokers", NAMES.kafka, "traffic", SETTINGS, lambda: None)
+    assert [settings["reconnect.backoff.max.ms"] for settings in made] == [500, 500]
+
+
 def test_nothing_is_published_before_the_predecessor_is_fenced(kafka: FakeKafka) -> None:
     with pytest.raises(RuntimeError, match="before they were taken over"):
         Results("brokers", NAMES.kafka, "traffic", SETTINGS, lambda: None).publish(
