@@ -62,11 +62,22 @@ def turning_away(answer_ms: int) -> dict[str, Any]:
     }
 
 
+def asking_anew(give_up_ms: int) -> dict[str, Any]:
+    """How long Spark waits for offsets: in the driver for as long as by default, three times a
+    minute, but by a new admin client each time. A task of a batch is tried again eight times."""
+    return {
+        "kafka.default.api.timeout.ms": give_up_ms,
+        "fetchOffset.numRetries": 180_000 // give_up_ms,
+        "fetchOffset.retryIntervalMs": 100,
+    }
+
+
 def _options(brokers: str, topic: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "kafka.bootstrap.servers": brokers,
         **connecting(settings),
         **turning_away(settings["kafka_read_answer_ms"]),
+        **asking_anew(settings["kafka_read_give_up_ms"]),
         "subscribe": topic,
         "startingOffsets": "earliest",
         # Producers write in transactions; what they aborted must not be counted.
