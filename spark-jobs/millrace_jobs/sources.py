@@ -15,7 +15,7 @@ def stream(
 
     A task reads several partitions in turn: more tasks than cores only add what a task costs.
     """
-    reader = spark.readStream.format("kafka").options(**_options(brokers, topic, settings))
+    reader = spark.readStream.format("kafka").options(**_of_batches(brokers, topic, settings))
     stream = reader.option("maxOffsetsPerTrigger", max_offsets).load()
     return stream.coalesce(settings["tasks"])
 
@@ -29,7 +29,7 @@ def records(
     spark: SparkSession, brokers: str, topic: str, settings: dict[str, Any], batch: Batch
 ) -> DataFrame:
     """Exactly the records that a batch of the stream was made of."""
-    reader = spark.read.format("kafka").options(**_options(brokers, topic, settings))
+    reader = spark.read.format("kafka").options(**_of_batches(brokers, topic, settings))
     offsets = {
         "startingOffsets": json.dumps(batch.start),
         "endingOffsets": json.dumps(batch.end),
@@ -64,7 +64,8 @@ def turning_away(answer_ms: int) -> dict[str, Any]:
 
 def asking_anew(give_up_ms: int) -> dict[str, Any]:
     """How long Spark waits for offsets: in the driver for as long as by default, three times a
-    minute, but by a new admin client each time. A task of a batch is tried again eight times."""
+    minute, but by a new admin client each time. A task of a batch is tried again eight times; one
+    in real time is not, and has all the time that Kafka gives it."""
     return {
         "kafka.default.api.timeout.ms": give_up_ms,
         "fetchOffset.numRetries": 180_000 // give_up_ms,
@@ -72,12 +73,15 @@ def asking_anew(give_up_ms: int) -> dict[str, Any]:
     }
 
 
+def _of_batches(brokers: str, topic: str, settings: dict[str, Any]) -> dict[str, Any]:
+    return _options(brokers, topic, settings) | asking_anew(settings["kafka_read_give_up_ms"])
+
+
 def _options(brokers: str, topic: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "kafka.bootstrap.servers": brokers,
         **connecting(settings),
         **turning_away(settings["kafka_read_answer_ms"]),
-        **asking_anew(settings["kafka_read_give_up_ms"]),
         "subscribe": topic,
         "startingOffsets": "earliest",
         # Producers write in transactions; what they aborted must not be counted.
