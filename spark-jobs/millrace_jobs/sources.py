@@ -63,9 +63,9 @@ def turning_away(answer_ms: int) -> dict[str, Any]:
 
 
 def asking_anew(give_up_ms: int) -> dict[str, Any]:
-    """How long Spark waits for offsets: in the driver for as long as by default, three times a
-    minute, but by a new admin client each time. A task of a batch is tried again eight times; one
-    in real time is not, and has all the time that Kafka gives it."""
+    """How long Spark waits for offsets: in the driver for three minutes in all, as by default, but
+    by a new admin client each time. A task of a batch is tried again eight times; one in real time
+    is not, and has all the time that Kafka gives it."""
     return {
         "kafka.default.api.timeout.ms": give_up_ms,
         "fetchOffset.numRetries": 180_000 // give_up_ms,

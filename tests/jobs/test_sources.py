@@ -1,5 +1,10 @@
 """Kafka as a source: how its clients leave a broker that doesn't answer."""
 
+from types import SimpleNamespace
+from typing import Any
+
+from millrace_jobs import sources
+from millrace_jobs.checkpoint import Batch
 from millrace_jobs.sources import asking_anew, turning_away
 
 from millrace.config import load_component
@@ -20,3 +25,39 @@ def test_offsets_are_asked_for_anew_once_a_dead_leader_has_a_successor() -> None
     options = asking_anew(give_up)
     assert options["kafka.default.api.timeout.ms"] > controllers["broker.session.timeout.ms"].value
     assert options["fetchOffset.numRetries"] * give_up == 180_000
+
+
+class Reader:
+    """Spark's, which keeps the options that it is given."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, Any] = {}
+
+    def format(self, _: str) -> "Reader":
+        return self
+
+    def options(self, **options: Any) -> "Reader":
+        self.given |= options
+        return self
+
+    def option(self, name: str, value: Any) -> "Reader":
+        return self.options(**{name: value})
+
+    def load(self) -> Any:
+        return SimpleNamespace(coalesce=lambda _: None)
+
+
+def test_what_reads_in_batches_asks_anew() -> None:
+    common = {
+        name: setting.value for name, setting in load_component("spark").settings["common"].items()
+    }
+    settings = common | {"tasks": 1}
+    stream, batch, endless = Reader(), Reader(), Reader()
+    place: Any = "brokers", "events", settings
+    sources.stream(SimpleNamespace(readStream=stream), *place, max_offsets=1)  # type: ignore[arg-type]
+    sources.records(SimpleNamespace(read=batch), *place, Batch({}, {}))  # type: ignore[arg-type]
+    sources.endless(SimpleNamespace(readStream=endless), *place)  # type: ignore[arg-type]
+    asked = [
+        reader.given.get("kafka.default.api.timeout.ms") for reader in (stream, batch, endless)
+    ]
+    assert asked == [common["kafka_read_give_up_ms"]] * 2 + [None]
