@@ -132,11 +132,25 @@ def _executor(plan: Plan) -> Holder | None:
         return None
     hosts = plan.hosts_of("nodemanager")
     found = on_all(hosts, lambda host: _containers_on(plan, host, driver["run"]))
-    for host in hosts:
-        for container in found[host.name]:
-            if processes := _executor_in(plan, host, container):
-                return Holder(host, processes)
-    return None
+    return busiest(
+        (host, _executor_in(plan, host, container))
+        for host in hosts
+        for container in found[host.name]
+    )
+
+
+def busiest(executors: Iterable[tuple[Host, str]]) -> Holder | None:
+    """Whose loss is felt: a batch of one task runs on one executor, and the others idle.
+
+    Args:
+        executors: hosts, each with lines of pids and seconds of CPU time.
+    """
+    used = [
+        (int(seconds), Holder(host, (int(pid),)))
+        for host, lines in executors
+        for pid, seconds in map(str.split, lines.splitlines())
+    ]
+    return max(used, key=lambda one: one[0])[1] if used else None
 
 
 def _containers_on(plan: Plan, host: Host, run: str) -> list[str]:
@@ -155,14 +169,15 @@ def containers_of(containers: Iterable[dict[str, Any]], run: str) -> list[str]:
     return [i for i in ids if mine in i]
 
 
-def _executor_in(plan: Plan, host: Host, container: str) -> tuple[int, ...]:
-    """The executor's JVM of a container; none in a driver's, whatever its number is.
+def _executor_in(plan: Plan, host: Host, container: str) -> str:
+    """The executor's JVM of a container, its pid and seconds of CPU time; nothing in a driver's,
+    whatever its number is.
 
     Its command line names the container's log directory.
     """
     # Anchored, because the shell that started it has the same words further on.
     pattern = f"^/[^ ]*/java .*{container}.*{EXECUTOR}"
-    return tuple(map(int, run_on(plan, host, f"pgrep -f '{pattern}'").stdout.split()))
+    return run_on(plan, host, f"pgrep -f '{pattern}' | xargs -r ps -o pid=,cputimes= -p").stdout
 
 
 def _at(plan: Plan, service: str, address: str) -> Holder | None:

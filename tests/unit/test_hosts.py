@@ -67,12 +67,19 @@ def test_an_executor_is_known_by_what_it_runs_not_by_its_number(monkeypatch):
         }
         pattern = command.split("'")[1]
         pids = [pid for pid, line in running.items() if re.search(pattern, line)]
-        return SimpleNamespace(stdout="".join(f"{pid}\n" for pid in pids))
+        return SimpleNamespace(stdout="".join(f"{pid} 5\n" for pid in pids))
 
     monkeypatch.setattr(roles, "drivers", lambda plan: [driver])
     monkeypatch.setattr("millrace.cluster.yarn.containers", lambda plan, host: listed)
     monkeypatch.setattr(roles, "run_on", run_on)
     assert roles.ROLES["executor"].find(PLAN).pids == (8,)
+
+
+def test_the_executor_is_the_one_that_computes():
+    first, second, third = PLAN.hosts_of("nodemanager")
+    found = [(first, "  812   9\n"), (second, " 7 61\n"), (second, ""), (third, "9 60\n")]
+    assert roles.busiest(found) == roles.Holder(second, (7,))
+    assert roles.busiest([(first, "")]) is None
 
 
 def test_who_prints_the_holder_its_processes_or_the_others(monkeypatch):
