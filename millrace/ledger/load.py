@@ -169,7 +169,6 @@ def connect(client: dict[str, Any], acks: str) -> Producer:
         "message.timeout.ms": DELIVERY_SECONDS * 1000,
         "queue.buffering.max.messages": QUEUE_EVENTS,
         "queue.buffering.max.kbytes": QUEUE_KIBIBYTES,
-        "reconnect.backoff.max.ms": 1000,
         "linger.ms": 100,  # a request takes a broker as much as its events do
         "compression.type": "lz4",
         "partitioner": "murmur2_random",  # Java's, so that a key has one partition for all
