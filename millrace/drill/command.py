@@ -1,5 +1,6 @@
 """``millrace drill``: break something on purpose, under load, and measure what it cost."""
 
+import re
 import secrets
 import signal
 import sys
@@ -148,24 +149,26 @@ def drills_view(plan: Plan, runbooks: Sequence[Runbook], records: "Records") -> 
 
 def reports_view(reports: Sequence["Report"]) -> Table:
     """What was measured, worst of all runs."""
-    from millrace.drill.report import minutes
-    from millrace.drill.tables import alert_cell, seconds
+    from rich.markup import escape
 
-    table = Table(title="drills", title_justify="left")
-    columns = ("drill", "verdict", "goal", "worst", "lost", "duplicated", "wrong", "standby idle")
-    for column in (*columns, "alert: fired, resolved"):
-        table.add_column(column)
+    from millrace.drill.report import minutes
+    from millrace.drill.tables import against_goals, alert_cell, audit_cell
+
+    def shown(markdown: str) -> str:
+        return re.sub(r"\*\*(.+?)\*\*", r"[bold red]\1[/]", escape(markdown))
+
+    table = Table(title="drills, the worst of all runs", title_justify="left")
+    columns = ("drill", "verdict", "longest interruption / goal (s)", "lost, dup., wrong")
+    for column in (*columns, "standby idle", "alert: fired, resolved after (s)"):
+        table.add_column(column, no_wrap=column == "drill", overflow="fold")
     for report in reports:
-        audit = report.audit
-        counts = (audit.lost, audit.duplicated, audit.wrong) if audit else ("?", "?", "?")
         table.add_row(
             report.name,
             report.verdict,
-            seconds(report.goal),
-            seconds(report.worst),
-            *map(str, counts),
+            shown(against_goals(report)),
+            audit_cell(report),
             minutes(report.standby_idle_seconds),
-            alert_cell(report),
+            shown(alert_cell(report)),
         )
     return table
 

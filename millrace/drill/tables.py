@@ -68,7 +68,7 @@ def drills_table(records: Records, runbooks: Sequence[Runbook]) -> str:
             verdict(report),
             *(_against_goal(report, plane) for plane in OF_EVERY_DRILL),
             _of_component(report, components.get(report.name)),
-            _audited(report),
+            audit_cell(report),
             minutes(report.standby_idle_seconds),
             alert_cell(report),
         ]
@@ -130,9 +130,18 @@ def verdict(report: Report) -> str:
 
 def outcome(report: Report) -> str:
     """The verdict, and the worst interruption of the planes that have a goal."""
-    shown = report.goal or dict.fromkeys(OF_EVERY_DRILL)
-    worst = {plane: report.worst[plane] for plane in shown if plane in report.worst}
+    worst = {plane: report.worst[plane] for plane in judged(report)}
     return f"{report.verdict}: {seconds(worst)}"
+
+
+def judged(report: Report) -> list[Plane]:
+    """The planes that have a goal; of a control run, which has none, those of every drill."""
+    return [plane for plane in report.goal or OF_EVERY_DRILL if plane in report.worst]
+
+
+def against_goals(report: Report) -> str:
+    """A line for each plane that is judged: ``process 8.5 / 10``; bold, in Markdown, if missed."""
+    return "\n".join(f"{plane} {_against_goal(report, plane)}" for plane in judged(report))
 
 
 def alert_cell(report: Report) -> str:
@@ -187,7 +196,7 @@ def _last_drill(report: Report | None) -> str:
     return f"[{report.verdict}](../docs/drills/README.md#{report.name}), {report.date[:10]}"
 
 
-def _audited(report: Report) -> str:
+def audit_cell(report: Report) -> str:
     audit = report.audit
     return f"{audit.lost}, {audit.duplicated}, {audit.wrong}" if audit else "not audited"
 

@@ -1,5 +1,6 @@
 """What counts as passed, and how it is told."""
 
+import io
 import random
 import re
 from contextlib import suppress
@@ -10,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from millrace.audit import declared
 from millrace.audit import run as audit_run
 from millrace.audit.report import Plane as AuditedPlane
 from millrace.audit.report import Report as AuditReport
 from millrace.common.errors import NobodyError, OperatorError
+from millrace.drill.command import reports_view
 from millrace.drill.nemesis import Nemesis, choose, healing
 from millrace.drill.picture import gaps_svg
 from millrace.drill.report import (
@@ -509,3 +512,17 @@ def test_a_variant_is_recorded_beside_the_drill_itself():
         f"{own.name}-all-five-jobs",
         f"{own.title} (All five jobs)",
     )
+
+
+def test_what_a_drill_prints_has_a_line_for_each_plane_with_a_goal_and_marks_what_was_missed() -> (
+    None
+):
+    """Planes without a goal stand in the report; beside the others nobody would find those."""
+    console = Console(width=110, record=True, force_terminal=True, file=io.StringIO())
+    console.print(reports_view([report(run(produce=5.2, read=1, hdfs=9))]))
+    lines = console.export_text(clear=False, styles=True).splitlines()
+    (produce,) = [line for line in lines if "produce" in line]
+    (read,) = [line for line in lines if "read" in line]
+    assert "produce \x1b[1;31m5.2\x1b[0m / 5" in produce
+    assert "read 1 / 2" in read
+    assert "hdfs" not in "".join(lines)
