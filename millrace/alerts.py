@@ -22,6 +22,7 @@ FOLDER = CONFIGS / "alerts"
 PAGE = "{{ $externalLabels.pages }}/runbooks/%s"
 
 VALUE = re.compile(r"\$\{(\w+)\}")  # not $value, which is Prometheus' own
+RANGE = re.compile(r"\[([0-9]+[smhd])\]")
 
 Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*[smhd]$")]
 SEVERITIES = ("critical", "warning", "info")  # the worst first
@@ -62,6 +63,11 @@ class Alert(Model):
     @property
     def lasts_seconds(self) -> int:
         return parse_duration(self.lasts) if self.lasts else 0
+
+    @property
+    def looks_back_seconds(self) -> int:
+        """The longest range that it is judged by."""
+        return max(map(parse_duration, RANGE.findall(self.expr)), default=0)
 
 
 class AlertFile(Model):

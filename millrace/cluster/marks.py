@@ -6,7 +6,9 @@ An exporter tells what stands in files of its folder; of each the last scrape is
 import shlex
 from subprocess import TimeoutExpired
 
+from millrace.cluster import prometheus
 from millrace.cluster.ssh import on_all, run_on
+from millrace.common.errors import OperatorError
 from millrace.plan import DATA_ROOT, Host, Plan
 
 DRILL = "millrace_drill_started_timestamp_seconds"
@@ -24,6 +26,15 @@ def drill_began(plan: Plan, name: str, at: float) -> None:
             return
 
     on_all(plan.hosts_of("prometheus_server"), write)
+
+
+def last_drill(plan: Plan) -> float | None:
+    """When a drill last began (Unix seconds); None if none is known, or no Prometheus answers."""
+    try:
+        known = prometheus.query(plan, f"{DRILL}[5m]")
+    except OperatorError:
+        return None
+    return max((float(value) for series in known for _, value in series["values"]), default=None)
 
 
 def drill_text(name: str, at: float) -> str:

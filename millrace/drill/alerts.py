@@ -4,8 +4,8 @@ An alert fires from the first evaluation that found it until the first one that 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from millrace.alerts import SEVERITIES, Alert
@@ -28,7 +28,8 @@ class Expected:
 
     It is due ``due_seconds`` after the injection, and gone ``gone_seconds`` after all is healthy.
     ``silent``: it isn't to fire, since the fault heals before it is due. Those in ``also`` may wake
-    somebody as well, a silent one, too. Prometheis look every ``evaluation_seconds``.
+    somebody as well, a silent one, too. Prometheis look every ``evaluation_seconds``; alerts look
+    back for ``looks_back`` seconds, by name and severity.
     """
 
     alert: str | None
@@ -37,6 +38,7 @@ class Expected:
     silent: bool
     also: Collection[str]
     evaluation_seconds: float
+    looks_back: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def known_seconds(self) -> float:
@@ -72,6 +74,10 @@ def expected(plan: Plan, about: FrontMatter, rules: Collection[Alert]) -> Expect
         bool(about.silent),
         about.also,
         every,
+        {
+            (rule.alert, rule.severity): rule.looks_back_seconds
+            for rule in sorted(rules, key=lambda rule: rule.looks_back_seconds)
+        },
     )
 
 
@@ -111,13 +117,23 @@ def spans(times: Sequence[float], longest: float) -> Iterator[Span]:
             since = number
 
 
-def told(wanted: Expected, found: Iterable[Firing], episode: Episode, until: float) -> Told:
-    """What began to fire from the injection on ``until`` nobody looked any more."""
+def told(
+    wanted: Expected,
+    found: Iterable[Firing],
+    episode: Episode,
+    until: float,
+    broken_before: float | None = None,
+) -> Told:
+    """What began to fire from the injection on ``until`` nobody looked any more.
+
+    Something else was broken at ``broken_before``: who looks back as far tells of that, too.
+    """
     found = list(found)
     fired = _fired([f for f in found if episode.span.since <= f.since < until], episode.span)
     note = _note(wanted, fired, found, episode)
     problems = [] if note else _own_problems(wanted, fired, episode, until)
-    return Told(fired=fired, note=note, problems=[*problems, *_other_problems(wanted, fired)])
+    calm = float("inf") if broken_before is None else episode.span.since - broken_before
+    return Told(fired=fired, note=note, problems=[*problems, *_other_problems(wanted, fired, calm)])
 
 
 def _fired(began: Sequence[Firing], span: Span) -> dict[str, Fired]:
@@ -176,9 +192,16 @@ def _own_problems(
         yield f"{wanted.alert} went on for {wanted.gone_seconds:g} s after all was healthy"
 
 
-def _other_problems(wanted: Expected, fired: dict[str, Fired]) -> Iterator[str]:
-    """A control run is to be quiet; beside a fault's own alert others may wait for the morning."""
+def _other_problems(
+    wanted: Expected, fired: dict[str, Fired], calm_seconds: float
+) -> Iterator[str]:
+    """A control run is to be quiet; beside a fault's own alert others may wait for the morning.
+
+    An alert that sums an hour up isn't this fault's alone if another was in that hour.
+    """
     loud = ("critical", "warning") if wanted.alert is None else ("critical",)
     for name, one in fired.items():
-        if one.severity in loud and name != wanted.alert and name not in wanted.also:
+        may_fire = name == wanted.alert or name in wanted.also
+        is_of_others = wanted.looks_back.get((name, one.severity), 0) > calm_seconds
+        if one.severity in loud and not may_fire and not is_of_others:
             yield f"{name} ({one.severity}) fired as well"

@@ -216,6 +216,7 @@ def perform(
         quiet = await_alerts or (drill.alerts is not None and drill.alerts.alert is None)
         load = Loading(rate, folder.name, folder, drill.through, late=not quiet)
         with watching(plan, load, show, drill.goal, settle_seconds) as watch:
+            before = marks.last_drill(plan)
             marks.drill_began(plan, drill.name, time.time())
             episodes = list(drill.episodes(Stage(plan, folder, show, watch)))
         timeline = Timeline(watch.successes(), watch.baseline, episodes)
@@ -224,7 +225,7 @@ def perform(
         baseline, runs = measured(timeline)
         if drill.alerts:
             try:
-                found = _told(plan, drill.alerts, episodes, show, wait=await_alerts)
+                found = _told(plan, drill.alerts, episodes, before, show, wait=await_alerts)
             except OperatorError as error:
                 failures += [f"alerts: {error.message}"] if await_alerts else []
             else:
@@ -308,9 +309,18 @@ def _audit(plan: Plan, ledger: Path) -> tuple[Audit | None, list[str]]:
 
 
 def _told(
-    plan: Plan, wanted: Expected, episodes: Sequence[Episode], show: Display, *, wait: bool
+    plan: Plan,
+    wanted: Expected,
+    episodes: Sequence[Episode],
+    before: float | None,
+    show: Display,
+    *,
+    wait: bool,
 ) -> list[Told]:
-    """What Prometheis tell of each episode; OperatorError when none answers."""
+    """What Prometheis tell of each episode; OperatorError when none answers.
+
+    The drill ``before`` this one began then (Unix seconds).
+    """
     first, last = episodes[0].span.since, episodes[-1].span.until
     waited_for: list[str] = []
     show.phase("alerts")
@@ -330,4 +340,8 @@ def _told(
     longest = last + wanted.gone_seconds + 2 * wanted.known_seconds - time.time()
     found = wait_until(look, max(0.0, longest) if wait else 0.0, ASK_EVERY_SECONDS, done=over)
     ends = [*(episode.span.since for episode in episodes[1:]), time.time()]
-    return [told(wanted, found, episode, end) for episode, end in zip(episodes, ends, strict=True)]
+    faults_before = [before, *(episode.span.until for episode in episodes[:-1])]
+    return [
+        told(wanted, found, episode, end, broken)
+        for episode, end, broken in zip(episodes, ends, faults_before, strict=True)
+    ]

@@ -121,6 +121,13 @@ def test_one_that_looks_back_is_gone_as_much_later():
     assert (wanted.due_seconds, wanted.gone_seconds) == (40, 600 + 40)
 
 
+def test_how_far_a_promise_looks_back_is_its_longer_window():
+    looks_back = expected(load_plan("local"), load_runbook("no-fault").about, RULES).looks_back
+    assert looks_back["PromiseAtRisk", "critical"] == 3600
+    assert looks_back["PromiseAtRisk", "warning"] == 6 * 3600
+    assert looks_back["DataNodeDown", "warning"] == 0
+
+
 def test_nothing_is_expected_where_nothing_is_broken():
     assert expected(load_plan("local"), load_runbook("no-fault").about, RULES).alert is None
 
@@ -205,6 +212,23 @@ def test_others_may_wait_for_the_morning_but_may_wake_nobody():
     result = judged(*found)
     assert result.problems == ["Lost (critical) fired as well"]
     assert set(result.fired) == {"NodeDown", "Slow", "Lost", "AllDown"}
+
+
+@pytest.mark.parametrize(
+    ("broken_before", "problems"),
+    [
+        (None, ["Lost (critical) fired as well"]),
+        (100 - 3601, ["Lost (critical) fired as well"]),
+        (100 - 3599, []),
+    ],
+)
+def test_one_that_sums_an_hour_up_tells_of_what_was_broken_in_it(broken_before, problems):
+    wanted = replace(OWN, looks_back={("Lost", "critical"): 3600, ("Lost", "warning"): 21600})
+    found = [own(140, 190), Firing("Lost", "critical", 150, 160)]
+    assert told(wanted, found, EPISODE, 300, broken_before).problems == problems
+    found.append(Firing("Other", "critical", 150, 160))
+    problems = [*problems, "Other (critical) fired as well"]
+    assert told(wanted, found, EPISODE, 300, broken_before).problems == problems
 
 
 def test_where_nothing_is_broken_nothing_fires():

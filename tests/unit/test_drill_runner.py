@@ -19,7 +19,7 @@ from rich.console import Console
 from millrace.common.errors import OperatorError
 from millrace.drill import actions, experiment, nemesis, probes, runner, standby
 from millrace.drill.alerts import Expected
-from millrace.drill.report import Audit, Report
+from millrace.drill.report import Audit, Report, Told
 from millrace.drill.runbook import Runbook, load_runbook
 from millrace.drill.timeline import Span
 from millrace.drill.watch import Loading, Watch
@@ -73,6 +73,9 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(runner.prometheus, "firing", lambda plan, seconds: found.alerts())
     monkeypatch.setattr(
         runner.marks, "drill_began", lambda plan, name, at: found.marks.append((name, at))
+    )
+    monkeypatch.setattr(
+        runner.marks, "last_drill", lambda plan: max((at for _, at in found.marks), default=None)
     )
     monkeypatch.setattr(runner, "ASK_EVERY_SECONDS", 0.1)
     return found
@@ -185,6 +188,21 @@ def test_each_run_is_told_of_when_all_are_over(cluster, runbook, held):
     assert held == [0, 0]
     assert [run.alerts.note for run in report.runs] == ["it fired already"] * 2
     assert report.verdict == "passed", report.missed
+
+
+def test_a_run_knows_when_something_else_was_broken_before_it(cluster, runbook, held, monkeypatch):
+    known = []
+
+    def told(wanted, found, episode, until, broken_before):
+        known.append((episode.span, broken_before))
+        return Told()
+
+    monkeypatch.setattr(runner, "told", told)
+    cluster.marks.append(("random", 12.0))
+    runner.run(PLAN, runbook, 2, 500, QUIET)
+    (first, before), (_, between) = known
+    assert before == 12.0  # not this drill's own mark
+    assert between == first.until
 
 
 def test_a_fault_is_held_until_its_alert_is_due_which_is_waited_for(cluster, runbook, held):
