@@ -124,16 +124,22 @@ def told(
     until: float,
     broken_before: float | None = None,
 ) -> Told:
-    """What began to fire from the injection on ``until`` nobody looked any more.
+    """What began to fire from the injection on ``until`` nobody looked any more, or broke it again.
 
     Something else was broken at ``broken_before``: who looks back as far tells of that, too.
     """
     found = list(found)
-    fired = _fired([f for f in found if episode.span.since <= f.since < until], episode.span)
+    began = [f for f in found if episode.span.since <= f.since < until]
+    fired = _fired([_as_known(f, until) for f in began], episode.span)
     note = _note(wanted, fired, found, episode)
     problems = [] if note else _own_problems(wanted, fired, episode, until)
     calm = float("inf") if broken_before is None else episode.span.since - broken_before
     return Told(fired=fired, note=note, problems=[*problems, *_other_problems(wanted, fired, calm)])
+
+
+def _as_known(firing: Firing, until: float) -> Firing:
+    """What went on into the next fault may have gone on because of it."""
+    return firing if firing.until is None or firing.until <= until else firing._replace(until=None)
 
 
 def _fired(began: Sequence[Firing], span: Span) -> dict[str, Fired]:

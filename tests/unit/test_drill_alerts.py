@@ -200,6 +200,15 @@ def test_one_that_goes_on_is_a_problem(ended, until, is_wrong):
     assert judged(own(140, ended), until=until).problems == problems
 
 
+def test_what_went_on_into_the_next_fault_is_not_known_to_have_resolved():
+    """All is healthy at 200; the next fault comes 20 s later, sooner than it is due to be gone."""
+    result = judged(own(140, 400), until=220)
+    assert result.fired["NodeDown"].resolved_after_seconds is None
+    assert result.problems == []
+    late = judged(own(140, 400), until=290)
+    assert late.problems == ["NodeDown went on for 40 s after all was healthy"]
+
+
 def test_others_may_wait_for_the_morning_but_may_wake_nobody():
     found = [
         own(140, 190),
