@@ -74,7 +74,7 @@ def expected(plan: Plan, about: FrontMatter, rules: Collection[Alert]) -> Expect
         bool(about.silent),
         about.also,
         every,
-        {
+        {  # of several rules the one that looks back furthest, which comes last
             (rule.alert, rule.severity): rule.looks_back_seconds
             for rule in sorted(rules, key=lambda rule: rule.looks_back_seconds)
         },
