@@ -219,10 +219,16 @@ async def progress(store: StoreDep) -> models.Progress:
 
 @router.get("/v1/status", tags=["state"])
 async def status(
-    store: StoreDep, feed: FeedDep, settings: SettingsDep, shared: SharedDep
+    store: StoreDep,
+    feed: FeedDep,
+    settings: SettingsDep,
+    shared: SharedDep,
+    known: operations.OperationsDep,
 ) -> models.Status:
     """The planes of the cluster as this API sees them, up to a second old."""
-    found = await shared.ask("planes", partial(planes, settings.kafka, store, feed))
+    found = await shared.ask(
+        "planes", partial(planes, settings.kafka, store, feed, known.disabled_jobs)
+    )
     return models.Status(cluster=settings.cluster, planes=found)
 
 

@@ -19,7 +19,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel
 
 from millrace_api.problems import NotFound
-from millrace_api.prometheus import Prometheus
+from millrace_api.prometheus import Prometheus, PrometheusUnavailable
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
 
@@ -31,6 +31,8 @@ MOST_EVENTS = 200
 ALERTS_SECONDS = 5.0
 # A picture is no older than this, however long its steps: what began just now belongs to a week.
 NEWS_SECONDS = 60
+# Between two leading drivers nobody tells.
+DISABLED = 'last_over_time(millrace_job_state{state="disabled"}[2m])'
 SEVERITIES = ("critical", "warning", "info")
 
 
@@ -211,6 +213,14 @@ class Operations:
 
     async def alerts(self) -> Alerts:
         return await self._alerts.ask("alerts", self._firing)
+
+    async def disabled_jobs(self) -> set[str]:
+        """Those that an operator stopped; none while Prometheus doesn't answer."""
+        try:
+            found = await self._prometheus.now(DISABLED)
+        except PrometheusUnavailable:
+            return set()
+        return {one["metric"]["name"] for one in found}
 
     async def _picture(self, panel: Panel, period: Period) -> Picture:
         found = await each(lambda query: self._range(query.expr, period), panel.queries)

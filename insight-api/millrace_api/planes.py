@@ -1,6 +1,7 @@
 """The state of the cluster's planes as the API can see them."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 
 from millrace_api.live import Feed, FeedUnavailable
@@ -10,11 +11,16 @@ from millrace_api.store import Store, StoreUnavailable
 
 CONNECT_SECONDS = 0.5
 STALE_SECONDS = 30.0  # far longer than a batch takes
+DISABLED_SECONDS = 0.5  # to hear which jobs are; a status mustn't wait for it
+
+DisabledJobs = Callable[[], Awaitable[set[str]]]
 
 
-async def planes(kafka: list[Endpoint], store: Store, feed: Feed) -> list[Plane]:
+async def planes(
+    kafka: list[Endpoint], store: Store, feed: Feed, disabled_jobs: DisabledJobs
+) -> list[Plane]:
     """All planes, checked at the same time."""
-    checks = _ingest(kafka), _process(store), _store(store), _cache(feed)
+    checks = _ingest(kafka), _process(store, disabled_jobs), _store(store), _cache(feed)
     return list(await asyncio.gather(*checks))
 
 
@@ -28,7 +34,7 @@ async def _ingest(brokers: list[Endpoint]) -> Plane:
     )
 
 
-async def _process(store: Store) -> Plane:
+async def _process(store: Store, disabled_jobs: DisabledJobs) -> Plane:
     def plane(state: State, detail: str) -> Plane:
         return Plane(name="process", system="Spark", state=state, detail=detail)
 
@@ -39,10 +45,24 @@ async def _process(store: Store) -> Plane:
     if not jobs:
         return plane("down", "no job has committed a batch yet")
     now = datetime.now(UTC)
-    stale = [job.job for job in jobs if (now - job.updated).total_seconds() > STALE_SECONDS]
-    if stale:
-        return plane(_share(len(jobs) - len(stale), len(jobs)), f"no progress: {', '.join(stale)}")
-    return plane("up", f"{' and '.join(job.job for job in jobs)} committing batches")
+    old = {job.job for job in jobs if (now - job.updated).total_seconds() > STALE_SECONDS}
+    disabled = old & await _disabled(disabled_jobs) if old else set()
+    wanted = [job.job for job in jobs if job.job not in disabled]
+    aside = [f"{_all_of(sorted(disabled))} disabled"] if disabled else []
+    if stale := [job for job in wanted if job in old]:
+        state = _share(len(wanted) - len(stale), len(wanted))
+        return plane(state, "; ".join([f"no progress: {', '.join(stale)}", *aside]))
+    committing = [f"{_all_of(wanted)} committing batches"] if wanted else []
+    return plane("up", "; ".join(committing + aside))
+
+
+async def _disabled(disabled_jobs: DisabledJobs) -> set[str]:
+    """Asked only when a job is old: otherwise it makes no difference."""
+    try:
+        async with asyncio.timeout(DISABLED_SECONDS):
+            return await disabled_jobs()
+    except TimeoutError:
+        return set()
 
 
 async def _store(store: Store) -> Plane:
@@ -78,6 +98,10 @@ async def _accepts(endpoint: Endpoint) -> bool:
         return False
     writer.close()
     return True
+
+
+def _all_of(jobs: Iterable[str]) -> str:
+    return " and ".join(jobs)
 
 
 def _share(good: int, total: int) -> State:

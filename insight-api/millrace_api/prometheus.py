@@ -59,6 +59,10 @@ class Prometheus:
         )
         return answer["result"]
 
+    async def now(self, query: str) -> list[dict[str, Any]]:
+        """Series as `metric` and `value`, a time and a text. Raises as ``range`` does."""
+        return (await self._ask("query", {"query": query}))["result"]
+
     async def alerts(self) -> list[dict[str, Any]]:
         """Those that fire, and those that wait to. Raises PrometheusUnavailable."""
         return (await self._ask("alerts", {}))["alerts"]

@@ -5,8 +5,9 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -18,10 +19,12 @@ from hypothesis import strategies as st
 from millrace_api.app import create_app
 from millrace_api.operations import Period, Range, moments, timed, told, values
 from millrace_api.settings import Settings
+from millrace_api.store import JobProgress
 
 from millrace.panels import load_panels
 from tests.api.fakes import FakeFeed, FakeStore
 
+MakeProgress = Callable[..., JobProgress]
 NOBODY = ("127.0.0.1", 1)
 
 
@@ -41,6 +44,14 @@ class StandIn:
             return 422, {"status": "error", "error": self.refusal}
         if path.endswith("/alerts"):
             return 200, {"status": "success", "data": {"alerts": self.alerts}}
+        if path.endswith("/query"):
+            now = [
+                {"metric": labels, "value": [0, f"{value}"]}
+                for part, series in self.series.items()
+                if part in asked["query"]
+                for labels, value in series
+            ]
+            return 200, {"status": "success", "data": {"resultType": "vector", "result": now}}
         start, end, step = (int(asked[name]) for name in ("start", "end", "step"))
         found = [
             {
@@ -92,9 +103,14 @@ def own(stand_in: StandIn) -> Iterator[tuple[str, int]]:
 
 
 @contextmanager
-def asking(settings: Settings, *endpoints: tuple[str, int], timeout: float = 2) -> Any:
+def asking(
+    settings: Settings,
+    *endpoints: tuple[str, int],
+    timeout: float = 2,
+    store: FakeStore | None = None,
+) -> Any:
     update = {"prometheus": [*endpoints], "prometheus_timeout_seconds": timeout}
-    app = create_app(settings.model_copy(update=update), FakeStore(), FakeFeed())
+    app = create_app(settings.model_copy(update=update), store or FakeStore(), FakeFeed())
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 
@@ -242,6 +258,61 @@ def test_a_rate_spans_four_scrapes_and_a_legend_what_is_there() -> None:
     assert timed("rate(x[$__rate_interval])", 300, 15) == "rate(x[315s])"
     assert values([(0, "NaN"), (15, "+Inf"), (30, "2")], Period(0, 30, 15)) == [None, None, 2]
     assert told("{{a}} {{b}} on {{c}}", {"a": "1", "c": "2"}) == "1 on 2"
+
+
+# --- a disabled job ------------------------------------------------------------------------------
+
+
+def processing(client: TestClient) -> tuple[str, str]:
+    """The state of the plane that runs jobs, and what is said of it."""
+    planes = {plane["name"]: plane for plane in client.get("/v1/status").json()["planes"]}
+    return planes["process"]["state"], planes["process"]["detail"]
+
+
+@pytest.fixture
+def two_jobs(progress: MakeProgress) -> FakeStore:
+    """`traffic` writes; `sessions` did an hour ago."""
+    store, now = FakeStore(), datetime.now(UTC)
+    store.jobs = [
+        progress(None, now, job="traffic"),
+        progress(None, now - timedelta(hours=1), job="sessions"),
+    ]
+    return store
+
+
+def test_a_job_that_is_disabled_is_not_missed(
+    settings: Settings, stand_in: StandIn, own: tuple[str, int], two_jobs: FakeStore
+) -> None:
+    stand_in.series = {'millrace_job_state{state="disabled"}': [({"name": "sessions"}, 1)]}
+    with asking(settings, own, store=two_jobs) as client:
+        assert processing(client) == ("up", "traffic committing batches; sessions disabled")
+
+
+def test_of_other_jobs_it_is_said_which_stand_still(
+    settings: Settings, stand_in: StandIn, own: tuple[str, int], two_jobs: FakeStore
+) -> None:
+    stand_in.series = {'millrace_job_state{state="disabled"}': [({"name": "traffic"}, 1)]}
+    with asking(settings, own, store=two_jobs) as client:
+        assert processing(client) == ("degraded", "no progress: sessions")
+
+
+def test_what_hangs_is_not_waited_for(
+    settings: Settings, stand_in: StandIn, own: tuple[str, int], two_jobs: FakeStore
+) -> None:
+    stand_in.hangs.set()
+    with asking(settings, own, store=two_jobs) as client:
+        began = time.monotonic()
+        assert processing(client) == ("degraded", "no progress: sessions")
+        assert time.monotonic() - began < 1.5
+
+
+def test_nobody_is_asked_while_all_jobs_write(
+    settings: Settings, stand_in: StandIn, own: tuple[str, int], two_jobs: FakeStore
+) -> None:
+    del two_jobs.jobs[1]
+    with asking(settings, own, store=two_jobs) as client:
+        assert processing(client) == ("up", "traffic committing batches")
+    assert not stand_in.asked
 
 
 # --- when Prometheus doesn't answer --------------------------------------------------------------
