@@ -224,6 +224,20 @@ def test_what_is_as_it_should_be_is_silent(rules_file: Path) -> None:
     )
 
 
+def test_a_disabled_job_is_not_missed_between_two_drivers(rules_file: Path) -> None:
+    """The one that leads tells which are disabled. If none does for two minutes, nobody knows."""
+    archive = {
+        'millrace_job_state{name="archive",state="disabled",host="edge-1"}': [1, "none"],
+        'millrace_job_updated_timestamp_seconds{name="archive",host="edge-1"}': ["frozen"] * 2,
+    }
+    untold = 60 * (BEFORE + 5)
+    checks = (
+        check("min(millrace:fresh:ok)", untold + after, fresh)
+        for after, fresh in ((0, 1), (90, 1), (150, 0))
+    )
+    run_tests(rules_file, [group("between", archive, (5, 3), checks)])
+
+
 def test_a_prometheus_that_is_new_on_its_host_is_silent(rules_file: Path) -> None:
     """It evaluates before its first scrapes, and those may come before the host's own services."""
     one = group("new", {}, (10, 3), (check(firing(""), at, 0) for at in (15, 30, 60, 120, 480)))
