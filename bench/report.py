@@ -462,15 +462,19 @@ KINDS: dict[str, Callable[[Record], Iterable[Section]]] = {
 
 
 def goals_section(compared: Iterable[tuple[Goal, float | None]]) -> Section:
-    """Each goal beside what was measured; below, what holds back those that are missed."""
-    rows, missed = [], []
+    """Each goal beside what was measured; below, what holds back those that are missed, and what is
+    to be known of the others."""
+    rows: list[list[str]] = []
+    missed: list[str] = []
+    reached: list[str] = []
     for goal, figure in compared:
         met = figure is not None and goal.met(figure)
-        if figure is not None and not met:
-            missed.append(f"- *{goal.what}*: {goal.why}")
+        if figure is not None and goal.why:
+            (reached if met else missed).append(f"- *{goal.what}*: {goal.why}")
         rows.append([goal.what, goal.bound, f"**{_said(figure)}**" if met else _said(figure)])
     notes = ["Bold figures reach their goal. Interruptions are the longest of a drill's runs."]
     notes += ["What holds back the others:\n\n" + "\n".join(missed)] if missed else []
+    notes += ["Of those that are reached:\n\n" + "\n".join(reached)] if reached else []
     return Section("The goals, on two cores", ["what", "goal", "measured"], rows, notes)
 
 

@@ -29,10 +29,17 @@ def shown(*asked: Goal) -> report.Section:
     return report.goals_section(goals.compared(asked, [COST], DRILLS))
 
 
-def test_a_goal_that_is_reached_needs_no_excuse():
+def test_a_goal_that_is_reached_says_how_apart_from_those_that_are_missed():
     section = shown(goal("executors", at_most=30))
     assert section.rows == [["it", "≤ 30", "**30**"]]
-    assert "because" not in str(section.notes)
+    assert [note for note in section.notes if "because" in note] == [
+        "Of those that are reached:\n\n- *it*: because"
+    ]
+
+
+def test_a_goal_that_is_reached_needs_no_reason():
+    one = Goal(what="it", of="executors", at_most=30, why="")
+    assert len(shown(one).notes) == 1
 
 
 def test_a_goal_that_is_missed_says_why():
