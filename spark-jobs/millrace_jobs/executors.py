@@ -34,13 +34,14 @@ class Executors:
     def wait(self, over: threading.Event) -> None:
         """Until all are there, or it has taken long enough: what is missing may come later."""
         deadline = time.monotonic() + SECONDS
-        while self._present() < self.number and time.monotonic() < deadline:
+        while len(self.addresses()) <= self.number and time.monotonic() < deadline:
             if over.wait(POLL_SECONDS):
                 break
 
-    def _present(self) -> int:
-        """Spark counts the driver."""
-        return self._context._jsc.sc().getExecutorMemoryStatus().size() - 1
+    def addresses(self) -> frozenset[str]:
+        """Of those that are there, and of the driver, which Spark counts, too."""
+        present = self._context._jsc.sc().getExecutorMemoryStatus()
+        return frozenset(present.keySet().mkString(" ").split())
 
 
 def configured() -> int:

@@ -15,6 +15,7 @@ from millrace_jobs.coordination import Coordination, JobState
 from millrace_jobs.declared import Declared
 from millrace_jobs.isolation import in_a_line, is_of_values
 from millrace_jobs.lease import Lease, LeaseLost
+from millrace_jobs.newcomers import Newcomers
 from millrace_jobs.progress import Progress, claim, last_epoch
 from millrace_jobs.quarantine import NotInRecords, Quarantined
 from millrace_jobs.questions import Questions
@@ -132,7 +133,11 @@ def await_results(query: StreamingQuery) -> None:
 
 
 def supervise(
-    jobs: list[AnyJob], coordination: Coordination, version: str, questions: Questions
+    jobs: list[AnyJob],
+    coordination: Coordination,
+    version: str,
+    questions: Questions,
+    newcomers: Newcomers,
 ) -> None:
     """Starts the jobs that aren't disabled, and keeps it so, in place.
 
@@ -148,6 +153,7 @@ def supervise(
             {job.name: job.trouble for job in jobs if job.trouble},
         )
         questions.look()
+        newcomers.look([job.ready for job in jobs if isinstance(job, RunningJob)])
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
 

@@ -11,6 +11,7 @@ from millrace_jobs.coordination import Coordination
 from millrace_jobs.declared import Declared
 from millrace_jobs.executors import Executors
 from millrace_jobs.leading import AnyJob, drain, supervise
+from millrace_jobs.newcomers import Newcomers
 from millrace_jobs.questions import Questions
 from millrace_jobs.ready import prepare
 from millrace_jobs.sinks.cassandra import Tables
@@ -56,7 +57,11 @@ def serve(
         coordination.announce("leading")
         jobs += ready
         declared = [one.job for one in ready if isinstance(one.job, Declared)]
-        supervise(jobs, coordination, config.version, Questions(coordination, declared))
+        questions, newcomers = Questions(coordination, declared), Newcomers(workers)
+        try:
+            supervise(jobs, coordination, config.version, questions, newcomers)
+        finally:
+            newcomers.end()
         coordination.announce("draining")
     finally:
         if not coordination.lease.is_lost:

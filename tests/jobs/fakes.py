@@ -566,5 +566,8 @@ class FakeTables:
 def workers(told: list[Any]) -> Any:
     """Executors that are there at once, and say that they were waited for."""
     return SimpleNamespace(
-        number=2, complete=lambda: None, wait=lambda over: told.append("all executors")
+        number=2,
+        addresses=frozenset,
+        complete=lambda: None,
+        wait=lambda over: told.append("all executors"),
     )

@@ -24,7 +24,9 @@ class Allocation:
 
     def getExecutorMemoryStatus(self) -> Any:
         self.present += 1
-        return SimpleNamespace(size=lambda: self.present)
+        there = " ".join(f"host-{number}:7000" for number in range(self.present))
+        addresses = SimpleNamespace(mkString=lambda _: there)
+        return SimpleNamespace(keySet=lambda: addresses)
 
 
 def of(allocation: Allocation, number: int) -> Executors:
@@ -63,4 +65,4 @@ def test_spark_has_what_is_called(spark: SparkSession) -> None:
     workers = Executors(spark, 0)
     workers.complete()
     workers.wait(threading.Event())
-    assert workers._present() == 0
+    assert len(workers.addresses()) == 1

@@ -119,6 +119,7 @@ def supervised(
     *successors: Any,
     orders: Iterable[Orders] = (lambda job: False,) * 5,
     told: list[dict[str, str]] | None = None,
+    rehearse: Callable[[list[ReadyJob]], None] = lambda jobs: None,
 ) -> list[str]:
     """The jobs that were started until the driver was told to stop, after a look for each order:
     which jobs are disabled."""
@@ -145,7 +146,8 @@ def supervised(
     monkeypatch.setattr(leading, "await_results", lambda query: started.append("first batch"))
     monkeypatch.setattr(leading, "POLL_SECONDS", 0)
     driver.is_stop_desired = is_stop_desired
-    leading.supervise(jobs, driver, "v1", SimpleNamespace(look=lambda: None))
+    questions = SimpleNamespace(look=lambda: None)
+    leading.supervise(jobs, driver, "v1", questions, SimpleNamespace(look=rehearse))
     return started
 
 
@@ -161,6 +163,18 @@ def test_jobs_start_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None
     jobs = [prepared("traffic"), prepared("archive")]
     started = supervised(monkeypatch, jobs, running("traffic"), running("archive"))
     assert started == ["traffic", "first batch", "archive"]
+
+
+def test_who_is_new_rehearses_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[list[str]] = []
+    jobs = [running("traffic", batches=1), running("archive", batches=1)]
+    supervised(
+        monkeypatch,
+        jobs,
+        orders=[only(), only("archive")],
+        rehearse=lambda ready: looks.append([job.name for job in ready]),
+    )
+    assert looks == [["traffic", "archive"], ["traffic"]]
 
 
 @pytest.mark.parametrize("name", ["traffic", "archive"])

@@ -246,7 +246,7 @@ def test_it_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
         lease=SimpleNamespace(is_lost=True), is_stop_desired=lambda _: False
     )
     with pytest.raises(LeaseLost):
-        leading.supervise([running(Query())], lost, "v1", None)  # type: ignore[arg-type]
+        leading.supervise([running(Query())], lost, "v1", None, None)  # type: ignore[arg-type]
 
 
 def test_a_record_that_it_fails_by_ends_no_driver_and_is_told(
