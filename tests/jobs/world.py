@@ -147,7 +147,7 @@ class Driver:
             mine = Coordination("", znodes, CONFIG.application, identity, seconds)
             self.lease = mine.lease
             spark: Any = fakes.Spark(self.world.hdfs)
-            workers: Any = SimpleNamespace(complete=lambda: None)
+            workers: Any = SimpleNamespace(complete=lambda: None, addresses=frozenset)
             runner.serve(CONFIG, spark, workers, mine, rehearsing=False)
         except (Exception, Crash) as end:
             self.world.ends.append(end)
