@@ -469,7 +469,7 @@ def goals_section(compared: Iterable[tuple[Goal, float | None]]) -> Section:
     reached: list[str] = []
     for goal, figure in compared:
         met = figure is not None and goal.met(figure)
-        if figure is not None and goal.why:
+        if figure is not None and (goal.why or not met):
             (reached if met else missed).append(f"- *{goal.what}*: {goal.why}")
         rows.append([goal.what, goal.bound, f"**{_said(figure)}**" if met else _said(figure)])
     notes = ["Bold figures reach their goal. Interruptions are the longest of a drill's runs."]

@@ -31,8 +31,7 @@ MOST_EVENTS = 200
 ALERTS_SECONDS = 5.0
 # A picture is no older than this, however long its steps: what began just now belongs to a week.
 NEWS_SECONDS = 60
-# Between two leading drivers nobody tells.
-DISABLED = 'last_over_time(millrace_job_state{state="disabled"}[2m])'
+DISABLED = "millrace:job:disabled"  # configs/alerts/promises.yaml
 SEVERITIES = ("critical", "warning", "info")
 
 

@@ -283,7 +283,7 @@ def two_jobs(progress: MakeProgress) -> FakeStore:
 def test_a_job_that_is_disabled_is_not_missed(
     settings: Settings, stand_in: StandIn, own: tuple[str, int], two_jobs: FakeStore
 ) -> None:
-    stand_in.series = {'millrace_job_state{state="disabled"}': [({"name": "sessions"}, 1)]}
+    stand_in.series = {"millrace:job:disabled": [({"name": "sessions"}, 1)]}
     with asking(settings, own, store=two_jobs) as client:
         assert processing(client) == ("up", "traffic committing batches; sessions disabled")
 
@@ -291,7 +291,7 @@ def test_a_job_that_is_disabled_is_not_missed(
 def test_of_other_jobs_it_is_said_which_stand_still(
     settings: Settings, stand_in: StandIn, own: tuple[str, int], two_jobs: FakeStore
 ) -> None:
-    stand_in.series = {'millrace_job_state{state="disabled"}': [({"name": "traffic"}, 1)]}
+    stand_in.series = {"millrace:job:disabled": [({"name": "traffic"}, 1)]}
     with asking(settings, own, store=two_jobs) as client:
         assert processing(client) == ("degraded", "no progress: sessions")
 

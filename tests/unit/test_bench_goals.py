@@ -48,6 +48,11 @@ def test_a_goal_that_is_missed_says_why():
     assert str(section.notes).count("because") == 2
 
 
+def test_a_goal_that_is_missed_without_a_reason_is_named_all_the_same():
+    one = Goal(what="it", of="service", at_most=45, why="")
+    assert "- *it*: " in str(shown(one).notes)
+
+
 def test_a_drill_counts_by_its_worst_run():
     [row] = shown(goal({"drill": "driver-killed"}, at_most=5)).rows
     assert row[2] == "6.5"
