@@ -67,6 +67,11 @@ def running_spark(program: Path, asked: Mapping[str, Any]) -> Iterator["Engine"]
         yield engine
 
 
+def job_settings(rendered: Mapping[str, Any], jobs: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What each job finds in its settings on a host: those of all jobs, and its own."""
+    return {job: rendered["common"] | rendered[job] for job in jobs}
+
+
 def spark_environment() -> dict[str, str]:
     path = [str(local_spark()), str(REPO / "spark-jobs"), str(REPO)]
     return {"PYTHONPATH": os.pathsep.join(path)}

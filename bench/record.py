@@ -1,17 +1,15 @@
 """What was measured, as JSON: on what, of which version, with which settings."""
 
 import json
-import os
-import platform
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from millrace.common.machine import this_machine
 from millrace.common.paths import REPO, stack_name, stack_state
 
 RECORDS = REPO / "docs" / "performance"
-GIB = 2**30
 
 Record = dict[str, Any]
 
@@ -22,7 +20,7 @@ def new_record(kind: str, settings: dict[str, Any], result: dict[str, Any]) -> R
         "kind": kind,
         "taken": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         "version": _version(),
-        "machine": _machine(),
+        "machine": vars(this_machine()),
         "settings": settings,
         "result": result,
     }
@@ -56,21 +54,6 @@ def name(record: Record) -> str:
 def read_records(folder: Path = RECORDS) -> list[Record]:
     """By name."""
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-
-
-def _machine() -> dict[str, Any]:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    cpu = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    return {
-        "cores": os.cpu_count(),
-        "cpu": cpu[0] if cpu else platform.machine(),
-        "memory_gib": round(memory / GIB, 1),
-        "kernel": platform.release(),
-    }
 
 
 def _version() -> str:

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.engine import HEAP, JAVA, answering, spark_environment, spark_settings
+from bench.engine import HEAP, JAVA, answering, job_settings, spark_environment, spark_settings
 from bench.engines.__main__ import gate
 from bench.engines.broker import Broker, broker
 from bench.growth.sizes import DIMENSIONS, HOUR, Size, Truth, right, truth
@@ -51,13 +51,12 @@ def fill(one: Broker, spec: Spec, count: int) -> None:
 def jobs(one: Broker, batch: int) -> Iterator[Any]:
     """Runs a size, and says what came of it."""
     plan = load_plan("local")
-    settings = plan.spark.rendered()["settings"]
     with tempfile.TemporaryDirectory(prefix="millrace-bench-") as folder:
         asked = {
             "brokers": one.address,
             "folder": folder,
             "settings": spark_settings(Path(folder), OWN),
-            "jobs": {job: settings["common"] | settings[job] for job in ("traffic", "sessions")},
+            "jobs": job_settings(plan.spark.rendered()["settings"], ["traffic", "sessions"]),
             "stream": plan.streams["events"].model_dump(),
             "max_offsets": batch,
         }

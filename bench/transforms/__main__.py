@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.engine import answering, spark_environment
+from bench.engine import answering, job_settings, spark_environment
 from bench.engines.__main__ import gate
 from bench.program import console, publish, run_program
 from bench.record import new_record
@@ -92,8 +92,8 @@ def worker(
     name: str, variant: Variant, folder: Path, events: int
 ) -> AbstractContextManager[Callable[[Any], Any]]:
     """Runs a step in a process with a JVM of its own, and says what it cost."""
-    jobs = load_plan("local").spark.rendered()["settings"]
-    defaults = jobs["spark-defaults.conf"]
+    rendered = load_plan("local").spark.rendered()["settings"]
+    defaults = rendered["spark-defaults.conf"]
     compilers = variant.compilers or of_executors(defaults["spark.executor.extraJavaOptions"])
     settings = {key: defaults[key] for key in DEPLOYED} | {
         "spark.master": f"local[{CORES}]",
@@ -107,7 +107,7 @@ def worker(
         "records": str(folder / variant.format / "[0-9]*.parquet"),
         "events": events,
         "stream": records.stream(variant.format),
-        "jobs": {job: jobs[job] for job in ("traffic", "sessions", "archive")},
+        "jobs": job_settings(rendered, ["traffic", "sessions", "archive"]),
         "settings": settings,
     }
     command = [sys.executable, str(PROGRAM), json.dumps(asked)]

@@ -51,8 +51,16 @@ class Run(Model):
 
 
 class Machine(Model):
+    """``cpu`` is the processor's name; older records have none."""
+
     cores: int
+    cpu: str | None = None
     memory_gib: float
+
+    @property
+    def told(self) -> str:
+        kind = f" ({self.cpu})" if self.cpu else ""
+        return f"{self.cores} cores{kind}, {self.memory_gib:.0f} GiB"
 
 
 class JobAudit(Model):
@@ -234,7 +242,7 @@ def details(report: Report) -> Iterator[str]:
     yield (
         f"`{report.name}` on {report.stack}, {report.date}; "
         + ", ".join([f"{report.rate:,.0f} events/s", *jobs, runs])
-        + f", {report.machine.cores} cores, {report.machine.memory_gib:.0f} GiB."
+        + f", {report.machine.told}."
     )
     yield ""
     numbers = range(1, len(report.runs) + 1)

@@ -1,6 +1,5 @@
 """Runs drills: load, baseline, the experiment some times, audit, report."""
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from rich.console import Console
 from millrace.alerts import load_alerts
 from millrace.cluster import marks, prometheus, zookeeper
 from millrace.common.errors import OperatorError
+from millrace.common.machine import this_machine
 from millrace.common.paths import stack_state
 from millrace.common.waiting import wait_until
 from millrace.drill import experiment, standby
@@ -44,7 +44,6 @@ ASK_EVERY_SECONDS = 10.0  # a look at every host is work for the machine that is
 # After idling the whole service is cold for a moment, the leader, too; the standby stays so.
 SETTLE_SECONDS = 60.0
 BEFORE_SECONDS = 60.0  # what fires before the injection isn't the fault's
-GIB = 2**30
 
 
 def require_allowed(plan: Plan, about: FrontMatter) -> None:
@@ -239,7 +238,7 @@ def perform(
         faults=drill.faults,
         date=when(started),
         stack=plan.environment,
-        machine=this_machine(),
+        machine=_machine(),
         rate=rate,
         jobs=[job for job in plan.jobs if job not in disabled],
         goal=drill.goal,
@@ -296,9 +295,9 @@ def run_all(
             return
 
 
-def this_machine() -> Machine:
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return Machine(cores=os.cpu_count() or 1, memory_gib=round(pages / GIB, 1))
+def _machine() -> Machine:
+    found = this_machine()
+    return Machine(cores=found.cores, cpu=found.cpu, memory_gib=found.memory_gib)
 
 
 def _audit(plan: Plan, ledger: Path) -> tuple[Audit | None, list[str]]:

@@ -96,6 +96,12 @@ def test_a_report_says_which_jobs_ran_where_it_knows(jobs, told):
     assert told in markdown(report(GOOD, jobs=jobs))
 
 
+def test_a_report_names_the_processor_where_it_knows():
+    machine = Machine(cores=2, cpu="Intel Xeon", memory_gib=23.5)
+    assert "2 cores (Intel Xeon), 24 GiB." in markdown(report(GOOD, machine=machine))
+    assert "2 cores, 16 GiB." in markdown(report(GOOD))
+
+
 def test_the_worst_run_is_held_to_the_goal():
     slow = report(GOOD, run(produce=5.1, read=1), GOOD)
     assert slow.worst == {"produce": 5.1, "read": 1}
