@@ -187,12 +187,19 @@ def combined(reports: Sequence[Report]) -> Report:
     audits = [report.audit for report in reports if report.audit]
     return reports[0].model_copy(
         update={
+            "machine": _together([report.machine for report in reports]),
             "baseline": _longest([report.baseline for report in reports]),
             "runs": [run for report in reports for run in report.runs],
             "failures": [failure for report in reports for failure in report.failures],
             "audit": _added(audits) if len(audits) == len(reports) else None,
         }
     )
+
+
+def _together(machines: Sequence[Machine]) -> Machine:
+    """The first one's size, and every processor that is known."""
+    kinds = dict.fromkeys(machine.cpu for machine in machines if machine.cpu)
+    return machines[0].model_copy(update={"cpu": " and ".join(kinds) or None})
 
 
 def _added(audits: Sequence[Audit]) -> Audit:

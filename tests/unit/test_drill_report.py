@@ -168,6 +168,13 @@ def test_runs_with_audits_of_their_own_are_one_drill():
     assert both.verdict == "lost"
 
 
+def test_runs_of_several_machines_name_each_processor_once():
+    of = [Machine(cores=2, cpu=cpu, memory_gib=16) for cpu in (None, "A", "B", "A")]
+    both = combined([report(GOOD, machine=machine) for machine in of])
+    assert both.machine == Machine(cores=2, cpu="A and B", memory_gib=16)
+    assert combined([report(GOOD)]).machine.cpu is None
+
+
 def test_the_jobs_of_several_audits_are_added():
     of_jobs = {"sessions": JobAudit(rows=100, lost=0, duplicated=0, wrong=0)}
     first = report(GOOD, audit=NOTHING_LOST.model_copy(update={"jobs": of_jobs}))
