@@ -51,16 +51,16 @@ class Run(Model):
 
 
 class Machine(Model):
-    """``cpu`` is the processor's name; older records have none."""
+    """``cpus`` are the processors' names, of all runs; older records have none."""
 
     cores: int
-    cpu: str | None = None
+    cpus: list[str] = Field(default_factory=list)
     memory_gib: float
 
     @property
     def told(self) -> str:
-        kind = f" ({self.cpu})" if self.cpu else ""
-        return f"{self.cores} cores{kind}, {self.memory_gib:.0f} GiB"
+        kinds = f" ({' and '.join(self.cpus)})" if self.cpus else ""
+        return f"{self.cores} cores{kinds}, {self.memory_gib:.0f} GiB"
 
 
 class JobAudit(Model):
@@ -198,8 +198,8 @@ def combined(reports: Sequence[Report]) -> Report:
 
 def _together(machines: Sequence[Machine]) -> Machine:
     """The first one's size, and every processor that is known."""
-    kinds = dict.fromkeys(machine.cpu for machine in machines if machine.cpu)
-    return machines[0].model_copy(update={"cpu": " and ".join(kinds) or None})
+    kinds = dict.fromkeys(cpu for machine in machines for cpu in machine.cpus)
+    return machines[0].model_copy(update={"cpus": list(kinds)})
 
 
 def _added(audits: Sequence[Audit]) -> Audit:

@@ -297,7 +297,7 @@ def run_all(
 
 def _machine() -> Machine:
     found = this_machine()
-    return Machine(cores=found.cores, cpu=found.cpu, memory_gib=found.memory_gib)
+    return Machine(cores=found.cores, cpus=[found.cpu], memory_gib=found.memory_gib)
 
 
 def _audit(plan: Plan, ledger: Path) -> tuple[Audit | None, list[str]]:

@@ -97,7 +97,7 @@ def test_a_report_says_which_jobs_ran_where_it_knows(jobs, told):
 
 
 def test_a_report_names_the_processor_where_it_knows():
-    machine = Machine(cores=2, cpu="Intel Xeon", memory_gib=23.5)
+    machine = Machine(cores=2, cpus=["Intel Xeon"], memory_gib=23.5)
     assert "2 cores (Intel Xeon), 24 GiB." in markdown(report(GOOD, machine=machine))
     assert "2 cores, 16 GiB." in markdown(report(GOOD))
 
@@ -169,10 +169,12 @@ def test_runs_with_audits_of_their_own_are_one_drill():
 
 
 def test_runs_of_several_machines_name_each_processor_once():
-    of = [Machine(cores=2, cpu=cpu, memory_gib=16) for cpu in (None, "A", "B", "A")]
+    of = [Machine(cores=2, cpus=cpus, memory_gib=16) for cpus in ([], ["A"], ["B"], ["A"])]
     both = combined([report(GOOD, machine=machine) for machine in of])
-    assert both.machine == Machine(cores=2, cpu="A and B", memory_gib=16)
-    assert combined([report(GOOD)]).machine.cpu is None
+    assert both.machine == Machine(cores=2, cpus=["A", "B"], memory_gib=16)
+    assert "2 cores (A and B), 16 GiB." in markdown(both)
+    assert combined([both, report(GOOD, machine=of[1])]).machine == both.machine
+    assert combined([report(GOOD)]).machine.cpus == []
 
 
 def test_the_jobs_of_several_audits_are_added():
