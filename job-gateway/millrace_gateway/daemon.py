@@ -116,10 +116,14 @@ class Gateway:
     def _sharing(
         self, drivers: Sequence[Mapping[str, Any]], leads: Mapping[str, Any]
     ) -> frozenset[str]:
+        """Those on the leader's host that stand by, or warm up to, if there are other hosts.
+
+        To warm up takes minutes, in which that host's loss would end both.
+        """
         sharing = frozenset(
             driver["run"]
             for driver in drivers
-            if driver["state"] == "standby" and driver["host"] == leads["host"]
+            if driver["state"] in ("warming", "standby") and driver["host"] == leads["host"]
         )
         return sharing if sharing and self._yarn.hosts() > 1 else frozenset()
 

@@ -71,8 +71,8 @@ class Seen:
     """Everything a decision rests on. ``active`` and ``ended`` are in the order they started.
 
     ``leading`` is the run whose driver leads since ``led_since``, ``standbys`` are those whose
-    drivers are ready to; ``sharing`` are those of them that are on the leader's host, though YARN
-    has others.
+    drivers are ready to; ``sharing`` are those of them, or on their way there, that are on the
+    leader's host, though YARN has others.
     """
 
     now: float

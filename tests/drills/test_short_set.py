@@ -4,6 +4,7 @@ Nothing here is asserted by the clock: a busy machine misses goals, but nothing 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -27,7 +28,7 @@ class ShortSet:
     """One runbook's fault after the other under one load: its start and its audit take minutes."""
 
     drills: Sequence[str]
-    afterwards: Mapping[str, Callable[[], None]] = field(default_factory=dict)  # by drill
+    meanwhile: Mapping[str, Callable[[], None]] = field(default_factory=dict)  # by drill
     name: str = "short-set"
     title: str = "What every change must survive"
     faults: list[int] = field(default_factory=list)
@@ -36,13 +37,14 @@ class ShortSet:
     alerts: None = None
 
     def episodes(self, stage: Stage) -> Iterator[Episode]:
-        for drill in self.drills:
-            wait_until_steady(stage.plan)  # a standby may still be starting after the one before
-            runbook = load_runbook(drill)
-            own = replace(stage, folder=stage.folder / drill)
-            yield from RunbookDrill(runbook, 1).episodes(own)
-            if look := self.afterwards.get(drill):
-                look()
+        with ThreadPoolExecutor() as pool:
+            for drill in self.drills:
+                wait_until_steady(stage.plan)  # a standby may still be starting
+                runbook = load_runbook(drill)
+                own = replace(stage, folder=stage.folder / drill)
+                look = pool.submit(self.meanwhile.get(drill, lambda: None))
+                yield from RunbookDrill(runbook, 1).episodes(own)
+                look.result()
 
 
 def performed(plan: Plan, drills: ShortSet) -> Report:

@@ -710,18 +710,24 @@ def test_who_finishes_its_last_batches_is_not_killed_meanwhile(settings, one, tw
 
 
 @pytest.mark.parametrize(
-    ("host", "workers", "killed"),
-    [("worker-1", 3, [TWO]), ("worker-1", 1, []), ("worker-2", 3, [])],
+    ("state", "host", "workers", "killed"),
+    [
+        ("standby", "worker-1", 3, [TWO]),
+        ("standby", "worker-1", 1, []),
+        ("standby", "worker-2", 3, []),
+        ("warming", "worker-1", 3, [TWO]),  # to warm up first takes minutes
+        ("draining", "worker-1", 3, []),
+    ],
 )
-def test_who_stands_by_on_the_leaders_host_goes_if_there_is_another(
-    settings, host, workers, killed
+def test_who_is_to_stand_by_on_the_leaders_host_goes_if_there_is_another(
+    settings, state, host, workers, killed
 ):
     registry, cluster = Registry(RUNNING_V2), Cluster()
     registry.orders["insights"] = TOLD_V2
     cluster.runs, cluster.workers = PAIR, workers
     registry.told = [
         {"run": ONE, "host": "worker-1", "state": "leading", "since": NOW},
-        {"run": TWO, "host": host, "state": "standby", "since": NOW},
+        {"run": TWO, "host": host, "state": state, "since": NOW},
     ]
     Gateway(settings, registry, cluster, clock=lambda: NOW).turn()
     assert cluster.killed == killed
