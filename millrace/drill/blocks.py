@@ -10,7 +10,7 @@ from pathlib import Path
 from millrace.common.paths import REPO
 from millrace.drill.runbook import Block, Runbook
 
-LONGEST_SECONDS = 900  # of one block: a cold start of everything is allowed this long
+LONGEST_SECONDS = 900  # of one block: a cold start of everything, and longer than a deployment
 SHOWN_LINES = 20
 GRACE_SECONDS = 5  # to save its variables
 

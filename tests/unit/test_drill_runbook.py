@@ -9,6 +9,7 @@ from millrace.common.errors import OperatorError
 from millrace.drill import blocks
 from millrace.drill.blocks import BlockFailed, run_blocks
 from millrace.drill.runbook import SECTIONS, Runbook, load_runbook, parse_runbook
+from millrace.plan import load_plan
 
 HEAD = """\
 ---
@@ -134,3 +135,10 @@ def test_a_block_that_hangs_is_ended_and_its_variables_are_kept(tmp_path, monkey
         run_blocks(runbook, "inject", "local", tmp_path / "run")
     run_blocks(runbook, "rollback", "local", tmp_path / "run")
     assert (tmp_path / "seen").read_text() == "kafka-1\n"
+
+
+@pytest.mark.parametrize("environment", ["local", "dev", "staging"])
+def test_a_block_outlasts_a_deployment(environment):
+    """Which says itself what it waits for; a block that is ended says only that it was."""
+    settings = load_plan(environment).services["job_gateway"].settings["gateway.json"]
+    assert settings["deploy_timeout_seconds"] < blocks.LONGEST_SECONDS
