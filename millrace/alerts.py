@@ -108,8 +108,8 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "events_topic": plan.names.kafka.topics.events,
         "cold_seconds": plan.spark.settings.common.cold_seconds,
         "cassandra_quorum": plan.replication.cassandra // 2 + 1,
-        # All that YARN runs: of each application every driver with its executors.
-        "containers": len(plan.applications) * drivers * (1 + defaults.executors),
+        # Of an application: every driver with its executors.
+        "containers": drivers * (1 + defaults.executors),
     } | {name: service.unit for name, service in plan.services.items()}
 
 

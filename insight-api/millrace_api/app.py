@@ -227,7 +227,7 @@ async def status(
 ) -> models.Status:
     """The planes of the cluster as this API sees them, up to a second old."""
     found = await shared.ask(
-        "planes", partial(planes, settings.kafka, store, feed, known.disabled_jobs)
+        "planes", partial(planes, settings.kafka, store, feed, known.intended_jobs)
     )
     return models.Status(cluster=settings.cluster, planes=found)
 

@@ -18,6 +18,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse
 from pydantic import BaseModel
 
+from millrace_api.planes import IntendedJobs
 from millrace_api.problems import NotFound
 from millrace_api.prometheus import Prometheus, PrometheusUnavailable
 from millrace_api.settings import Settings
@@ -31,7 +32,9 @@ MOST_EVENTS = 200
 ALERTS_SECONDS = 5.0
 # A picture is no older than this, however long its steps: what began just now belongs to a week.
 NEWS_SECONDS = 60
-DISABLED = "millrace:job:disabled"  # configs/alerts/promises.yaml
+# configs/alerts/promises.yaml
+DISABLED = "millrace:job:disabled"
+DEPLOYED = "millrace:job:deployed"
 SEVERITIES = ("critical", "warning", "info")
 
 
@@ -213,13 +216,13 @@ class Operations:
     async def alerts(self) -> Alerts:
         return await self._alerts.ask("alerts", self._firing)
 
-    async def disabled_jobs(self) -> set[str]:
-        """Those that an operator stopped; none while Prometheus doesn't answer."""
+    async def intended_jobs(self) -> IntendedJobs:
+        """As operators want them; nothing is known while Prometheus doesn't answer."""
         try:
-            found = await self._prometheus.now(DISABLED)
+            found = await each(self._prometheus.now, [DEPLOYED, DISABLED])
         except PrometheusUnavailable:
-            return set()
-        return {one["metric"]["name"] for one in found}
+            return IntendedJobs()
+        return IntendedJobs(*({one["metric"]["name"] for one in answer} for answer in found))
 
     async def _picture(self, panel: Panel, period: Period) -> Picture:
         found = await each(lambda query: self._range(query.expr, period), panel.queries)

@@ -1,7 +1,8 @@
 """The state of the cluster's planes as the API can see them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from millrace_api.live import Feed, FeedUnavailable
@@ -11,16 +12,29 @@ from millrace_api.store import Store, StoreUnavailable
 
 CONNECT_SECONDS = 0.5
 STALE_SECONDS = 30.0  # far longer than a batch takes
-DISABLED_SECONDS = 0.5  # to hear which jobs are; a status mustn't wait for it
+INTENT_SECONDS = 0.5  # to hear which jobs are to run; a status mustn't wait for it
 
-DisabledJobs = Callable[[], Awaitable[set[str]]]
+
+@dataclass(frozen=True)
+class IntendedJobs:
+    """The names of those that are deployed, as far as that is known, and of the disabled ones."""
+
+    deployed: Set[str] = frozenset()
+    disabled: Set[str] = frozenset()
+
+    def lacks(self, job: str) -> bool:
+        """Whether it was deployed once and is no more."""
+        return bool(self.deployed) and job not in self.deployed
+
+
+AskIntendedJobs = Callable[[], Awaitable[IntendedJobs]]
 
 
 async def planes(
-    kafka: list[Endpoint], store: Store, feed: Feed, disabled_jobs: DisabledJobs
+    kafka: list[Endpoint], store: Store, feed: Feed, ask_intended: AskIntendedJobs
 ) -> list[Plane]:
     """All planes, checked at the same time."""
-    checks = _ingest(kafka), _process(store, disabled_jobs), _store(store), _cache(feed)
+    checks = _ingest(kafka), _process(store, ask_intended), _store(store), _cache(feed)
     return list(await asyncio.gather(*checks))
 
 
@@ -34,7 +48,7 @@ async def _ingest(brokers: list[Endpoint]) -> Plane:
     )
 
 
-async def _process(store: Store, disabled_jobs: DisabledJobs) -> Plane:
+async def _process(store: Store, ask_intended: AskIntendedJobs) -> Plane:
     def plane(state: State, detail: str) -> Plane:
         return Plane(name="process", system="Spark", state=state, detail=detail)
 
@@ -42,12 +56,15 @@ async def _process(store: Store, disabled_jobs: DisabledJobs) -> Plane:
         jobs = await store.progress()
     except StoreUnavailable:
         return plane("down", "unknown while the store is away")
-    if not jobs:
-        return plane("down", "no job has committed a batch yet")
     now = datetime.now(UTC)
     old = {job.job for job in jobs if (now - job.updated).total_seconds() > STALE_SECONDS}
-    disabled = old & await _disabled(disabled_jobs) if old else set()
-    wanted = [job.job for job in jobs if job.job not in disabled]
+    # Asked only when a job is old: otherwise it makes no difference.
+    intended = await _in_time(ask_intended) if old else IntendedJobs()
+    names = [job.job for job in jobs if not (job.job in old and intended.lacks(job.job))]
+    if not names:
+        return plane("down", "no job has committed a batch yet")
+    disabled = old & intended.disabled
+    wanted = [job for job in names if job not in disabled]
     aside = [f"{_all_of(sorted(disabled))} disabled"] if disabled else []
     if stale := [job for job in wanted if job in old]:
         state = _share(len(wanted) - len(stale), len(wanted))
@@ -56,13 +73,12 @@ async def _process(store: Store, disabled_jobs: DisabledJobs) -> Plane:
     return plane("up", "; ".join(committing + aside))
 
 
-async def _disabled(disabled_jobs: DisabledJobs) -> set[str]:
-    """Asked only when a job is old: otherwise it makes no difference."""
+async def _in_time(ask_intended: AskIntendedJobs) -> IntendedJobs:
     try:
-        async with asyncio.timeout(DISABLED_SECONDS):
-            return await disabled_jobs()
+        async with asyncio.timeout(INTENT_SECONDS):
+            return await ask_intended()
     except TimeoutError:
-        return set()
+        return IntendedJobs()
 
 
 async def _store(store: Store) -> Plane:

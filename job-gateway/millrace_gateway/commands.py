@@ -17,7 +17,6 @@ from millrace_gateway.progress import UNANSWERED, Progress
 from millrace_gateway.registry import Registry
 from millrace_gateway.settings import Settings
 from millrace_gateway.submit import NotDeployed, deployment
-from millrace_gateway.yarn import Yarn
 
 POLL_SECONDS = 2
 LONGEST = "by default deploy_timeout_seconds of its configuration"
@@ -160,7 +159,7 @@ def _upkeep(registry: Registry, settings: Settings, arguments: argparse.Namespac
     if not lock.acquire(blocking=False):
         print("another host is at it")
         return
-    yarn = Yarn(settings.resourcemanagers, settings.user, settings.request_timeout_seconds)
+    yarn = settings.yarn()
     # The session's end, whatever brings it about, gives the lock back.
     print(
         upkeep.look(

@@ -110,6 +110,11 @@ class Gateway:
             leading=leads["run"],
             standbys=frozenset(d["run"] for d in drivers if d["state"] == "standby"),
             sharing=self._sharing(drivers, leads),
+            stuck=frozenset(
+                d["run"]
+                for d in drivers
+                if d["state"] == "warming" and self._clock() - d["since"] > limits.warm
+            ),
             led_since=leads["since"],
         )
 
@@ -198,8 +203,7 @@ def run(settings: Settings) -> None:
 
 
 def _act(settings: Settings, registry: LeaderRegistry) -> None:
-    yarn = Yarn(settings.resourcemanagers, settings.user, settings.request_timeout_seconds)
-    gateway = Gateway(settings, registry, yarn)
+    gateway = Gateway(settings, registry, settings.yarn())
     try:
         gateway.take_over()
         while True:
@@ -212,7 +216,7 @@ def _act(settings: Settings, registry: LeaderRegistry) -> None:
 def _watch(settings: Settings, registry: Registry) -> Metrics:
     """Looks at what there is to tell, whether this gateway acts or stands by."""
     metrics, lags = Metrics(), Lags(settings.kafka)
-    metrics.keep_looking(partial(look, registry, settings.deployments, lags.ask))
+    metrics.keep_looking(partial(look, registry, settings.yarn(), settings.deployments, lags.ask))
     return metrics
 
 

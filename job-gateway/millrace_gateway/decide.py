@@ -22,6 +22,7 @@ class Run:
     version: str
     started: float
     finished: float = 0.0
+    containers: int = 0  # its driver and executors that run
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Limits:
     drain: float
     pause: float
     settled: float
+    warm: float
     catch_up: float
 
 
@@ -72,7 +74,7 @@ class Seen:
 
     ``leading`` is the run whose driver leads since ``led_since``, ``standbys`` are those whose
     drivers are ready to; ``sharing`` are those of them, or on their way there, that are on the
-    leader's host, though YARN has others.
+    leader's host, though YARN has others; ``stuck`` those that warm up for longer than they may.
     """
 
     now: float
@@ -84,6 +86,7 @@ class Seen:
     leading: str = ""
     standbys: frozenset[str] = frozenset()
     sharing: frozenset[str] = frozenset()
+    stuck: frozenset[str] = frozenset()
     led_since: float = 0.0
 
 
@@ -143,6 +146,9 @@ def decide(seen: Seen, limits: Limits) -> Decision:
     if outdated:
         # Makes room for the new version. What leads goes on meanwhile.
         return _remove(outdated[-1], f"an earlier version than {seen.intent.version}")
+    if stuck := [run for run in wanted if run.id in seen.stuck and run is not leader]:
+        # YARN sees a process that runs, and would leave it so for ever.
+        return _remove(stuck[-1], f"it isn't warm after {limits.warm:.0f} s")
     if len(wanted) > limits.drivers:
         # Only a gateway that was frozen while it submitted can bring this about.
         return _remove([run for run in wanted if run is not leader][-1], "one too many")

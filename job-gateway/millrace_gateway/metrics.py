@@ -1,7 +1,8 @@
 """What Prometheus is told: who drives, who stands by, what each job does and how far it is behind.
 
-Every gateway looks for itself, whether it acts or not: what it tells stands in ZooKeeper and Kafka,
-and the one that acts may be the one that is lost. A scrape gets the last look and asks nobody.
+Every gateway looks for itself, whether it acts or not: what it tells stands in ZooKeeper, Kafka and
+YARN, and the one that acts may be the one that is lost. A scrape gets the last look and asks
+nobody.
 
 Jobs are told apart by the label `name`: `job` is Prometheus' own word for a kind of target.
 The text is made here: `prometheus_client` would be one more package on every worker.
@@ -21,6 +22,7 @@ from millrace_gateway.decide import Intent, Submission, leader
 from millrace_gateway.lag import Lag
 from millrace_gateway.registry import Registry
 from millrace_gateway.submit import deployment
+from millrace_gateway.yarn import Unreachable, Yarn
 
 log = logging.getLogger("gateway.metrics")
 
@@ -32,6 +34,7 @@ HELP = {
     "millrace_gateway_looked_timestamp_seconds": "When what follows was true.",
     "millrace_application_wanted": "Whether it is to run; 0 while it is suspended.",
     "millrace_application_info": "The version that is to run, and the phase it is in.",
+    "millrace_application_containers": "That run, as YARN has it: drivers and executors.",
     "millrace_drivers": "Registered drivers, by what they do.",
     "millrace_driver_leading_since_timestamp_seconds": "Changes with each hand-over and take-over.",
     "millrace_driver_standby_since_timestamp_seconds": "Of the driver that stands by for longest.",
@@ -50,13 +53,14 @@ Sample = tuple[str, dict[str, str], float]
 
 @dataclass(frozen=True)
 class Application:
-    """What ZooKeeper knows of one; ``drivers`` as they tell of themselves."""
+    """What ZooKeeper knows of one, and YARN; ``drivers`` as they tell of themselves."""
 
     name: str
     intent: Intent | None
     submission: Submission | None
     phase: str
     drivers: Sequence[Mapping[str, Any]]
+    containers: int | None = None  # while no ResourceManager is active
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Look:
 
 def look(
     registry: Registry,
+    yarn: Yarn,
     deployments: Path,
     lags: Callable[[Mapping[str, int], float], Mapping[str, Lag]],
     now: float,
@@ -83,6 +88,7 @@ def look(
             registry.submission(name),
             registry.status(name).get("phase", ""),
             registry.drivers(name),
+            _containers(yarn, name),
         )
         for name in registry.applications()
     ]
@@ -93,6 +99,13 @@ def look(
             jobs |= deployment(deployments, application.name, version).lag_seconds()
     epochs = {job: epoch for job in jobs if (epoch := registry.epoch(job))}
     return Look(now, applications, epochs, lags(jobs, now))
+
+
+def _containers(yarn: Yarn, application: str) -> int | None:
+    try:
+        return sum(run.containers for run in yarn.active(application))
+    except Unreachable:
+        return None
 
 
 def samples(look: Look) -> Iterator[Sample]:
@@ -117,6 +130,8 @@ def _of_application(application: Application) -> Iterator[Sample]:
     if submission := application.submission:
         yield "millrace_submission_started_timestamp_seconds", {}, submission.started
         yield "millrace_submission_failures", {}, submission.failures
+    if application.containers is not None:
+        yield "millrace_application_containers", {}, application.containers
     yield from _of_drivers(application.drivers)
 
 

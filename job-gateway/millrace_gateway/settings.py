@@ -7,6 +7,7 @@ from kazoo.client import KazooClient
 from kazoo.retry import KazooRetry
 
 from millrace_gateway.decide import Limits
+from millrace_gateway.yarn import Yarn
 from millrace_shared import strict
 
 PATH = Path("/etc/millrace/job-gateway/gateway.json")
@@ -76,6 +77,7 @@ class Settings:
     drain_timeout_seconds: float
     pause_max_seconds: float
     settled_seconds: float
+    warm_timeout_seconds: float
     deploy_timeout_seconds: float
     catch_up_seconds: float
     upkeep: Upkeep
@@ -88,8 +90,13 @@ class Settings:
             drain=self.drain_timeout_seconds,
             pause=self.pause_max_seconds,
             settled=self.settled_seconds,
+            warm=self.warm_timeout_seconds,
             catch_up=self.catch_up_seconds,
         )
+
+    def yarn(self) -> Yarn:
+        """For one thread: it remembers who answered."""
+        return Yarn(self.resourcemanagers, self.user, self.request_timeout_seconds)
 
     def connect(self) -> KazooClient:
         """A client that is connected; the caller closes it."""

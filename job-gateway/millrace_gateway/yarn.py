@@ -102,4 +102,5 @@ def _run(app: dict[str, Any]) -> Run:
         version=next((t.removeprefix("version:") for t in tags if t.startswith("version:")), ""),
         started=app["startedTime"] / 1000,
         finished=app["finishedTime"] / 1000,
+        containers=max(0, app["runningContainers"]),  # -1 of one that has ended
     )

@@ -97,4 +97,6 @@ def _require_running(container: Container) -> Container:
 def _run(container: Container, script: str) -> None:
     code, output = container.exec_run(["sh", "-ec", script], user="root")
     if code:
-        raise OperatorError(f"{container.name}: {output.decode().strip()}")
+        # What is printed before Docker's library reads is lost (docker-py#3332).
+        said = output.decode().strip() or f"a script ended with {code} and told no reason"
+        raise OperatorError(f"{container.name}: {said}")

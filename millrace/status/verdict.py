@@ -282,7 +282,7 @@ def applications(plan: Plan, drivers: list[dict[str, Any]], now: float) -> Compo
             problems.append(f"no driver of '{name}' leads")
             leaderless = True
         elif not standby:
-            problems.append(f"no driver of '{name}' stands by")
+            problems.append(f"no driver of '{name}' stands by: {_newcomers(mine, now)}")
         elif together := [
             d["host"] for d in mine if d["state"] == "standby" and d["host"] in leading
         ]:
@@ -349,6 +349,13 @@ def _standby(driver: dict[str, Any], now: float) -> str:
     facts = [f"for {age(now - began)}"] if began else []
     facts.append(f"rehearsed {age(now - rehearsed)} ago" if rehearsed else "never rehearsed")
     return f"{driver['host']} ({', '.join(facts)})"
+
+
+def _newcomers(drivers: list[dict[str, Any]], now: float) -> str:
+    """Who is to stand by next, for whoever waits for it; why nobody is, the gateway tells."""
+    warming = [driver for driver in drivers if driver["state"] == "warming"]
+    told = [f"{d['host']}'s has been warming up for {age(now - d['since'])}" for d in warming]
+    return ", ".join(told) or "none starts yet, `job-gateway status` on an edge host tells why"
 
 
 def age(seconds: float) -> str:

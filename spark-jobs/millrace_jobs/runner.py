@@ -50,7 +50,8 @@ def serve(
         # The one whose results are waited for starts first, and is drained last.
         ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
         enabled = [one for one in ready if not coordination.is_disabled(one.name)]
-        lead(enabled, workers, config.lease_seconds, coordination, rehearsing=rehearsing)
+        quiet_seconds = 2 * config.lease_seconds + config.catch_up_seconds
+        lead(enabled, workers, quiet_seconds, coordination, rehearsing=rehearsing)
         workers.complete()
         if coordination.is_stop_desired(config.version):
             return

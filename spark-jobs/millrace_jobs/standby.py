@@ -26,7 +26,7 @@ ALL_SECONDS = 90.0  # an upgrade waits for it; jobs that are many are rehearsed 
 def lead(
     enabled: Sequence[ReadyJob],
     workers: Executors,
-    lease_seconds: float,
+    quiet_seconds: float,
     coordination: Coordination,
     *,
     rehearsing: bool,
@@ -37,15 +37,17 @@ def lead(
     it, once it is warm: its first batch has no batch of the rehearsal beside it then.
 
     Who starts while nobody leads doesn't rehearse before: every second counts. But of two that
-    start together one stands by, perhaps for weeks; by twice the lease it is known which.
+    start together one stands by, perhaps for weeks.
 
     Args:
         enabled: the jobs to rehearse with, in the order in which they are to start.
+        quiet_seconds: after which it rehearses all the same. By then it is known who leads, and
+            that one has had the cores to itself.
     """
     rehearsal = rehearse(enabled, workers, coordination) if enabled and rehearsing else None
     if not rehearsal:
         coordination.announce("standby")
-        if coordination.lease.acquire(within=2 * lease_seconds):
+        if coordination.lease.acquire(within=quiet_seconds):
             return
         rehearsal = rehearse(enabled, workers, coordination) if enabled else None
     coordination.lease.acquire()

@@ -14,12 +14,15 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from millrace_jobs.checkpoint import Checkpoint
+from millrace_jobs.isolation import in_a_line
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +42,15 @@ WAITING = ("Waiting for data to arrive", "Waiting for next trigger")
 class Rehearsed(Exception):
     """Raised instead of a further batch. To leave one out quietly is an error for Spark, which
     wants the state of each batch to be committed; to stop the query would interrupt one."""
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    return not record.exc_info or record.exc_info[0] is not Rehearsed
+
+
+# It tells of each exception that goes into the JVM. What Spark tells then, log4j2.properties drops
+# by the query's name.
+logging.getLogger("py4j.clientserver").addFilter(_is_worth_telling)
 
 
 class Rehearsal:
@@ -83,6 +95,7 @@ class Rehearsal:
         while not self._has_done(READY_BATCHES):
             time.sleep(POLL_SECONDS)
         if error := self._error():
+            self._batches = 0  # no further round
             raise error
 
     def end(self) -> None:
@@ -91,9 +104,12 @@ class Rehearsal:
 
     def _start(self) -> StreamingQuery:
         self._round_is_over = False
+        # Of its own in each round: Spark knows an ended query's name for a moment longer.
+        name = f"rehearsal of {PurePath(self._scratch.location).name} {uuid4()}"
         return (
             self._job.frame(RECORDS)
-            .writeStream.outputMode(self._job.output_mode)
+            .writeStream.queryName(name)
+            .outputMode(self._job.output_mode)
             .foreachBatch(self._write_batch)
             .option("checkpointLocation", self._scratch.location)
             .trigger(processingTime=TRIGGER)
@@ -129,21 +145,34 @@ class Rehearsal:
     def _run(self) -> None:
         """A round that fails while the driver stands by isn't worth a driver: what it misses then
         is warmth, and the next round may do better. Kafka may have expired what it was to read."""
+        finish = self._finish_round
         while True:
-            self._finish_round()
-            self._scratch.remove()
-            if error := self._error():
-                log.warning("rehearsal: %s", str(error).partition("\n")[0])
-                if self._done < READY_BATCHES:
-                    break  # `wait` tells, or the driver stands by with nothing to rehearse
+            try:
+                finish()
+            except Exception as error:  # HDFS's and ZooKeeper's, too: nobody would be told
+                log.warning("rehearsal: %s", in_a_line(error))
                 self._over.wait(self._pause_seconds)
             if self._is_over() or self._is_brief:
                 break
-            self._query = self._start()
+            finish = self._do_round
         took = time.monotonic() - self._began
         log.info("rehearsal over after %d batches and %.1f s", self._done, took)
 
+    def _do_round(self) -> None:
+        self._query = self._start()
+        self._finish_round()
+
     def _finish_round(self) -> None:
+        try:
+            self._see_to_its_end()
+        finally:
+            if self._query.isActive:
+                self._query.stop()  # the next one has the same checkpoint
+            self._scratch.remove()
+        if error := self._error():
+            raise error
+
+    def _see_to_its_end(self) -> None:
         """Until its query has ended; one that has read all there is is ended, to begin anew."""
         query, idle_since, at_start = self._query, None, self._done
         while query.isActive:
@@ -163,8 +192,8 @@ class Rehearsal:
     def _tell_warm(self) -> None:
         due = time.monotonic() >= self._told_at + AGAIN_SECONDS
         if due and not self._over.is_set() and self._has_done(WARM_BATCHES):
-            self._told_at = time.monotonic()
             self._when_warm()
+            self._told_at = time.monotonic()
 
 
 def _is_idle(status: dict[str, Any]) -> bool:

@@ -288,6 +288,14 @@ def test_a_job_that_is_disabled_is_not_missed(
         assert processing(client) == ("up", "traffic committing batches; sessions disabled")
 
 
+def test_a_job_that_is_no_longer_deployed_is_not_missed(
+    settings: Settings, stand_in: StandIn, own: tuple[str, int], two_jobs: FakeStore
+) -> None:
+    stand_in.series = {"millrace:job:deployed": [({"name": "traffic"}, 1)]}
+    with asking(settings, own, store=two_jobs) as client:
+        assert processing(client) == ("up", "traffic committing batches")
+
+
 def test_of_other_jobs_it_is_said_which_stand_still(
     settings: Settings, stand_in: StandIn, own: tuple[str, int], two_jobs: FakeStore
 ) -> None:

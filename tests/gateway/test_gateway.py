@@ -39,7 +39,7 @@ from millrace_gateway.submit import Child, Deployment, NotDeployed, command
 from millrace_gateway.upkeep import Record
 from millrace_gateway.yarn import Unreachable, Yarn
 
-LIMITS = Limits(drivers=2, submit=120, drain=90, pause=60, settled=300, catch_up=20)
+LIMITS = Limits(drivers=2, submit=120, drain=90, pause=60, settled=300, warm=900, catch_up=20)
 NOW = 10_000.0
 RUNNING_V2 = Intent("running", "v2")
 TOLD_V2 = Order("running", "v2", NOW - 500)
@@ -134,6 +134,16 @@ TABLE = {
         ),
         Wait(),
         "running",
+    ),
+    "one of two hangs before it is warm: it goes, for another to come": (
+        Seen(NOW, RUNNING_V2, TOLD_V2, active=PAIR, leading=ONE, stuck=frozenset({TWO})),
+        Kill(TWO),
+        "removing",
+    ),
+    "the new version hangs before it is warm: it goes, the old one leads": (
+        Seen(NOW, RUNNING_V2, active=UPGRADE, leading=ONE, stuck=frozenset({TWO})),
+        Kill(TWO),
+        "removing",
     ),
     "two, of which none leads yet: nothing": (
         Seen(NOW, RUNNING_V2, TOLD_V2, active=PAIR),
@@ -303,6 +313,7 @@ def situations(draw):
     drivers = [r.id for r in active if r.state == "RUNNING"]
     leading = draw(st.sampled_from(["", *drivers]))
     ready = draw(st.sets(st.sampled_from(drivers))) if drivers else set()
+    stuck = draw(st.sets(st.sampled_from(drivers))) if drivers else set()
     return Seen(
         NOW,
         draw(intents),
@@ -312,6 +323,7 @@ def situations(draw):
         draw(st.lists(ended_runs, max_size=30)),
         leading,
         frozenset(ready - {leading}),
+        stuck=frozenset(stuck - ready),
     )
 
 
@@ -611,6 +623,7 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
         drain_timeout_seconds=90,
         pause_max_seconds=60,
         settled_seconds=300,
+        warm_timeout_seconds=900,
         deploy_timeout_seconds=480,
         catch_up_seconds=20,
         upkeep=Upkeep(
@@ -728,6 +741,22 @@ def test_who_is_to_stand_by_on_the_leaders_host_goes_if_there_is_another(
     registry.told = [
         {"run": ONE, "host": "worker-1", "state": "leading", "since": NOW},
         {"run": TWO, "host": host, "state": state, "since": NOW},
+    ]
+    Gateway(settings, registry, cluster, clock=lambda: NOW).turn()
+    assert cluster.killed == killed
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds", "killed"),
+    [("warming", 901, [TWO]), ("warming", 899, []), ("standby", 10**6, [])],
+)
+def test_who_never_gets_warm_goes(settings, state, seconds, killed):
+    registry, cluster = Registry(RUNNING_V2), Cluster()
+    registry.orders["insights"] = TOLD_V2
+    cluster.runs = PAIR
+    registry.told = [
+        {"run": ONE, "host": "worker-1", "state": "leading", "since": NOW - 10**6},
+        {"run": TWO, "host": "worker-2", "state": state, "since": NOW - seconds},
     ]
     Gateway(settings, registry, cluster, clock=lambda: NOW).turn()
     assert cluster.killed == killed
@@ -872,6 +901,7 @@ def app(number: int, started: int) -> dict[str, Any]:
         "applicationTags": "millrace:insights,version:v2",
         "startedTime": started,
         "finishedTime": 0,
+        "runningContainers": 3,
     }
 
 
@@ -885,8 +915,8 @@ def test_the_active_resourcemanager_is_found_beside_a_dead_one_and_a_standby(res
     active.answer = {"apps": {"app": [app(2, 2000), app(1, 1000)]}}
     client = yarn(resourcemanagers)
     assert client.active("insights") == [
-        Run("application_1", "RUNNING", "v2", 1.0),
-        Run("application_2", "RUNNING", "v2", 2.0),
+        Run("application_1", "RUNNING", "v2", 1.0, containers=3),
+        Run("application_2", "RUNNING", "v2", 2.0, containers=3),
     ]
     client.active("insights")
     assert len(standby.asked) == 1, "it is remembered which one is active"

@@ -15,10 +15,11 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 from hypothesis import given
 from hypothesis import strategies as st
 from millrace_gateway import lag
-from millrace_gateway.decide import Intent, Submission
+from millrace_gateway.decide import Intent, Run, Submission
 from millrace_gateway.lag import Lag, lag_of
 from millrace_gateway.metrics import Application, Look, Metrics, exposition, look, samples
 from millrace_gateway.settings import Kafka
+from millrace_gateway.yarn import Unreachable
 from prometheus_client.parser import text_string_to_metric_families
 
 NOW = 10_000.0
@@ -36,7 +37,9 @@ LEADER = driver(
     troubles={"archive": 'its "checkpoint" is gone\n'},
 )
 STANDBY = driver("standby", "application_2", since=NOW - 600, rehearsed_at=NOW - 30)
-INSIGHTS = Application("insights", Intent("running", "v2"), SUBMITTED, "running", [LEADER, STANDBY])
+INSIGHTS = Application(
+    "insights", Intent("running", "v2"), SUBMITTED, "running", [LEADER, STANDBY], 5
+)
 
 
 def parsed(text: str) -> dict[tuple[str, ...], float]:
@@ -63,6 +66,7 @@ def test_who_drives_and_what_each_job_does() -> None:
     assert found["millrace_submission_started_timestamp_seconds", "insights"] == NOW - 900
     assert found["millrace_submission_failures", "insights"] == 1
     assert found["millrace_application_wanted", "insights"] == 1
+    assert found["millrace_application_containers", "insights"] == 5
     assert found["millrace_application_info", "insights", "v2", "running"] == 1
     assert found["millrace_job_state", "insights", "archive", "failed"] == 1
     assert found["millrace_job_trouble", "insights", "archive"] == 1
@@ -109,6 +113,29 @@ class Registry:
         return {"traffic": 7, "archive": 0}[job]
 
 
+class Cluster:
+    """YARN with two runs of the application, or without a ResourceManager that is active."""
+
+    def __init__(self, away: bool = False) -> None:
+        self.away = away
+
+    def active(self, _: str) -> list[Run]:
+        if self.away:
+            raise Unreachable
+        return [Run(f"application_{n}", "RUNNING", "v2", NOW, containers=n) for n in (2, 3)]
+
+
+@pytest.mark.parametrize(("away", "containers"), [(False, 5), (True, None)])
+def test_containers_are_counted_while_yarn_tells(
+    tmp_path: Path, away: bool, containers: int | None
+) -> None:
+    seen = look(Registry(), Cluster(away), tmp_path, lambda jobs, _: {}, NOW)  # type: ignore[arg-type]
+    (application,) = seen.applications
+    assert application.containers == containers
+    told = parsed(exposition(samples(seen)))
+    assert (("millrace_application_containers", "insights") in told) is not away
+
+
 def test_a_look_asks_for_the_jobs_of_the_version_that_is_to_run(tmp_path: Path) -> None:
     config = {
         "jobs": ["traffic", "archive"],
@@ -122,7 +149,7 @@ def test_a_look_asks_for_the_jobs_of_the_version_that_is_to_run(tmp_path: Path) 
         asked.update(jobs, now=now)
         return {"traffic": Lag(50, 5)}
 
-    seen = look(Registry(), tmp_path, lags, NOW)  # type: ignore[arg-type]
+    seen = look(Registry(), Cluster(), tmp_path, lags, NOW)  # type: ignore[arg-type]
     found = parsed(exposition(samples(seen)))
     assert asked == {"traffic": 30, "archive": 120, "now": NOW}
     assert found["millrace_job_epoch_given", "traffic"] == 7
@@ -132,7 +159,10 @@ def test_a_look_asks_for_the_jobs_of_the_version_that_is_to_run(tmp_path: Path) 
 
 
 def test_a_version_that_this_host_lacks_has_no_lag(tmp_path: Path) -> None:
-    seen = look(Registry(), tmp_path, lambda jobs, _: dict.fromkeys(jobs, Lag(0, 0)), NOW)  # type: ignore[arg-type]
+    def none(jobs: dict[str, int], _: float) -> dict[str, Lag]:
+        return dict.fromkeys(jobs, Lag(0, 0))
+
+    seen = look(Registry(), Cluster(), tmp_path, none, NOW)  # type: ignore[arg-type]
     assert seen.lags == {}
 
 

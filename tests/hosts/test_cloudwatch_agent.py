@@ -15,7 +15,8 @@ from docker.models.containers import Container
 
 from millrace.inventory import build_inventory
 from millrace.plan import Plan, load_plan
-from tests.hosts.bare import bare_host, inventory_with, on
+from tests.containers import on
+from tests.hosts.bare import bare_host, inventory_with
 from tests.playbooks import Recap, changed, run_playbook, written
 
 NAME = "worker-1"
@@ -78,12 +79,12 @@ def converge(plan: Plan, host: Container, folder: Path, sha256: str) -> Recap:
 def test_it_reads_the_journal_and_writes_its_own(
     plan: Plan, host: Container, tmp_path: Path
 ) -> None:
-    _, sha256 = host.exec_run(["sh", "-c", MADE, "sh", PROGRAM])
+    sha256 = on(host, MADE, PROGRAM)
     with pytest.raises(AssertionError, match="1 computed checksum did NOT match"):
         converge(plan, host, tmp_path, "0" * 64)
     assert "no packages found" in on(host, "dpkg-query --show amazon-cloudwatch-agent || true")
 
-    assert changed(converge(plan, host, tmp_path, sha256.decode().strip())) != {}
+    assert changed(converge(plan, host, tmp_path, sha256)) != {}
     assert on(host, f"systemctl is-active {UNIT}") == "active"
     assert on(host, f"ls {HOME}/etc/amazon-cloudwatch-agent.d") == "millrace.json"
     on(host, f"until [ -e {HOME}/logs/told ]; do sleep 0.1; done")
@@ -92,4 +93,4 @@ def test_it_reads_the_journal_and_writes_its_own(
     assert on(host, f"cat {HOME}/logs/journal")
     assert on(host, f"cat {HOME}/logs/refused").count("Read-only file system") == 2
 
-    assert changed(converge(plan, host, tmp_path, sha256.decode().strip())) == {}
+    assert changed(converge(plan, host, tmp_path, sha256)) == {}

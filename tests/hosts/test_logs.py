@@ -58,6 +58,13 @@ def test_collections_are_found_where_they_are_asked_for():
     assert {line.split()[2] for line in found} == {h.name for h in PLAN.hosts_of("kafka_broker")}
 
 
+def test_a_rehearsal_that_is_over_is_no_error():
+    said = ("rehearsal over", "Rehearsed", "Query rehearsal of")
+    found = millrace("logs", "--since", "24h", "--service", "driver", "--grep", "|".join(said))
+    assert found
+    assert [line for line in found if said[0] not in line] == []
+
+
 def test_a_bundle_has_every_host_and_no_key(tmp_path):
     path = tmp_path / "bundle.tar.gz"
     millrace("support-bundle", str(path), "--since", "15m")

@@ -12,7 +12,8 @@ import pytest
 from docker.models.containers import Container
 
 from millrace.plan import Plan
-from tests.hosts.bare import await_boot, bare_host, inventory_with, on
+from tests.containers import on
+from tests.hosts.bare import await_boot, bare_host, inventory_with
 from tests.playbooks import Recap, changed, run_playbook, written
 
 NAME = "redis-1"  # which of the plan's hosts it is to become

@@ -32,6 +32,15 @@ def test_one_resourcemanager_is_active_and_applications_outlive_it(hosts_of, res
     assert all(info["rmStateStoreName"].endswith(".ZKRMStateStore") for info in infos)
 
 
+def test_each_resourcemanager_is_watched_by_its_own_user(plan, hosts_of):
+    user = plan.services["resourcemanager"].user
+    for name, connection in hosts_of("resourcemanager").items():
+        watch = connection.service("resourcemanager-watch")
+        assert (watch.is_running, watch.is_enabled) == (True, True), name
+        shown = connection.check_output("systemctl show -p User --value resourcemanager-watch")
+        assert shown == user, name
+
+
 def test_workers_lend_what_the_configuration_says_from_the_racks_of_the_plan(plan, rest):
     lent = plan.services["nodemanager"].settings["yarn-site.xml"]
     nodes = rest("nodes?states=RUNNING")["nodes"]["node"]

@@ -21,6 +21,7 @@ from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO, stack_state
 from millrace.plan import Plan
 from millrace.setup.image import image_tag
+from tests.containers import on
 
 pytestmark = pytest.mark.engine
 
@@ -123,12 +124,6 @@ def host(client: docker.DockerClient, cluster: auto.Stack) -> Container:
     return client.containers.get(f"{CLUSTER}-store-1")
 
 
-def run(container: Container, command: str) -> str:
-    code, output = container.exec_run(["sh", "-c", command])
-    assert code == 0, output
-    return output.decode().strip()
-
-
 def test_second_preview_is_empty(cluster: auto.Stack) -> None:
     assert automation.preview(cluster) == {}
     assert automation.up(cluster).changes == {}
@@ -136,11 +131,11 @@ def test_second_preview_is_empty(cluster: auto.Stack) -> None:
 
 def test_hosts_are_as_planned(cluster: auto.Stack, host: Container, client) -> None:
     assert client.networks.get(CLUSTER).attrs["IPAM"]["Config"][0]["Subnet"] == "198.18.30.0/24"
-    assert run(host, "hostname -I; hostname") == "198.18.30.11 \nstore-1"
-    assert run(host, "getent hosts store-2").split() == ["198.18.30.12", "store-2"]
+    assert on(host, "hostname -I; hostname") == "198.18.30.11 \nstore-1"
+    assert on(host, "getent hosts store-2").split() == ["198.18.30.12", "store-2"]
     assert host.attrs["HostConfig"]["Memory"] == 128 * 1024 * 1024
     assert host.attrs["HostConfig"]["RestartPolicy"]["Name"] == "no"
-    assert run(host, "cat /proc/sys/net/ipv4/tcp_syn_retries") == "1"
+    assert on(host, "cat /proc/sys/net/ipv4/tcp_syn_retries") == "1"
     assert not host.attrs["HostConfig"]["PortBindings"]
     assert host.labels["millrace.host"] == "store-1"
     assert automation.outputs(cluster)["endpoints"] == {"kafka": ["store-1:1", "store-2:1"]}
@@ -160,19 +155,19 @@ def test_ansibles_key_opens_the_host(host: Container) -> None:
 
 def test_artifacts_are_served_to_hosts_by_an_unprivileged_user(host: Container, client) -> None:
     server = client.containers.get(f"{CLUSTER}-artifacts")
-    assert run(server, "id -un") == "nobody"
+    assert on(server, "id -un") == "nobody"
     status = "import urllib.request as u; print(u.urlopen('http://198.18.30.2:8000/').status)"
-    assert run(host, f'python3 -c "{status}"') == "200"
+    assert on(host, f'python3 -c "{status}"') == "200"
 
 
 def test_a_deleted_host_comes_back_with_its_data(cluster, host: Container, client) -> None:
-    run(host, f"echo precious > {DATA}/marker")
+    on(host, f"echo precious > {DATA}/marker")
     host.remove(force=True)
     assert automation.preview(cluster) == {"create": 1}
     assert automation.up(cluster).changes == {"create": 1}
     again = client.containers.get(host.name)
     assert again.id != host.id
-    assert run(again, f"cat {DATA}/marker") == "precious"
+    assert on(again, f"cat {DATA}/marker") == "precious"
 
 
 def break_by_stop(host: Container) -> None:
@@ -191,12 +186,12 @@ def break_by_cutting_the_network(host: Container) -> None:
 def test_a_broken_host_is_brought_back_as_it_is(
     cluster: auto.Stack, host: Container, fault: Callable[[Container], None]
 ) -> None:
-    run(host, "echo installed > /opt/marker")
+    on(host, "echo installed > /opt/marker")
     fault(host)
     assert automation.up(cluster).changes == {"update": 1}
     host.reload()
     assert host.status == "running"
-    assert run(host, "cat /opt/marker; hostname -I").split() == ["installed", "198.18.30.11"]
+    assert on(host, "cat /opt/marker; hostname -I").split() == ["installed", "198.18.30.11"]
 
 
 def test_memory_changes_in_place(workspace, planned, host: Container) -> None:
@@ -228,7 +223,7 @@ def test_a_new_host_replaces_no_other(workspace, planned, host: Container) -> No
     stack = workspace.stack(planned(hosts=3))
     # its volume and container are made; the name table changes in place
     assert automation.up(stack).changes == {"create": 2, "update": 1}
-    assert "198.18.30.13\tstore-3" in run(host, "cat /etc/hosts")
+    assert "198.18.30.13\tstore-3" in on(host, "cat /etc/hosts")
 
 
 def test_a_host_with_data_is_not_removed_by_a_smaller_plan(
@@ -245,27 +240,27 @@ def test_a_host_with_data_is_not_removed_by_a_smaller_plan(
 
 
 def test_a_new_image_replaces_the_host_and_keeps_its_data(workspace, plan, host, client) -> None:
-    run(host, f"echo precious > {DATA}/marker")
+    on(host, f"echo precious > {DATA}/marker")
     client.images.get(image_tag()).tag(*OTHER_IMAGE.split(":"))
     try:
         # two hosts and the artifact server
         assert automation.up(workspace.stack(plan, OTHER_IMAGE)).changes == {"replace": 3}
         again = client.containers.get(host.name)
         assert again.id != host.id
-        assert run(again, f"cat {DATA}/marker") == "precious"
+        assert on(again, f"cat {DATA}/marker") == "precious"
     finally:
         automation.up(workspace.stack(plan))
         client.images.remove(OTHER_IMAGE)
 
 
 def test_destroy_keeps_data_for_the_next_up(cluster: auto.Stack, host, client) -> None:
-    run(host, f"echo precious > {DATA}/marker")
+    on(host, f"echo precious > {DATA}/marker")
     automation.destroy(cluster, purge=False)
     assert not client.containers.list(all=True, filters={"name": CLUSTER})
     assert not client.networks.list(names=[CLUSTER])
     assert len(client.volumes.list(filters={"name": CLUSTER})) == 2
     automation.up(cluster)
-    assert run(client.containers.get(host.name), f"cat {DATA}/marker") == "precious"
+    assert on(client.containers.get(host.name), f"cat {DATA}/marker") == "precious"
 
 
 def test_a_purge_leaves_nothing(workspace, plan, cluster, client) -> None:
@@ -279,10 +274,10 @@ def test_a_purge_leaves_nothing(workspace, plan, cluster, client) -> None:
 
 
 def test_a_lost_state_takes_over_what_is_there(workspace, plan, cluster, host, client) -> None:
-    run(host, f"echo precious > {DATA}/marker")
+    on(host, f"echo precious > {DATA}/marker")
     cluster.workspace.remove_stack(STACK, force=True)
     automation.up(workspace.stack(plan))
-    assert run(client.containers.get(host.name), f"cat {DATA}/marker") == "precious"
+    assert on(client.containers.get(host.name), f"cat {DATA}/marker") == "precious"
 
 
 @pytest.mark.parametrize("kind", ["container", "network", "volume"])

@@ -14,16 +14,24 @@ from tests.jobs.fakes import workers
 def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
     """A driver that was frozen would otherwise stay in its successor's standby's way."""
     drained: list[Any] = []
+    waited: list[float] = []
     context = SimpleNamespace(settings={"trigger_seconds": 1})
     one = SimpleNamespace(name="traffic", context=context, query=None, job=None)
-    lease = SimpleNamespace(is_lost=False, acquire=lambda within: True, release=lambda: None)
+
+    def acquire(within: float) -> bool:
+        waited.append(within)
+        return True
+
+    lease = SimpleNamespace(is_lost=False, acquire=acquire, release=lambda: None)
     driver: Any = SimpleNamespace(
         lease=lease,
         announce=lambda state: None,
         is_disabled=lambda job: False,
         is_stop_desired=lambda version: False,
     )
-    config: Any = SimpleNamespace(jobs=["traffic"], version="v1", lease_seconds=3)
+    config: Any = SimpleNamespace(
+        jobs=["traffic"], version="v1", lease_seconds=3, catch_up_seconds=45
+    )
 
     def fail(*_: Any) -> None:
         lease.is_lost = lost
@@ -36,6 +44,7 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(RuntimeError):
         runner.serve(config, None, workers([]), driver, rehearsing=False)  # type: ignore[arg-type]
     assert len(drained) == (0 if lost else 1)
+    assert waited == [51]  # before it would rehearse beside another one that leads
 
 
 @pytest.mark.slow

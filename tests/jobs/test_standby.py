@@ -46,7 +46,7 @@ def test_with_all_jobs_disabled_a_driver_leads_without_rehearsing() -> None:
     lease = SimpleNamespace(acquire=lambda within=None: done.append(within) or within is None)
     driver: Any = SimpleNamespace(lease=lease, announce=done.append)
     standby.lead([], workers([]), 3, driver, rehearsing=True)
-    assert done == ["standby", 6, None]
+    assert done == ["standby", 3, None]
 
 
 class Rehearsed:

@@ -117,12 +117,13 @@ def test_who_is_to_lead_waits_for_no_pause(spark, scratch, rehearse):
     assert len(job.rehearsed) == 3
 
 
-def test_a_brief_rehearsal_ends_by_itself(spark, scratch, rehearse):
+def test_a_brief_rehearsal_ends_by_itself(spark, scratch, rehearse, caplog):
     job = Job(spark)
     rehearse(job, 3600, batches=2).wait()
     assert is_gone(scratch)
     assert len(job.rehearsed) == 2
     assert not spark.streams.active
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 def test_who_is_to_lead_ends_all_rehearsals(spark, scratch, rehearse, monkeypatch):
@@ -152,16 +153,33 @@ def test_a_round_ends_before_its_state_grows(spark, rehearse, monkeypatch):
     assert job.frames >= 2
 
 
-def test_what_would_fail_when_leading_fails_the_rehearsal(spark, scratch, rehearse):
+def test_what_would_fail_when_leading_fails_the_rehearsal(spark, scratch, rehearse, caplog):
     with pytest.raises(StreamingQueryException, match="no such table"):
-        rehearse(Job(spark, fails_at=0), 0).wait()
+        rehearse(Job(spark, fails_at=0), 5).wait()
     assert is_gone(scratch)
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
+        "no such table"
+    ]
 
 
 def test_a_failure_while_standing_by_is_only_a_round_lost(spark, rehearse):
     job = Job(spark, fails_at=4)
     rehearse(job, 0.1).wait()
     wait_until(lambda: len(job.rehearsed) > 6, 120, "another round")
+
+
+def test_whatever_fails_is_tried_again_in_another_round(spark, rehearse):
+    told: list[str] = []
+
+    def tell() -> None:
+        told.append("warm")
+        if len(told) == 1:
+            raise OSError("ZooKeeper is away")
+
+    job = Job(spark)
+    rehearse(job, 0.1, when_warm=tell).wait()
+    wait_until(lambda: len(told) == 2 and len(job.rehearsed) > 6, 120, "it goes on")
+    assert len(spark.streams.active) == 1
 
 
 class Idle(Job):

@@ -5,7 +5,7 @@ import pytest
 from millrace.alerts import load_alerts
 from millrace.cli.alert_docs import alerts_page
 from millrace.drill.report import Audit, Fired, Machine, Report, Run, Told
-from millrace.drill.runbook import load_operations, load_runbooks
+from millrace.drill.runbook import load_operations, load_runbook, load_runbooks
 from millrace.plan import load_plan
 
 PLAN, ALERTS, RUNBOOKS = load_plan("local"), load_alerts(), load_runbooks()
@@ -65,5 +65,5 @@ def test_of_several_drills_the_slowest_tells():
 
 def test_why_a_drill_fires_nothing_stands_beside_it():
     drill, *_ = cells("JobVersionOutdated", {})
-    assert drill == "`upgrade` (silent: a hand-over takes less than its five minutes)"
+    assert drill == f"`upgrade` (silent: {load_runbook('upgrade').about.silent})"
     assert cells("DiskFillingUp", {})[0] == "`disk-full` (in dev, staging)"

@@ -238,6 +238,19 @@ def test_a_disabled_job_is_not_missed_between_two_drivers(rules_file: Path) -> N
     run_tests(rules_file, [group("between", archive, (5, 3), checks)])
 
 
+@pytest.mark.parametrize(("removed", "fresh"), [(["archive"], 1), (["archive", "traffic"], 0)])
+def test_a_job_is_missed_until_a_gateway_tells_of_others_alone(
+    rules_file: Path, removed: list[str], fresh: int
+) -> None:
+    """Gateways that tell of none at all are away: what was deployed is still missed then."""
+    shows: dict[str, Any] = {
+        f'millrace_job_epoch_given{{name="{job}",host="edge-1"}}': "none" for job in removed
+    }
+    shows['millrace_job_updated_timestamp_seconds{name="archive",host="edge-1"}'] = "frozen"
+    checks = iter([check("min(millrace:fresh:ok)", 60 * BEFORE + 90, fresh)])
+    run_tests(rules_file, [group("removed", shows, (5, 1), checks)])
+
+
 def test_a_prometheus_that_is_new_on_its_host_is_silent(rules_file: Path) -> None:
     """It evaluates before its first scrapes, and those may come before the host's own services."""
     one = group("new", {}, (10, 3), (check(firing(""), at, 0) for at in (15, 30, 60, 120, 480)))

@@ -1,15 +1,19 @@
 """Runbooks are parsed strictly, and their blocks run as an operator would run them."""
 
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
+from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.drill import blocks
 from millrace.drill.blocks import BlockFailed, run_blocks
-from millrace.drill.runbook import SECTIONS, Runbook, load_runbook, parse_runbook
+from millrace.drill.runbook import SECTIONS, Runbook, load_runbook, load_runbooks, parse_runbook
 from millrace.plan import load_plan
+
+WITHIN = re.compile(r"--within (\w+)")
 
 HEAD = """\
 ---
@@ -135,6 +139,16 @@ def test_a_block_that_hangs_is_ended_and_its_variables_are_kept(tmp_path, monkey
         run_blocks(runbook, "inject", "local", tmp_path / "run")
     run_blocks(runbook, "rollback", "local", tmp_path / "run")
     assert (tmp_path / "seen").read_text() == "kafka-1\n"
+
+
+def test_a_block_outlasts_all_that_it_waits_for():
+    waits = {
+        f"{book.path.name}:{block.line}": sum(map(parse_duration, WITHIN.findall(block.script)))
+        for book in load_runbooks()
+        for block in book.blocks
+    }
+    assert max(waits.values()) > 0
+    assert {at: s for at, s in waits.items() if s >= blocks.LONGEST_SECONDS} == {}
 
 
 @pytest.mark.parametrize("environment", ["local", "dev", "staging"])

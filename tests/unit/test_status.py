@@ -113,7 +113,12 @@ def test_a_sick_service_shows(host, service, says, component, state):
     ("driver", "state", "problem"),
     [
         ("leading", "down", "no driver of 'insights' leads"),
-        ("standby", "degraded", "no driver of 'insights' stands by"),
+        (
+            "standby",
+            "degraded",
+            "no driver of 'insights' stands by: none starts yet,"
+            " `job-gateway status` on an edge host tells why",
+        ),
     ],
 )
 def test_a_missing_driver_shows(driver, state, problem):
@@ -195,11 +200,22 @@ def test_a_job_that_failed_shows_why():
     assert verdict(observed, "Job traffic").state == "healthy"
 
 
+def test_who_is_to_stand_by_shows_since_when_it_warms_up():
+    observed = healthy()
+    (standby,) = (d for d in observed["drivers"] if d["state"] == "standby")
+    standby |= {"state": "warming", "since": observed["at"] - 780}
+    (problem,) = verdict(observed, "Applications").problems
+    assert problem == "no driver of 'insights' stands by: worker-2's has been warming up for 13 min"
+
+
 def test_without_a_standby_no_host_is_asked(monkeypatch):
     alone = [d for d in healthy()["drivers"] if d["state"] != "standby"]
     monkeypatch.setattr(health, "ask_drivers", lambda plan: alone)
     monkeypatch.setattr(health, "collect", lambda plan: pytest.fail("it asked"))
-    assert health.problems(PLAN) == ["Applications: degraded, no driver of 'insights' stands by"]
+    assert health.problems(PLAN) == [
+        "Applications: degraded, no driver of 'insights' stands by: none starts yet,"
+        " `job-gateway status` on an edge host tells why"
+    ]
 
 
 def test_health_is_that_of_every_component(monkeypatch):

@@ -1,0 +1,22 @@
+"""What a drill that fails leaves to read: its cluster may be gone by then."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LINES = 80
+LOGS = ("logs", "--since", "20m", "--service", "driver", "--service", "job_gateway")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    if report.failed and report.when == "call":
+        millrace = Path(sys.executable).parent / "millrace"
+        told = subprocess.run([millrace, *LOGS], capture_output=True, text=True, check=False)
+        last = "\n".join((told.stdout + told.stderr).splitlines()[-LINES:])
+        report.sections.append(("Logs of drivers and gateways", last))
+    return report
