@@ -1,9 +1,8 @@
-"""What every change must survive: a leader, a driver and a NameNode lost, and a hand-over.
+"""What every change must survive: a leader and a driver lost; slower, a NameNode and a hand-over.
 
 Nothing here is asserted by the clock: a busy machine misses goals, but nothing may lose an event.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -12,11 +11,10 @@ import pytest
 from rich.console import Console
 
 from millrace.common.paths import stack_name, stack_state
-from millrace.drill.blocks import run_blocks
 from millrace.drill.report import Gaps, Report
 from millrace.drill.runbook import load_runbook
 from millrace.drill.runner import RunbookDrill, Stage, perform
-from millrace.drill.timeline import Episode, Span
+from millrace.drill.timeline import Episode
 from millrace.ledger.door import Door
 from millrace.plan import Plan, load_plan
 from tests.drills.operations_page import Explained, explained
@@ -31,7 +29,6 @@ class ShortSet:
 
     drills: Sequence[str]
     meanwhile: Mapping[str, Callable[[], None]] = field(default_factory=dict)  # by drill
-    upgrades: bool = False  # in the end
     name: str = "short-set"
     title: str = "What every change must survive"
     faults: list[int] = field(default_factory=list)
@@ -48,15 +45,6 @@ class ShortSet:
                 look = pool.submit(self.meanwhile.get(drill, lambda: None))
                 yield from RunbookDrill(runbook, 1).episodes(own)
                 look.result()
-        if self.upgrades:
-            yield upgraded(stage)
-
-
-def upgraded(stage: Stage) -> Episode:
-    """By its runbook's block; the drill of it also waits for the next standby, for minutes."""
-    since = time.time()
-    run_blocks(load_runbook("upgrade"), "inject", stage.plan.environment, stage.folder / "upgrade")
-    return Episode(Span(since, time.time()))
 
 
 def performed(plan: Plan, drills: ShortSet) -> Report:
@@ -86,8 +74,8 @@ def test_nothing_is_lost_or_counted_twice_and_the_page_explains_it() -> None:
     (application,) = plan.applications
     shown: list[Explained] = []
     look = {"driver-killed": lambda: shown.append(explained(plan, application, picture))}
-    drills = ShortSet(["kafka-leader-killed", "driver-killed"], look, upgrades=True)
-    nothing_lost_or_counted_twice(performed(plan, drills), 3)
+    drills = ShortSet(["kafka-leader-killed", "driver-killed"], look)
+    nothing_lost_or_counted_twice(performed(plan, drills), 2)
     (page,) = shown
     assert "DriverTakenOver" in page.alerts
     assert f"another driver leads {application}" in page.happened

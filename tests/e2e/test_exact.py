@@ -40,6 +40,7 @@ def test_every_figure_of_a_replayed_log_is_exact(
     assert_dead_letters(letters, month.truth.malformed)
 
 
+@pytest.mark.slow
 def test_a_replay_that_was_killed_twice_is_exact(
     insights: Insights, log: Path, month: Month, letters: Callable[[], int]
 ) -> None:

@@ -235,6 +235,7 @@ def test_a_renewed_host_keeps_its_volume(running: Account) -> None:
     assert automation.preview(stack) == {}
 
 
+@pytest.mark.slow
 def test_machines_change_one_at_a_time_between_verifications(running: Account) -> None:
     """What `millrace up` does about another instance type. The playbooks aren't asked here."""
     plan = change(groups__redis__instance="t3.small")

@@ -25,7 +25,7 @@ from millrace.setup.jobs_package import build
 from tests.alerts import JOB, write_down
 from tests.jobs.samples import NAMES, event
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 PARTITIONS = 3
 EVENTS_PER_SECOND = 100
