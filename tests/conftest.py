@@ -1,9 +1,4 @@
-"""What all tests share: of two processes, one runs Spark's tests and the other all others.
-
-Each keeps its order, so that a test that passes beside others does so again.
-"""
-
-from pathlib import Path
+"""What all tests share: examples have no deadline; a test that asks for a Spark is marked so."""
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,11 +7,12 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("millrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("millrace")
 
-SPARK = Path(__file__).parent / "jobs"
+SPARK_FIXTURES = {"spark", "connectors", "spark_settings"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks by fixture, not by hand: a JVM that nobody named would be in everybody's way."""
     for item in items:
-        group = "spark" if SPARK in item.path.parents else "others"
-        item.add_marker(pytest.mark.xdist_group(group))
+        if SPARK_FIXTURES & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.spark)

@@ -1,29 +1,32 @@
-"""`make test`: every stage in order, on a cluster of its own; the fast and cheap ones first.
+"""`make test`: a graph of stages, at most two at once, on a cluster of its own.
 
-`--fast` leaves out what needs a cluster; `--all` adds slower proofs on it, and the controls that
-spoil its data.
+`--fast` runs what needs neither a cluster nor a JVM; `--all` adds slower proofs, and the controls
+that spoil the cluster's data. tests/README.md says what proves what.
 
 The stages are plain commands, so that each can be run by hand as it is printed. The cluster is the
 stack `test`: its own prefix and subnet, made from a clean slate, removed at the end (KEEP=1: kept).
+`--record` adds the run's times to tests/stage-times.csv, which shows how the suite grew.
 """
 
+import argparse
 import os
 import subprocess
 import sys
-import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 REPO = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPO))
+
+from tests import stages  # noqa: E402
+from tests.stages import Stage  # noqa: E402
+
 BIN = Path(sys.executable).parent
 STACK = "test"
-
-console = Console()
-# Spark's tests run beside the others, the slow ones each file beside the next, and Docker's beside
-# the stand-in for AWS.
-IN_TWO = ["-n", "2", "--dist"]
+NO_CLUSTER = "engine or cluster or spark or extended"
 FAST = [f"tests/{part}" for part in ("unit", "infra", "api", "collector", "gateway", "jobs")]
 
 
@@ -35,91 +38,106 @@ def millrace(*arguments: str) -> list[str]:
     return [str(BIN / "millrace"), *arguments]
 
 
-# A machine without room for the cluster is told so before it has tested for a quarter of an hour.
-ROOM_STAGES = {
-    "engine": millrace("setup", "--only", "Docker engine"),
-    "room": millrace("preflight"),
-}
-FAST_STAGES = {
-    "format": [str(BIN / "ruff"), "format", "--check", "."],
-    "lint": [str(BIN / "ruff"), "check", "."],
-    "rooms": [str(BIN / "lint-imports"), "--no-logo"],
-    "types": [str(BIN / "mypy")],
-    "distributions": millrace("setup", "--only", "spark"),
-    "fast tests": pytest(
-        *FAST, *IN_TWO, "loadgroup", "-m", "not (engine or cluster or slow or long)"
+BY_FILE = ("-n", "2", "--dist", "loadfile")
+CHECKS = [
+    Stage("format", [str(BIN / "ruff"), "format", "--check", "."]),
+    Stage("lint", [str(BIN / "ruff"), "check", "."]),
+    Stage("rooms", [str(BIN / "lint-imports"), "--no-logo"]),
+    Stage("types", [str(BIN / "mypy")]),
+    Stage("fast tests", pytest(*FAST, *BY_FILE, "-m", f"not ({NO_CLUSTER})")),
+]
+# In this order as far as needs allow: what is cheap and fails often first, and a machine without
+# room for the cluster says so at once. Setting up takes minutes, so it begins beside the checks.
+CLUSTER = [
+    Stage("engine", millrace("setup", "--only", "Docker engine")),
+    Stage("room", millrace("preflight"), needs=["engine"]),
+    Stage("setup", millrace("setup"), needs=["room"]),
+    *CHECKS,
+    Stage("clean slate", millrace("down", "--purge"), needs=["setup"]),
+    Stage("up", millrace("up"), needs=["clean slate", *(check.name for check in CHECKS)]),
+    Stage("spark tests", pytest("tests/jobs", "-m", "spark and not extended"), needs=["setup"]),
+    Stage("deploy", millrace("deploy"), needs=["up"]),
+    Stage(
+        "engine tests",
+        pytest("tests/infra", "-m", "engine and not extended"),
+        needs=["setup", "fast tests"],
     ),
-}
-CLUSTER_STAGES = {
-    "setup": millrace("setup"),
-    "slow tests": pytest("tests/jobs", *IN_TWO, "loadfile", "-m", "slow"),
-    "ansible-lint": [str(BIN / "ansible-lint"), "--offline", "-q", str(REPO / "ansible")],
-    "engine tests": pytest("tests/infra", *IN_TWO, "loadfile", "-m", "engine and not slow"),
-    "clean slate": millrace("down", "--purge"),
-    "up": millrace("up"),
-    "deploy": millrace("deploy"),
-    "hosts": pytest("tests/hosts", "-m", "not slow"),
-    "api on Cassandra": pytest("tests/api", "-m", "cluster"),
-    "end to end": pytest("tests/e2e", "-m", "not slow"),
-    "drills": pytest("tests/drills", "-m", "not spoils and not slow"),
-}
-MORE_STAGES = {
-    # In place of the shorter one: a log's months are free until today's traffic comes, by the last
-    # of these tests and by the drills.
-    "end to end": pytest("tests/e2e"),
-    "long tests": pytest("tests/jobs", "-m", "long"),
-    "slower proofs": pytest("tests/infra", "tests/hosts", "tests/drills", "-m", "slow"),
-    "controls": pytest("tests/drills", "-m", "spoils"),
-}
+    Stage("ansible-lint", [str(BIN / "ansible-lint"), "--offline", "-q", str(REPO / "ansible")]),
+    # They look at different services, or change what no other of them looks at.
+    Stage(
+        "hosts",
+        pytest("tests/hosts", "tests/api", *BY_FILE, "-m", "cluster and not extended"),
+        needs=["deploy"],
+    ),
+    # A fault while a log is replayed would be another test.
+    Stage("end to end", pytest("tests/e2e", "-m", "not extended"), needs=["hosts", "spark tests"]),
+    Stage(
+        "drills",
+        pytest("tests/drills", "-m", "not (spoils or extended)"),
+        needs=["end to end", "engine tests", "ansible-lint"],
+    ),
+]
+MORE = [
+    Stage("extended: no cluster", pytest("tests/jobs", "tests/infra", "-m", "extended")),
+    # A log's months are free until today's traffic comes, by the last of these tests and by drills.
+    Stage("extended: end to end", pytest("tests/e2e", "-m", "extended"), needs=["end to end"]),
+    Stage(
+        "extended: hosts",
+        pytest("tests/hosts", "-m", "extended"),
+        needs=["drills", "extended: no cluster"],
+    ),
+    Stage(
+        "extended: drills",
+        pytest("tests/drills", "-m", "extended and not spoils"),
+        needs=["extended: hosts"],
+    ),
+    Stage("controls", pytest("tests/drills", "-m", "spoils"), needs=["extended: drills"]),
+]
 
 
-def main(fast: bool, everything: bool) -> int:
-    """Runs the stages; stops at the first that fails. Its exit code is the suite's."""
+@dataclass(frozen=True)
+class Suite:
+    stages: Sequence[Stage]
+    needs_cluster: bool
+
+
+def suite(fast: bool, everything: bool) -> Suite:
+    """The stages of a run. With ``everything``, drills wait for what needs a cluster unspoiled."""
+    if fast:
+        return Suite(CHECKS, needs_cluster=False)
+    if not everything:
+        return Suite(CLUSTER, needs_cluster=True)
+    before_drills = ["extended: end to end"]
+    waiting = [
+        replace(stage, needs=[*stage.needs, *before_drills]) if stage.name == "drills" else stage
+        for stage in CLUSTER
+    ]
+    return Suite([*waiting, *MORE], needs_cluster=True)
+
+
+def main() -> int:
+    """Runs the stages; none begins after one has failed. Its exit code is the suite's."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--record", action="store_true")
+    asked = parser.parse_args()
+    chosen = suite(asked.fast, asked.all)
     environment = os.environ | {
         "MILLRACE_STACK": STACK,
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
     }
-    took: dict[str, float] = {}
-    failed = _run(FAST_STAGES if fast else ROOM_STAGES | FAST_STAGES, environment, took)
-    if not fast and not failed:
-        more = MORE_STAGES if everything else {}
-        failed = _run(CLUSTER_STAGES | more, environment, took)
-        if os.environ.get("KEEP") == "1":
-            console.print(f"the cluster stays: MILLRACE_STACK={STACK} millrace status")
-        elif _was_made(took):
-            subprocess.run(millrace("down", "--purge"), cwd=REPO, env=environment, check=False)
-    _report(took, failed)
-    return 1 if failed else 0
-
-
-def _run(stages: dict[str, list[str]], environment: dict[str, str], took: dict[str, float]) -> str:
-    """The name of the stage that failed, or an empty string."""
-    for name, command in stages.items():
-        console.rule(f"[bold]{name}")
-        console.print(f"[dim]{' '.join(command)}", highlight=False, soft_wrap=True)
-        start = time.monotonic()
-        done = subprocess.run(command, cwd=REPO, env=environment, stdin=subprocess.DEVNULL)
-        took[name] = time.monotonic() - start
-        if done.returncode:
-            return name
-    return ""
-
-
-def _was_made(took: dict[str, float]) -> bool:
-    return "up" in took
-
-
-def _report(took: dict[str, float], failed: str) -> None:
-    table = Table(title="make test", title_justify="left")
-    table.add_column("stage")
-    table.add_column("seconds", justify="right")
-    table.add_column("result")
-    for name, seconds in took.items():
-        table.add_row(name, f"{seconds:.0f}", "[red]failed" if name == failed else "[green]passed")
-    table.add_section()
-    table.add_row("all", f"{sum(took.values()):.0f}", "[red]failed" if failed else "[green]passed")
-    console.print(table)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    results = stages.run(chosen.stages, console, REPO, environment)
+    if chosen.needs_cluster and os.environ.get("KEEP") == "1":
+        console.print(f"the cluster stays: MILLRACE_STACK={STACK} millrace status")
+    elif any(result.stage == "up" for result in results):
+        subprocess.run(millrace("down", "--purge"), cwd=REPO, env=environment, check=False)
+    stages.report(results, console)
+    if asked.record:
+        stages.record(results, REPO)
+    return 1 if any(result.failed for result in results) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(fast="--fast" in sys.argv[1:], everything="--all" in sys.argv[1:]))
+    sys.exit(main())

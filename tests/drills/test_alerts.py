@@ -10,7 +10,7 @@ from millrace.drill.runner import run
 from millrace.plan import load_plan
 from tests.drills.steady import RATE, wait_until_steady
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended]
 
 
 def told_of(drill: str) -> Told:

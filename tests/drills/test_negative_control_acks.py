@@ -22,7 +22,7 @@ from millrace.common.paths import stack_name
 from millrace.plan import Plan, load_plan
 from tests.e2e.support import wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.extended]
 
 TOPIC = "ledger-control"
 PARTITION = TopicPartition(TOPIC, 0)

@@ -61,7 +61,7 @@ def nothing_lost_or_counted_twice(report: Report, faults: int) -> None:
     assert {"produce", "process", "read"} <= report.worst.keys()
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_nothing_is_lost_or_counted_twice_while_namenodes_and_versions_change() -> None:
     plan = load_plan(stack_name())
     drills = ShortSet(["namenode-host-lost", "upgrade"])

@@ -27,7 +27,7 @@ MONTH_DAYS = 28  # a multiple of a week, so that days of the week stay what they
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.cluster)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from tests.e2e.support import Insights, millrace, skip_unless_run, wait_until
 JOB = "attribution"
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("all_jobs")
 def test_every_figure_of_what_was_advertised_is_exact(plan: Plan, insights: Insights) -> None:
     skip_unless_run(plan, JOB)

@@ -40,7 +40,7 @@ def test_every_figure_of_a_replayed_log_is_exact(
     assert_dead_letters(letters, month.truth.malformed)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_replay_that_was_killed_twice_is_exact(
     insights: Insights, log: Path, month: Month, letters: Callable[[], int]
 ) -> None:
@@ -68,7 +68,7 @@ def driver(plan: Plan) -> str:
     return next(found["host"] for found in drivers(plan) if found["state"] == "leading")
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("victim", [broker, driver])
 def test_a_replay_is_exact_when_a_host_dies(
     plan: Plan,

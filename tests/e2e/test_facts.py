@@ -32,6 +32,7 @@ def versions(plan: Plan) -> Iterator[LookupVersions]:
         change(found, TABLE, table, without_key(table, {"campaign": CAMPAIGN}))
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("all_jobs")
 def test_a_batch_that_runs_again_keeps_its_facts(
     plan: Plan, insights: Insights, versions: LookupVersions

@@ -14,6 +14,7 @@ POISON = 599  # the status by which it divides by zero
 PATIENCE_SECONDS = 180
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("all_jobs")
 def test_a_job_goes_on_without_what_it_fails_by(plan: Plan, insights: Insights) -> None:
     skip_unless_run(plan, JOB)

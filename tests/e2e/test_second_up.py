@@ -6,8 +6,6 @@ from millrace.common.paths import stack_name
 from millrace.plan import load_plan
 from tests.playbooks import changed, run_playbook, started_units
 
-pytestmark = pytest.mark.e2e
-
 
 def test_a_second_preview_is_empty():
     from infra import automation
@@ -26,6 +24,7 @@ def test_a_second_run_changes_and_restarts_nothing(name):
     assert started_units(plan) == before
 
 
+@pytest.mark.extended
 def test_check_mode_works_on_a_converged_cluster():
     """On the first host of each group: the others have the same roles, and it takes minutes."""
     recap = run_playbook("site.yml", "--check", "--diff", "--limit", "*-1")

@@ -54,7 +54,7 @@ def test_the_groups_are_the_same(plan: Plan) -> None:
     assert mounted == {host.name for host in plan.hosts if host.volumes}
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_every_role_can_be_checked(plan: Plan, tmp_path: Path) -> None:
     inventory = written(as_instances(plan), tmp_path)
     recap = run_playbook("site.yml", "-i", inventory, "--check", "--limit", "*-1")

@@ -317,7 +317,7 @@ def _healed(plan):
     assert wait_until(lambda: judge(plan, collect(plan)).state == HEALTHY, 600, 10)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.usefixtures("_healed")
 @pytest.mark.parametrize(
     "edge", [edge for edge in AMONG if edge.name not in SELDOM | AT_STARTS], ids=lambda e: e.name

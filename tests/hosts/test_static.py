@@ -50,7 +50,7 @@ def test_they_are_entered_and_checked_like_any_machine(plan: Plan, tmp_path: Pat
     run_playbook("preflight.yml", "-i", written(inventory, tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_they_become_hosts_of_the_plan_and_nothing_is_restarted(
     plan: Plan, host_named, tmp_path: Path
 ) -> None:

@@ -37,7 +37,7 @@ def test_workers_bound_what_a_container_logs_and_clients_agree_where_logs_go(pla
         assert f"<name>{name}</name><value>{yarn[name]}</value>" in "".join(site.split())
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_what_is_due_is_done_by_one_host_and_not_again_by_the_other(plan, hosts_of):
     one, other = hosts_of("job_gateway").values()
     before = time.time()
@@ -51,7 +51,7 @@ def test_what_is_due_is_done_by_one_host_and_not_again_by_the_other(plan, hosts_
     assert upkeep(plan) == done
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_one_that_is_killed_is_done_by_the_other_host(plan, hosts_of):
     one, other = hosts_of("job_gateway").values()
     one.check_output("job-gateway upkeep --due")

@@ -1,6 +1,7 @@
 """A plan small enough to make, break and remove in seconds, on a subnet of its own."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -62,6 +63,15 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
         edges=[],
         endpoints=Endpoints(kafka=[Endpoint("store-1", 1), Endpoint("store-2", 1)]),
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _event_loop() -> Iterator[None]:
+    """Pulumi's mocks take the thread's loop, and tests of other folders may have closed it."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    loop.close()
 
 
 @pytest.fixture

@@ -93,9 +93,9 @@ def resources(stack: auto.Stack) -> list[dict]:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("dev", marks=pytest.mark.slow),
-        pytest.param("staging", marks=pytest.mark.slow),
-        "prod",  # the largest
+        "dev",
+        pytest.param("staging", marks=pytest.mark.extended),
+        pytest.param("prod", marks=pytest.mark.extended),  # the largest
     ],
 )
 def test_an_environment_from_nothing_to_nothing(account: Account, name: str) -> None:
@@ -235,7 +235,7 @@ def test_a_renewed_host_keeps_its_volume(running: Account) -> None:
     assert automation.preview(stack) == {}
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_machines_change_one_at_a_time_between_verifications(running: Account) -> None:
     """What `millrace up` does about another instance type. The playbooks aren't asked here."""
     plan = change(groups__redis__instance="t3.small")

@@ -70,6 +70,21 @@ def test_without_go_the_operator_is_told_what_to_install(cache: Path) -> None:
         engine.build(cache, "1.0.0", pytest.fail)
 
 
+def test_each_stub_stands_where_its_original_was(tmp_path: Path) -> None:
+    stubs = [stub.relative_to(engine.STUBS) for stub in engine.STUBS.rglob("*.go")]
+    assert len(stubs) > 0
+    for stub in stubs:
+        original = tmp_path / stub
+        original.parent.mkdir(parents=True, exist_ok=True)
+        original.write_text("package original")
+    engine.put_stubs(tmp_path)
+    for stub in stubs:
+        assert (tmp_path / stub).read_bytes() == (engine.STUBS / stub).read_bytes()
+    (tmp_path / stubs[-1]).unlink()
+    with pytest.raises(OperatorError, match=f"nothing to replace at {stubs[-1]}"):
+        engine.put_stubs(tmp_path)
+
+
 def test_the_passphrase_is_made_once_and_for_its_owner_only(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(keys, "STATE", tmp_path)
     path = keys.ensure_passphrase()

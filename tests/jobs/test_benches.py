@@ -11,7 +11,7 @@ from bench.transforms.__main__ import COMPARISONS, measure
 EVENTS = 500
 
 
-@pytest.mark.long
+@pytest.mark.extended
 def test_every_step_of_the_jobs_transforms_is_measured_and_formats_agree(tmp_path: Path) -> None:
     records.write(tmp_path, EVENTS)
     found = measure(tmp_path, Namespace(by="formats", events=EVENTS, repetitions=1, warm_up=0))

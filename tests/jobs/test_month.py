@@ -12,7 +12,7 @@ import pytest
 from millrace.common.paths import REPO
 from millrace.plan.make import load_plan
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.extended
 
 Days = list[dict[str, int]]
 TABLE = "spark.databricks.delta.properties.defaults"

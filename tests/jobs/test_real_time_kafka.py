@@ -25,7 +25,7 @@ from millrace.setup.jobs_package import build
 from tests.alerts import JOB, write_down
 from tests.jobs.samples import NAMES, event
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.extended
 
 PARTITIONS = 3
 EVENTS_PER_SECOND = 100

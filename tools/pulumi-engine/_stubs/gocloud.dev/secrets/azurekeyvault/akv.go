@@ -1,0 +1,2 @@
+// Package azurekeyvault has no azurekeyvault:// in this build.
+package azurekeyvault

@@ -1,0 +1,2 @@
+// Package hashivault has no hashivault:// in this build.
+package hashivault
