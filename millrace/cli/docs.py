@@ -21,13 +21,21 @@ from millrace.common.paths import CONFIGS, REPO
 from millrace.config import load_component
 from millrace.drill.report import Audit
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
-from millrace.drill.tables import PAGE, drills_page, drills_table, load_records, runbooks_index
+from millrace.drill.tables import (
+    PAGE,
+    PAGE_INTRODUCTION,
+    drills_page,
+    drills_table,
+    load_records,
+    runbooks_index,
+)
 from millrace.plan import Plan, load_plan
 from millrace.plan.reachability import load_steps
 from millrace.setup.versions import load_versions
 
 README = REPO / "README.md"
 ARCHITECTURE = REPO / "docs" / "architecture.md"
+VERSIONS = REPO / "docs" / "versions.md"
 JOBS = REPO / "docs" / "jobs.md"
 ALERTS = REPO / "docs" / "alerts.md"
 RETENTION = REPO / "docs" / "retention.md"
@@ -35,6 +43,7 @@ NETWORK = REPO / "docs" / "network.md"
 KILLED = "driver-killed"  # the drill, and its variants, that tell of every job
 TOPOLOGY = REPO / "docs" / "topology.svg"
 LAYERS = REPO / "docs" / "layers.svg"
+BY_HAND = {"guarantees"}  # until something makes it
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -45,13 +54,14 @@ def write_docs(check: bool = False) -> None:
     wanted = {
         README: _filled(README, plan),
         ARCHITECTURE: _filled(ARCHITECTURE, plan),
+        VERSIONS: _filled(VERSIONS, plan),
         JOBS: _filled(JOBS, plan),
         RETENTION: _filled(RETENTION, plan),
         TOPOLOGY: topology_svg(plan),
         LAYERS: layers_svg(_layers()),
         NETWORK: _network_page(),
         ALERTS: alerts_page(plan, load_alerts(), runbooks, load_operations(), records),
-        PAGE: drills_page(records, runbooks),
+        PAGE: _filled(PAGE, plan),
         RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
     } | role_readmes()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
@@ -78,11 +88,18 @@ def _filled(path: Path, plan: Plan) -> str:
         "topology": _topology_table,
         "versions": _versions_table,
         "drills": _drills_table,
+        "runs": _drill_runs,
         "rooms": _rooms_table,
         "jobs": _jobs_table,
         "retention": retention_table,
     }
-    return BLOCK.sub(lambda m: m[1] + make[m["name"]](plan) + m[3], path.read_text())
+
+    def fill(block: re.Match[str]) -> str:
+        if block["name"] in BY_HAND:
+            return block[0]
+        return block[1] + make[block["name"]](plan) + block[3]
+
+    return BLOCK.sub(fill, path.read_text())
 
 
 def _jobs_table(plan: Plan) -> str:
@@ -180,4 +197,11 @@ def _versions_table(plan: Plan) -> str:
 
 
 def _drills_table(_: Plan) -> str:
-    return drills_table(load_records(), load_runbooks())
+    """The table of all drills, its links as seen from the page it stands on."""
+    table = drills_table(load_records(), load_runbooks())
+    return table.replace("(docs/drills/README.md#", "(#").replace("(runbooks/", "(../../runbooks/")
+
+
+def _drill_runs(_: Plan) -> str:
+    """Every plane of every run; the page says in its own words what the columns mean."""
+    return drills_page(load_records(), load_runbooks()).removeprefix(PAGE_INTRODUCTION)
