@@ -1,6 +1,7 @@
 import re
+import subprocess
 
-from millrace.cli.docs import ARCHITECTURE, audited, write_docs
+from millrace.cli.docs import ARCHITECTURE, README, audited, write_docs
 from millrace.cli.job_facts import all_jobs, facts_of
 from millrace.common.paths import REPO
 from millrace.drill.report import Audit, JobAudit
@@ -9,6 +10,16 @@ from millrace.plan import load_plan
 
 def test_generated_parts_of_the_documents_are_up_to_date():
     write_docs(check=True)
+
+
+def test_the_front_page_is_short_and_knows_every_folder():
+    text = README.read_text()
+    assert len(text.splitlines()) <= 120
+    listed = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True)
+    folders = {line.partition("/")[0] for line in listed.stdout.splitlines() if "/" in line}
+    folders = {f"{name}/" for name in folders if not name.startswith(".")}
+    assert len(folders) > 10
+    assert folders - set(re.findall(r"`([\w-]+/)`", text)) == set()
 
 
 def test_every_file_that_the_architecture_names_is_there():
