@@ -21,14 +21,7 @@ from millrace.common.paths import CONFIGS, REPO
 from millrace.config import load_component
 from millrace.drill.report import Audit
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
-from millrace.drill.tables import (
-    PAGE,
-    PAGE_INTRODUCTION,
-    drills_page,
-    drills_table,
-    load_records,
-    runbooks_index,
-)
+from millrace.drill.tables import PAGE, drills_page, drills_table, load_records, runbooks_index
 from millrace.plan import Plan, load_plan
 from millrace.plan.reachability import load_steps
 from millrace.setup.versions import load_versions
@@ -61,7 +54,7 @@ def write_docs(check: bool = False) -> None:
         LAYERS: layers_svg(_layers()),
         NETWORK: _network_page(),
         ALERTS: alerts_page(plan, load_alerts(), runbooks, load_operations(), records),
-        PAGE: _filled(PAGE, plan),
+        PAGE: drills_page(records, runbooks),
         RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
     } | role_readmes()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
@@ -88,7 +81,6 @@ def _filled(path: Path, plan: Plan) -> str:
         "topology": _topology_table,
         "versions": _versions_table,
         "drills": _drills_table,
-        "runs": _drill_runs,
         "rooms": _rooms_table,
         "jobs": _jobs_table,
         "retention": retention_table,
@@ -197,11 +189,4 @@ def _versions_table(plan: Plan) -> str:
 
 
 def _drills_table(_: Plan) -> str:
-    """The table of all drills, its links as seen from the page it stands on."""
-    table = drills_table(load_records(), load_runbooks())
-    return table.replace("(docs/drills/README.md#", "(#").replace("(runbooks/", "(../../runbooks/")
-
-
-def _drill_runs(_: Plan) -> str:
-    """Every plane of every run; the page says in its own words what the columns mean."""
-    return drills_page(load_records(), load_runbooks()).removeprefix(PAGE_INTRODUCTION)
+    return drills_table(load_records(), load_runbooks())
