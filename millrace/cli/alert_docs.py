@@ -13,21 +13,22 @@ INTRODUCTION = """\
 # Alerts
 
 A critical alert wakes somebody, a warning waits for the morning, and an info explains a gap. The
-rules are data in `configs/alerts/`, and `promtool` tries them in `tests/unit/test_alerts.py`. This
-page has them as they are for `local`. `millrace alerts` prints an environment's rules for a
+rules are data in `configs/alerts/`, and `promtool` tries them in `tests/unit/test_alerts.py`.
+This page has them as they are for `local`. `millrace alerts` prints an environment's rules for a
 Prometheus of yours; the links to runbooks begin with its external label `pages`. `millrace docs`
 generates this page.
 
 `millrace drill run NAME --alerts` holds a fault until its alert is due, and asks Prometheus. The
-alert has to fire within its own wait, two scrapes and an evaluation. It has to resolve as soon after
-all is healthy (later by as far as it looks back), and no other alert may wake somebody. *Fired after*
-counts from the beginning of the injection, with all that the injection prepares (`poison-code`
-deploys a job first); *resolved after* counts from when all was healthy again. Both are in seconds, of
-the slowest run. The table names the drill that fired an alert where it was not the alert's own.
+alert has to fire within its own wait, two scrapes and an evaluation. It has to resolve as soon
+after all is healthy (later by as far as it looks back), and no other alert may wake somebody.
+*Fired after* counts from the beginning of the injection, with all that the injection prepares
+(`poison-code` deploys a job first); *resolved after* counts from when all was healthy again. Both
+are in seconds, of the slowest run. The table names the drill that fired an alert where it was not
+the alert's own.
 
-`millrace status` shows the alerts that fire. On an edge host, `amtool alert` and
-`amtool silence add` are Alertmanager's own commands. Alertmanager sends alerts to the `receiver` that
-the environment names, and to nobody without one:
+`millrace status` shows the alerts that fire. On an edge host, `amtool alert` and `amtool silence
+add` are Alertmanager's own commands. Alertmanager sends alerts to the `receiver` that the
+environment names, and to nobody without one:
 
 ```yaml
 # configs/environments/ENVIRONMENT.yaml, in Alertmanager's words
@@ -38,7 +39,8 @@ receiver:
 ```
 
 A setting that ends in `_file` names a file in `.millrace/ENVIRONMENT/secrets/` on the operator's
-machine. The next `make up` takes both to the edge hosts. It refuses a secret in the configuration.
+machine. The next `make up` takes both to the edge hosts. It refuses a secret in the
+configuration.
 
 | alert | severity | meaning | why | drill | fired after | resolved after | runbook |
 |---|---|---|---|---|---|---|---|

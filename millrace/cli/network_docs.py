@@ -9,18 +9,19 @@ from millrace.plan.reachability import Step
 INTRODUCTION = """\
 # Who may call which port
 
-`clients` in `configs/components/` says for each port which services may call it, and which clients
-from outside; `network.outside` of an environment says from which CIDRs those clients come. Every
-environment enforces this statement: role `firewall` loads it into nftables on every host, and on AWS
-the security groups are made of it, too. Hosts drop every other call without an answer. A host always
-reaches its own ports, and accepts ICMP. The rules judge only the opening of a connection: new rules
-cut no connection that is open. Ports are TCP unless the table says otherwise. Rules are for groups
-of hosts: services that share hosts share what they may call. `millrace docs` generates this page.
+`clients` in `configs/components/` says for each port which services may call it, and which
+clients from outside; `network.outside` of an environment says from which CIDRs those clients
+come. Every environment enforces this statement: role `firewall` loads it into nftables on every
+host, and on AWS the security groups are made of it, too. Hosts drop every other call without an
+answer. A host always reaches its own ports, and accepts ICMP. The rules judge only the opening of
+a connection: new rules cut no connection that is open. Ports are TCP unless the table says
+otherwise. Rules are for groups of hosts: services that share hosts share what they may call.
+`millrace docs` generates this page.
 
 On a host, `nft list table inet edges` shows the rules, how many connections each has let in, and
-how many packets were refused. Every rule is needed: `make test-all` takes one after the other away
-from a running cluster and sees its client refused. It leaves out the rules that only a start or a
-fault uses.
+how many packets were refused. Every rule is needed: `make test-all` takes one after the other
+away from a running cluster and sees its client refused. It leaves out the rules that only a start
+or a fault uses.
 
 In a cluster that was made before hosts enforced this, drivers listen on ports of any number. Run
 `make deploy` there first, then `make up`. The other way round, an executor that starts in between
@@ -36,22 +37,23 @@ ENVIRONMENTS = """
 |---|---|---|---|---|
 """
 WAYS_IN = """
-Without an edge host in between, operators call every port that the first table lets them call. By way
-of an edge host (`network.way_in`) they reach only its sshd, and the edge hosts may call the
-operator's ports. `millrace` then opens one SSH connection. As long as a command runs, the operator's
-machine has each service's address a.b.c.d at 127.b.c.d, with the same port. Operators enter other
-hosts through that connection as well. When the edge host dies, the next one takes its place. Brokers
-have a listener for this way, which names those addresses to clients.
-[Decision 22](adr/0022-operators-come-by-an-edge-host.md) says why.
+Without an edge host in between, operators call every port that the first table lets them call.
+By way of an edge host (`network.way_in`) they reach only its sshd, and the edge hosts may call
+the operator's ports. `millrace` then opens one SSH connection. As long as a command runs, the
+operator's machine has each service's address a.b.c.d at 127.b.c.d, with the same port.
+Operators enter other hosts through that connection as well. When the edge host dies, the next
+one takes its place. Brokers have a listener for this way, which names those addresses to
+clients. [Decision 22](adr/0022-operators-come-by-an-edge-host.md) says why.
 
-On AWS operators enter hosts through Session Manager, whose agent on the host calls sshd there, so
-SSH needs no CIDR. Readers come through the load balancer: the CIDRs are those of its HTTPS, and
-hosts accept calls from its subnets.
+On AWS operators enter hosts through Session Manager, whose agent on the host calls sshd there,
+so SSH needs no CIDR. Readers come through the load balancer: the CIDRs are those of its HTTPS,
+and hosts accept calls from its subnets.
 """
 STEPS = """
 ## What commands and playbooks call
 
-`configs/reachability.yaml` has these steps. A test checks that the edges of every environment allow each of them.
+`configs/reachability.yaml` has these steps. A test checks that the edges of every environment
+allow each of them.
 
 | step | from | to |
 |---|---|---|
