@@ -1,20 +1,46 @@
 import re
+import subprocess
 
-from millrace.cli.docs import ARCHITECTURE, audited, write_docs
+from millrace.cli.docs import ARCHITECTURE, README, audited, write_docs
 from millrace.cli.job_facts import all_jobs, facts_of
 from millrace.common.paths import REPO
 from millrace.drill.report import Audit, JobAudit
 from millrace.plan import load_plan
+
+CONTRIBUTING = REPO / "CONTRIBUTING.md"
 
 
 def test_generated_parts_of_the_documents_are_up_to_date():
     write_docs(check=True)
 
 
+def test_the_front_page_is_short_and_knows_every_folder():
+    text = README.read_text()
+    assert len(text.splitlines()) <= 120
+    listed = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True)
+    folders = {line.partition("/")[0] for line in listed.stdout.splitlines() if "/" in line}
+    folders = {f"{name}/" for name in folders if not name.startswith(".")}
+    assert len(folders) > 10
+    assert folders - set(re.findall(r"`([\w-]+/)`", text)) == set()
+
+
+def files_named(page):
+    """Paths that a page has as code, but for those with a name to be filled in."""
+    named = re.findall(r"`([\w.-]+/[\w./-]+)`", page.read_text())
+    return {name for name in named if "." in name and not re.search(r"[A-Z]{4}", name)}
+
+
 def test_every_file_that_the_architecture_names_is_there():
-    named = set(re.findall(r"`([\w.-]+/[\w./-]+)`", ARCHITECTURE.read_text()))
+    named = files_named(ARCHITECTURE)
     assert len(named) > 30
-    assert {name for name in named if not (REPO / name).exists() and "." in name} == set()
+    assert {name for name in named if not (REPO / name).exists()} == set()
+
+
+def test_every_file_that_contributors_are_sent_to_is_there():
+    """Names that begin with a folder of the repository; others are parts of a role or a program."""
+    named = {n for n in files_named(CONTRIBUTING) if (REPO / n.partition("/")[0]).is_dir()}
+    assert len(named) > 5
+    assert {name for name in named if not (REPO / name).exists()} == set()
 
 
 def test_a_job_is_told_of_by_the_first_drill_that_audited_it():

@@ -1,0 +1,35 @@
+"""The job that the README shows, as its readers paste it."""
+
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from millrace_jobs import analysis, declaration, declared
+from pyspark.sql import SparkSession
+
+from millrace.common.paths import REPO
+from millrace.plan import load_plan
+from tests.jobs.samples import STREAM
+
+PASTED = re.compile(r"```sh\n(mkdir \.\./my-jobs.*?)MILLRACE_TRIAL", re.DOTALL)
+
+
+def test_the_readmes_job_is_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    (shell,) = PASTED.findall((REPO / "README.md").read_text())
+    subprocess.run(["bash", "-ec", shell], cwd=checkout, check=True)
+
+    monkeypatch.setenv("MILLRACE_TRIAL", str(tmp_path / "my-jobs"))
+    settings = load_plan("local").spark.rendered()["settings"]["errors_by_page"] | {"tasks": 1}
+    query = (tmp_path / "my-jobs" / "errors_by_page.sql").read_text()
+    context = SimpleNamespace(spark=spark, streams=[STREAM], settings=settings)
+    events = declared.no_events(context)
+    rows = declared.rows_of(declaration.query("errors_by_page", query), events, [STREAM], settings)
+    output = analysis.describe("errors_by_page", "Failures.", rows, [STREAM], settings)
+    assert [*output.key] == ["url"]
+    assert output.window_seconds == 60
