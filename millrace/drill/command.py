@@ -18,6 +18,7 @@ from millrace.plan import Plan, load_plan
 
 if TYPE_CHECKING:
     from millrace.drill.report import Report
+    from millrace.drill.stage import DrillOptions
     from millrace.drill.tables import Records
 
 app = typer.Typer(no_args_is_help=True, help="Inject faults under load, measure and audit.")
@@ -79,7 +80,10 @@ def run_command(
     variant: Variant = "",
 ) -> None:
     """Run one drill; exit 1 unless it passed."""
-    _drill([load_runbook(name)], times, rate, standby_idle, alerts, record, variant)
+    from millrace.drill.stage import DrillOptions
+
+    options = DrillOptions(times, rate, standby_idle, alerts)
+    _drill(load_plan(stack_name()), [load_runbook(name)], options, record, variant)
 
 
 @app.command("all")
@@ -95,10 +99,12 @@ def all_command(
 
     A missed goal doesn't stop it; lost data or a cluster that doesn't heal does.
     """
+    from millrace.drill.stage import DrillOptions
+
     plan = load_plan(stack_name())
     runbooks = [load_runbook(name) for name in only.split(",")] if only else load_runbooks()
     chosen = [r for r in runbooks if only or allowed(plan, r)]
-    _drill(chosen, times, rate, standby_idle, alerts, record)
+    _drill(plan, chosen, DrillOptions(times, rate, standby_idle, alerts), record)
 
 
 @app.command("random")
@@ -110,12 +116,17 @@ def random_command(
     record: Record = False,
 ) -> None:
     """Break something else every few seconds, heal everything, audit; exit 1 unless it passed."""
-    from millrace.drill import nemesis
+    from millrace.drill.nemesis import random_drill
+    from millrace.drill.runner import perform, require_allowed
+    from millrace.drill.stage import DrillOptions
 
     _sigterm_is_ctrl_c()
     chosen = secrets.randbits(16) if seed is None else seed
     plan = load_plan(stack_name())
-    report = nemesis.run(plan, load_runbooks(), minutes, every, chosen, rate, console)
+    drill = random_drill(plan, load_runbooks(), minutes, every, chosen)
+    for runbook in drill.candidates:
+        require_allowed(plan, runbook.about)
+    report = perform(plan, drill, DrillOptions(rate=rate), console)
     _keep(report, record)
     _finish([report])
 
@@ -174,11 +185,9 @@ def reports_view(reports: Sequence["Report"]) -> Table:
 
 
 def _drill(
+    plan: Plan,
     runbooks: Sequence[Runbook],
-    times: int,
-    rate: float,
-    standby_idle: float,
-    alerts: bool,
+    options: "DrillOptions",
     record: bool,
     variant: str = "",
 ) -> None:
@@ -186,9 +195,7 @@ def _drill(
 
     _sigterm_is_ctrl_c()
     reports = []
-    plan = load_plan(stack_name())
-    reported = run_all(plan, runbooks, times, rate, console, standby_idle, await_alerts=alerts)
-    for report in reported:
+    for report in run_all(plan, runbooks, options, console):
         reports.append(report)
         _keep(report.of_variant(variant), record)
     _finish(reports)

@@ -7,6 +7,7 @@ from millrace.common.paths import stack_name
 from millrace.drill.report import Told
 from millrace.drill.runbook import load_runbook
 from millrace.drill.runner import run
+from millrace.drill.stage import DrillOptions
 from millrace.plan import load_plan
 from tests.drills.steady import RATE, wait_until_steady
 
@@ -16,7 +17,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 def told_of(drill: str) -> Told:
     plan = load_plan(stack_name())
     wait_until_steady(plan)
-    report = run(plan, load_runbook(drill), 1, RATE, Console(), await_alerts=True)
+    options = DrillOptions(times=1, rate=RATE, await_alerts=True)
+    report = run(plan, load_runbook(drill), options, Console())
     assert report.all_failures == []
     (told,) = report.told
     return told

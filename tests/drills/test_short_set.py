@@ -13,7 +13,8 @@ from rich.console import Console
 from millrace.common.paths import stack_name, stack_state
 from millrace.drill.report import Gaps, Report
 from millrace.drill.runbook import load_runbook
-from millrace.drill.runner import RunbookDrill, Stage, perform
+from millrace.drill.runner import RunbookDrill, perform
+from millrace.drill.stage import DrillOptions, Stage
 from millrace.drill.timeline import Episode
 from millrace.ledger.door import Door
 from millrace.plan import Plan, load_plan
@@ -49,7 +50,7 @@ class ShortSet:
 
 def performed(plan: Plan, drills: ShortSet) -> Report:
     wait_until_steady(plan)
-    return perform(plan, drills, RATE, Console())
+    return perform(plan, drills, DrillOptions(rate=RATE), Console())
 
 
 def nothing_lost_or_counted_twice(report: Report, faults: int) -> None:

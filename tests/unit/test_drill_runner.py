@@ -21,6 +21,7 @@ from millrace.drill import actions, experiment, nemesis, probes, runner, standby
 from millrace.drill.alerts import Expected
 from millrace.drill.report import Audit, Report, Told
 from millrace.drill.runbook import Runbook, load_runbook
+from millrace.drill.stage import DrillOptions
 from millrace.drill.timeline import Span
 from millrace.drill.watch import Loading, Watch
 from millrace.plan import load_plan
@@ -41,6 +42,10 @@ class SteadyWatch(Watch):
 
     def problems(self) -> list[str]:
         return []
+
+
+def options(times: int, **others: Any) -> DrillOptions:
+    return DrillOptions(times=times, rate=500, **others)
 
 
 @contextmanager
@@ -89,7 +94,7 @@ def runbook(tmp_path: Path) -> Runbook:
 
 
 def test_every_run_is_measured_audited_and_kept(cluster, runbook, tmp_path):
-    report = runner.run(PLAN, runbook, 2, 500, QUIET)
+    report = runner.run(PLAN, runbook, options(2), QUIET)
     assert report.verdict == "passed", report.all_failures
     assert [set(run.gaps) for run in report.runs] == [{"produce", "process", "read"}] * 2
     assert report.audit == NOTHING_LOST
@@ -107,7 +112,7 @@ def test_every_run_is_measured_audited_and_kept(cluster, runbook, tmp_path):
 
 def test_a_run_that_fails_is_the_last(cluster, runbook, tmp_path):
     (tmp_path / "fault.md").write_text(text(verify="false"))
-    report = runner.run(PLAN, load_runbook("fault", tmp_path), 3, 500, QUIET)
+    report = runner.run(PLAN, load_runbook("fault", tmp_path), options(3), QUIET)
     assert report.verdict == "failed"
     assert len(report.runs) == 1
 
@@ -123,7 +128,7 @@ def test_each_run_waits_for_a_standby_that_is_old_enough(cluster, tmp_path, monk
         return cluster.drivers
 
     monkeypatch.setattr(standby, "drivers", look)
-    report = runner.run(PLAN, slow, 2, 500, QUIET, standby_idle_minutes=5)
+    report = runner.run(PLAN, slow, options(2, standby_idle_minutes=5), QUIET)
     assert report.verdict == "passed", report.all_failures
     assert [run.standby_idle_seconds > 300 for run in report.runs] == [True, True]
     assert report.audit.acknowledged == 2 * NOTHING_LOST.acknowledged
@@ -134,24 +139,25 @@ def test_each_run_waits_for_a_standby_that_is_old_enough(cluster, tmp_path, monk
 def test_nothing_is_broken_while_the_standby_is_too_young(cluster, runbook, tmp_path, monkeypatch):
     monkeypatch.setattr(standby, "wait_until", lambda ask, *_: ask())  # one look, no patience
     with pytest.raises(OperatorError, match="no standby driver has stood by for 60 min"):
-        runner.run(PLAN, runbook, 1, 500, QUIET, standby_idle_minutes=60)
+        runner.run(PLAN, runbook, options(1, standby_idle_minutes=60), QUIET)
     assert not (tmp_path / "faults").exists()
 
 
 def test_without_a_standby_none_is_told(cluster, runbook):
     cluster.drivers.clear()
-    assert runner.run(PLAN, runbook, 1, 500, QUIET).standby_idle_seconds is None
+    assert runner.run(PLAN, runbook, options(1), QUIET).standby_idle_seconds is None
 
 
 def test_an_unhealthy_cluster_is_left_alone(cluster, runbook, tmp_path):
     cluster.problems.append("Redis: down")
     with pytest.raises(OperatorError, match="Redis: down"):
-        runner.run(PLAN, runbook, 1, 500, QUIET)
+        runner.run(PLAN, runbook, options(1), QUIET)
     assert not (tmp_path / "faults").exists()
 
 
 def test_random_faults_have_the_same_report(cluster, runbook, tmp_path):
-    report = nemesis.run(PLAN, [runbook], 0.02, 1, 7, 500, QUIET)
+    drill = nemesis.random_drill(PLAN, [runbook], 0.02, 1, 7)
+    report = runner.perform(PLAN, drill, options(1), QUIET)
     injected = len((tmp_path / "faults").read_text().split())
     assert report.verdict == "passed", report.all_failures
     assert report.title == f"{injected} random faults in 0.02 minutes (seed 7)"
@@ -184,7 +190,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_each_run_is_told_of_when_all_are_over(cluster, runbook, held):
     cluster.alerts = lambda: fired(time.time() - 60, time.time())  # since before the first one
-    report = runner.run(PLAN, runbook, 2, 500, QUIET)
+    report = runner.run(PLAN, runbook, options(2), QUIET)
     assert held == [0, 0]
     assert [run.alerts.note for run in report.runs] == ["it fired already"] * 2
     assert report.verdict == "passed", report.missed
@@ -199,7 +205,7 @@ def test_a_run_knows_when_something_else_was_broken_before_it(cluster, runbook, 
 
     monkeypatch.setattr(runner, "told", told)
     cluster.marks.append(("random", 12.0))
-    runner.run(PLAN, runbook, 2, 500, QUIET)
+    runner.run(PLAN, runbook, options(2), QUIET)
     (first, before), (_, between) = known
     assert before == 12.0  # not this drill's own mark
     assert between == first.until
@@ -214,7 +220,7 @@ def test_a_fault_is_held_until_its_alert_is_due_which_is_waited_for(cluster, run
 
     cluster.alerts = alerts
     console = Console(file=StringIO(), width=100)
-    report = runner.run(PLAN, runbook, 1, 500, console, await_alerts=True)
+    report = runner.run(PLAN, runbook, options(1, await_alerts=True), console)
     assert held == [7]
     assert report.verdict == "passed", report.missed
     assert console.file.getvalue().count("until LeaderDied has resolved") == 1
@@ -230,14 +236,14 @@ def test_no_late_events_which_an_alert_tells_of_where_alerts_are_looked_at(
 ):
     wanted = replace(runner.expected(), alert=alert)
     monkeypatch.setattr(runner, "expected", lambda *_: wanted)
-    runner.run(PLAN, runbook, 1, 500, QUIET, await_alerts=await_alerts)
+    runner.run(PLAN, runbook, options(1, await_alerts=await_alerts), QUIET)
     assert [load.late for load in cluster.loads] == [late]
 
 
 def test_a_fault_whose_alert_should_not_fire_is_held_no_longer(cluster, runbook, held, monkeypatch):
     silent = replace(runner.expected(), silent=True)
     monkeypatch.setattr(runner, "expected", lambda *_: silent)
-    report = runner.run(PLAN, runbook, 1, 500, QUIET, await_alerts=True)
+    report = runner.run(PLAN, runbook, options(1, await_alerts=True), QUIET)
     assert held == [0]
     assert report.runs[0].alerts.note == "silent"
 
@@ -247,8 +253,8 @@ def test_without_a_prometheus_only_a_drill_of_alerts_fails(cluster, runbook, hel
         raise OperatorError("no Prometheus answers")
 
     cluster.alerts = nobody
-    report = runner.run(PLAN, runbook, 1, 500, QUIET)
+    report = runner.run(PLAN, runbook, options(1), QUIET)
     assert (report.verdict, report.runs[0].alerts) == ("passed", None)
     time.sleep(1)  # a drill's folder is named by the second
-    report = runner.run(PLAN, runbook, 1, 500, QUIET, await_alerts=True)
+    report = runner.run(PLAN, runbook, options(1, await_alerts=True), QUIET)
     assert report.all_failures == ["alerts: no Prometheus answers"]
