@@ -167,6 +167,7 @@ class RandomDrill:
 
     def episodes(self, stage: Stage) -> Iterator[Episode]:
         rng = random.Random(self.seed)
+        floor = stage.floor()
         stage.show.phase(f"{self.minutes:g} minutes of random faults, seed {self.seed}")
         standby_since = standby.standby_since(stage.plan)
         since = time.time()
@@ -180,9 +181,8 @@ class RandomDrill:
         failures = nemesis.verdict + wait_healthy(stage.plan, stage.show)
         self.injected = nemesis.injected
         marks = sorted(nemesis.marks, key=lambda mark: mark.start)
-        yield Episode(
-            Span(since, time.time()), marks, failures + stage.watch.problems(), standby_since
-        )
+        failures += stage.watch.problems()
+        yield Episode(Span(since, time.time()), marks, failures, standby_since, floor)
 
 
 def random_drill(

@@ -1,4 +1,4 @@
-"""Runs drills: load, baseline, the experiment some times, audit, report."""
+"""Runs drills: load, the floor and the experiment some times, audit, report."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +17,7 @@ from millrace.common.waiting import wait_until
 from millrace.drill import experiment, standby
 from millrace.drill.alerts import Expected, Firing, awaited, expected, firings, told
 from millrace.drill.display import Display
+from millrace.drill.options import DrillOptions
 from millrace.drill.picture import gaps_svg
 from millrace.drill.report import (
     LOST,
@@ -31,7 +32,7 @@ from millrace.drill.report import (
     when,
 )
 from millrace.drill.runbook import FrontMatter, Runbook
-from millrace.drill.stage import ASK_EVERY_SECONDS, Drill, DrillOptions, Stage, wait_healthy
+from millrace.drill.stage import ASK_EVERY_SECONDS, Drill, Stage, wait_healthy
 from millrace.drill.timeline import Episode, Span, Timeline
 from millrace.drill.watch import Loading, audited, watching
 from millrace.ledger.door import Door
@@ -100,6 +101,8 @@ class RunbookDrill:
                 return
 
     def _episode(self, stage: Stage, number: int) -> Episode:
+        # A control run is itself what others stand on.
+        floor = stage.floor() if self.faults else None
         stage.show.phase(f"run {number} of {self.times}")
         standby_since = standby.standby_since(stage.plan)
         since = time.time()
@@ -111,7 +114,8 @@ class RunbookDrill:
         ]
         # Before its injection nothing was broken.
         injected = next((mark.start for mark in outcome.marks if mark.name == "inject"), since)
-        return Episode(Span(injected, time.time()), outcome.marks, failures, standby_since)
+        span = Span(injected, time.time())
+        return Episode(span, outcome.marks, failures, standby_since, floor)
 
 
 def run(plan: Plan, runbook: Runbook, options: DrillOptions, console: Console) -> Report:
@@ -144,7 +148,7 @@ def _held(runbook: Runbook, at_least_seconds: float) -> Runbook:
 
 
 def perform(plan: Plan, drill: Drill, options: DrillOptions, console: Console) -> Report:
-    """Load, baseline, the drill's episodes, audit; its report is written.
+    """Load, the drill's episodes, audit; its report is written.
 
     Where alerts are what is looked at, the load has no late events: those would fire one
     themselves. OperatorError when it can't begin.
@@ -161,11 +165,12 @@ def perform(plan: Plan, drill: Drill, options: DrillOptions, console: Console) -
         with watching(plan, load, show, drill.goal, settle_seconds) as watch:
             before = marks.last_drill(plan)
             marks.drill_began(plan, drill.name, time.time())
-            episodes = list(drill.episodes(Stage(plan, folder, show, watch)))
-        timeline = Timeline(watch.successes(), watch.baseline, episodes)
+            stage = Stage(plan, folder, show, watch, options.floor_seconds)
+            episodes = list(drill.episodes(stage))
+        timeline = Timeline(watch.successes(), episodes)
         show.phase("audit")
         audit, failures = _audit(plan, watch.ledger)
-        baseline, runs = measured(timeline)
+        runs = measured(timeline)
         if drill.alerts:
             try:
                 found = _told(plan, drill.alerts, episodes, before, show, wait=options.await_alerts)
@@ -187,7 +192,6 @@ def perform(plan: Plan, drill: Drill, options: DrillOptions, console: Console) -
         jobs=[job for job in plan.jobs if job not in disabled],
         goal=drill.goal,
         alert=drill.alerts.alert if drill.alerts else None,
-        baseline=baseline,
         runs=runs,
         failures=failures,
         audit=audit,
@@ -201,7 +205,7 @@ def write(report: Report, timeline: Timeline, folder: Path) -> None:
     """The report's files; journals and blocks' output stand in their runs' folders beside them."""
     record(report, folder / "report.json")
     (folder / "report.md").write_text(markdown(report))
-    (folder / "gaps.svg").write_text(gaps_svg(timeline, report.baseline, report.worst))
+    (folder / "gaps.svg").write_text(gaps_svg(timeline, report.floor, report.worst))
 
 
 def record(report: Report, path: Path) -> None:

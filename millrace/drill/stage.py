@@ -1,5 +1,6 @@
-"""What every drill has around it: how it is performed, and where it breaks things."""
+"""What every drill has around it: a load, planes that are watched, a cluster that heals."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import not_
@@ -10,7 +11,7 @@ from millrace.common.waiting import wait_until
 from millrace.drill.alerts import Expected
 from millrace.drill.display import Display
 from millrace.drill.report import Gaps
-from millrace.drill.timeline import Episode
+from millrace.drill.timeline import Episode, Span
 from millrace.drill.watch import Watch
 from millrace.ledger.door import Door
 from millrace.plan import Plan
@@ -18,21 +19,6 @@ from millrace.status import health
 
 LONGEST_HEAL_SECONDS = 300.0  # from the end of an experiment until all is healthy
 ASK_EVERY_SECONDS = 10.0  # a look at every host is work for the machine that is measured
-
-
-@dataclass(frozen=True)
-class DrillOptions:
-    """How a drill is performed.
-
-    Its fault is injected ``times`` times, under ``rate`` events/s, each time once the standby has
-    stood by for ``standby_idle_minutes``. With ``await_alerts`` a fault is held until its alert is
-    due, and what fired has to resolve.
-    """
-
-    times: int = 3
-    rate: float = 2000.0
-    standby_idle_minutes: float = 0.0
-    await_alerts: bool = False
 
 
 class Drill(Protocol):
@@ -66,6 +52,14 @@ class Stage:
     folder: Path
     show: Display
     watch: Watch
+    floor_seconds: float
+
+    def floor(self) -> Span:
+        """Lets the time pass in which each plane's interruptions are those of the machine alone."""
+        self.show.phase(f"floor, {self.floor_seconds:g} s with nothing broken")
+        since = time.time()
+        time.sleep(self.floor_seconds)
+        return Span(since, time.time())
 
 
 def wait_healthy(plan: Plan, show: Display) -> list[str]:

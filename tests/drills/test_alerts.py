@@ -4,12 +4,12 @@ import pytest
 from rich.console import Console
 
 from millrace.common.paths import stack_name
+from millrace.drill.options import DrillOptions
 from millrace.drill.report import Told
 from millrace.drill.runbook import load_runbook
 from millrace.drill.runner import run
-from millrace.drill.stage import DrillOptions
 from millrace.plan import load_plan
-from tests.drills.steady import RATE, wait_until_steady
+from tests.drills.steady import FLOOR_SECONDS, RATE, wait_until_steady
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 def told_of(drill: str) -> Told:
     plan = load_plan(stack_name())
     wait_until_steady(plan)
-    options = DrillOptions(times=1, rate=RATE, await_alerts=True)
+    options = DrillOptions(times=1, rate=RATE, await_alerts=True, floor_seconds=FLOOR_SECONDS)
     report = run(plan, load_runbook(drill), options, Console())
     assert report.all_failures == []
     (told,) = report.told

@@ -6,7 +6,7 @@ Cluster, load and samplers are stand-ins; runbook, Chaos Toolkit and report are 
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,12 +17,11 @@ import pytest
 from rich.console import Console
 
 from millrace.common.errors import OperatorError
-from millrace.drill import actions, experiment, nemesis, probes, runner, standby
+from millrace.drill import actions, experiment, nemesis, probes, runner, stage, standby
 from millrace.drill.alerts import Expected
+from millrace.drill.options import DrillOptions
 from millrace.drill.report import Audit, Report, Told
 from millrace.drill.runbook import Runbook, load_runbook
-from millrace.drill.stage import DrillOptions
-from millrace.drill.timeline import Span
 from millrace.drill.watch import Loading, Watch
 from millrace.plan import load_plan
 from tests.unit.test_drill_runbook import HEAD, text
@@ -33,11 +32,14 @@ NOTHING_LOST = Audit(lost=0, duplicated=0, wrong=0, acknowledged=1000, failed=0,
 QUIET = Console(quiet=True)
 
 
+@dataclass(frozen=True)
 class SteadyWatch(Watch):
     """Every plane works ten times a second, and the load never ends."""
 
+    since: float
+
     def successes(self) -> dict[str, list[Any]]:
-        moments = [np.arange(self.baseline.since, time.time() + 1, 0.1)]
+        moments = [np.arange(self.since, time.time() + 1, 0.1)]
         return dict.fromkeys(["produce", "process", "read"], moments)
 
     def problems(self) -> list[str]:
@@ -45,13 +47,12 @@ class SteadyWatch(Watch):
 
 
 def options(times: int, **others: Any) -> DrillOptions:
-    return DrillOptions(times=times, rate=500, **others)
+    return DrillOptions(times=times, rate=500, floor_seconds=0.2, **others)
 
 
 @contextmanager
 def steady_load() -> Iterator[Watch]:
-    now = time.time()
-    yield SteadyWatch({}, None, Path(), Path(), Span(now - 1, now))
+    yield SteadyWatch({}, None, Path(), Path(), time.time())
 
 
 @pytest.fixture
@@ -110,6 +111,26 @@ def test_every_run_is_measured_audited_and_kept(cluster, runbook, tmp_path):
     assert (folder / "gaps.svg").exists()
 
 
+def test_each_run_has_a_floor_of_its_own_before_its_fault(cluster, runbook, tmp_path, monkeypatch):
+    injected = []
+
+    def wait(seconds: float) -> None:
+        faults = tmp_path / "faults"
+        injected.append((seconds, len(faults.read_text().split()) if faults.exists() else 0))
+
+    monkeypatch.setattr(stage.time, "sleep", wait)
+    report = runner.run(PLAN, runbook, replace(options(2), floor_seconds=45), QUIET)
+    assert [each for each in injected if each[0] == 45] == [(45, 0), (45, 1)]
+    assert [set(run.floor) for run in report.runs] == [{"produce", "process", "read"}] * 2
+
+
+def test_a_control_run_is_the_floor_and_measures_none(cluster, tmp_path):
+    control = HEAD.replace("faults: [1]", "faults: []").replace("alert: LeaderDied\n", "")
+    (tmp_path / "none.md").write_text(text(control))
+    report = runner.run(PLAN, load_runbook("none", tmp_path), options(1), QUIET)
+    assert [run.floor for run in report.runs] == [None]
+
+
 def test_a_run_that_fails_is_the_last(cluster, runbook, tmp_path):
     (tmp_path / "fault.md").write_text(text(verify="false"))
     report = runner.run(PLAN, load_runbook("fault", tmp_path), options(3), QUIET)
@@ -162,7 +183,8 @@ def test_random_faults_have_the_same_report(cluster, runbook, tmp_path):
     assert report.verdict == "passed", report.all_failures
     assert report.title == f"{injected} random faults in 0.02 minutes (seed 7)"
     assert report.standby_idle_seconds == pytest.approx(600, abs=60)
-    assert len(report.runs) == 1
+    (one,) = report.runs
+    assert one.floor.keys() == one.gaps.keys()
 
 
 def test_the_control_run_measures_and_breaks_nothing(cluster, tmp_path):
