@@ -23,7 +23,7 @@ GUARANTEES: Mapping[str, tuple[str, ...]] = {
     "Readers ask for too much": ("readers-storm",),
 }
 # What users notice of the service; a component's own planes matter to its operators.
-NOTICED = {Plane.PRODUCE: "events in", Plane.PROCESS: "results", Plane.READ: "reads"}
+NOTICED = {Plane.PRODUCE: "events in", Plane.PROCESS: "new results", Plane.READ: "reads"}
 
 
 def guarantees_table(records: Records, page: Path) -> str:

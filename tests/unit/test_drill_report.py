@@ -252,7 +252,7 @@ def test_what_is_promised_is_told_by_the_drill_to_which_most_was_added():
     rows = guarantees_table({each.name: each for each in found}, README).splitlines()[2:]
     there = "docs/drills/README.md"
     assert rows[0] == f"| Any host is lost | [reads 6.7 (0.2)]({there}#edge-host-lost) | 1 | 2 |"
-    assert "results **7.1** / 5 (2.9)" in rows[1]
+    assert "new results **7.1** / 5 (2.9)" in rows[1]
     assert rows[2] == "| A whole zone is lost | not recorded |  |  |"
     assert rows[3].endswith("| not audited | not audited |")
     assert rows[-1].startswith(f"| [All 4 drills]({there}), ")
