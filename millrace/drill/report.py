@@ -33,8 +33,8 @@ class Fired(Model):
     resolved_after_seconds: float | None
 
 
-class Told(Model):
-    """What Prometheus told of a run, by alert.
+class AlertOutcomes(Model):
+    """What became of each alert in a run, by Prometheus.
 
     ``note`` is why nothing can be said of the fault's own alert; ``problems`` are what shouldn't
     have been told, or should have.
@@ -57,7 +57,7 @@ class Run(Model):
     gaps: Gaps
     floor: Gaps | None = None
     standby_idle_seconds: float | None = None
-    alerts: Told | None = None
+    alerts: AlertOutcomes | None = None
     failures: list[str] = Field(default_factory=list)
 
     @property
@@ -81,7 +81,7 @@ class Machine(Model):
     memory_gib: float
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         kinds = f" ({' and '.join(self.cpus)})" if self.cpus else ""
         return f"{self.cores} cores{kinds}, {self.memory_gib:.0f} GiB"
 
@@ -166,15 +166,16 @@ class Report(Model):
             for plane, limit in self.goal.items()
             if plane in added and added[plane].seconds > limit
         ]
-        return [*gaps, *dict.fromkeys(problem for told in self.told for problem in told.problems)]
+        of_alerts = [problem for each in self.alert_outcomes for problem in each.problems]
+        return [*gaps, *dict.fromkeys(of_alerts)]
 
     @property
-    def told(self) -> list[Told]:
+    def alert_outcomes(self) -> list[AlertOutcomes]:
         return [run.alerts for run in self.runs if run.alerts]
 
     def times_of(self, alert: str) -> tuple[float, float | None] | None:
         """The latest that it fired, and resolved, in any run; None if it did in none."""
-        fired = [told.fired[alert] for told in self.told if alert in told.fired]
+        fired = [each.fired[alert] for each in self.alert_outcomes if alert in each.fired]
         if not fired:
             return None
         resolved = latest([one.resolved_after_seconds for one in fired])
@@ -284,7 +285,7 @@ def details(report: Report) -> Iterator[str]:
     yield (
         f"`{report.name}` on {report.stack}, {report.date}; "
         + ", ".join([f"{report.rate:,.0f} events/s", *jobs, runs])
-        + f", {report.machine.told}."
+        + f", {report.machine.description}."
     )
     yield ""
     yield from _planes(report)
@@ -333,9 +334,9 @@ def _added(added: Mapping[Plane, Added], plane: Plane) -> str:
 
 def _alerts(report: Report) -> Iterator[str]:
     """What fired in each run, the fault's own alert first."""
-    if len(report.told) < len(report.runs):
+    if len(report.alert_outcomes) < len(report.runs):
         return
-    names = dict.fromkeys(name for told in report.told for name in told.fired)
+    names = dict.fromkeys(name for outcomes in report.alert_outcomes for name in outcomes.fired)
     yield ""
     if not names:
         yield "No alert fired."
@@ -347,7 +348,7 @@ def _alerts(report: Report) -> Iterator[str]:
     ).rstrip()
     yield "|---|---|" + "---:|" * len(report.runs)
     for name in sorted(names, key=lambda name: (name != report.alert, name)):
-        fired = [told.fired.get(name) for told in report.told]
+        fired = [outcomes.fired.get(name) for outcomes in report.alert_outcomes]
         severity = next(one.severity for one in fired if one)
         cells = " | ".join(_times(one) for one in fired)
         yield f"| {name} | {severity} | {cells} |"

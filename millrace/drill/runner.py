@@ -15,17 +15,17 @@ from millrace.common.machine import this_machine
 from millrace.common.paths import stack_state
 from millrace.common.waiting import wait_until
 from millrace.drill import experiment, standby
-from millrace.drill.alerts import Expected, Firing, awaited, expected, firings, told
+from millrace.drill.alerts import Expected, Firing, alert_outcomes, awaited, expected, firings
 from millrace.drill.display import Display
 from millrace.drill.options import DrillOptions
 from millrace.drill.picture import gaps_svg
 from millrace.drill.report import (
     LOST,
+    AlertOutcomes,
     Audit,
     Gaps,
     Machine,
     Report,
-    Told,
     combined,
     markdown,
     measured,
@@ -173,7 +173,9 @@ def perform(plan: Plan, drill: Drill, options: DrillOptions, console: Console) -
         runs = measured(timeline)
         if drill.alerts:
             try:
-                found = _told(plan, drill.alerts, episodes, before, show, wait=options.await_alerts)
+                found = _alert_outcomes(
+                    plan, drill.alerts, episodes, before, show, wait=options.await_alerts
+                )
             except OperatorError as error:
                 failures += [f"alerts: {error.message}"] if options.await_alerts else []
             else:
@@ -237,7 +239,7 @@ def _audit(plan: Plan, ledger: Path) -> tuple[Audit | None, list[str]]:
         return None, [f"audit: {error.message}"]
 
 
-def _told(
+def _alert_outcomes(
     plan: Plan,
     wanted: Expected,
     episodes: Sequence[Episode],
@@ -245,7 +247,7 @@ def _told(
     show: Display,
     *,
     wait: bool,
-) -> list[Told]:
+) -> list[AlertOutcomes]:
     """What Prometheis tell of each episode; OperatorError when none answers.
 
     The drill ``before`` this one began then (Unix seconds).
@@ -271,6 +273,6 @@ def _told(
     ends = [*(episode.span.since for episode in episodes[1:]), time.time()]
     faults_before = [before, *(episode.span.until for episode in episodes[:-1])]
     return [
-        told(wanted, found, episode, end, broken)
+        alert_outcomes(wanted, found, episode, end, broken)
         for episode, end, broken in zip(episodes, ends, faults_before, strict=True)
     ]

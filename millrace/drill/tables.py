@@ -222,10 +222,10 @@ def against_goals(report: Report) -> str:
 def alert_cell(report: Report) -> str:
     """``DataNodeDown 24, 0``: the fault's own alert in seconds after the injection, and after all
     was healthy; else why it didn't fire. An alert that was wrong is a goal that was missed."""
-    if not report.told:
+    if not report.alert_outcomes:
         return "–"
     text = _own_alert(report)
-    return f"**{text}**" if any(told.problems for told in report.told) else text
+    return f"**{text}**" if any(each.problems for each in report.alert_outcomes) else text
 
 
 def _own_alert(report: Report) -> str:
@@ -233,7 +233,7 @@ def _own_alert(report: Report) -> str:
         return "none"
     if times := report.times_of(report.alert):
         return f"{report.alert} {after(*times)}"
-    notes = (told.note for told in report.told if told.note)
+    notes = (each.note for each in report.alert_outcomes if each.note)
     return f"{report.alert}: {next(notes, 'did not fire')}"
 
 

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from millrace.common.paths import stack_name
 from millrace.drill.options import DrillOptions
-from millrace.drill.report import Told
+from millrace.drill.report import AlertOutcomes
 from millrace.drill.runbook import load_runbook
 from millrace.drill.runner import run
 from millrace.plan import load_plan
@@ -14,21 +14,21 @@ from tests.drills.steady import FLOOR_SECONDS, RATE, wait_until_steady
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
-def told_of(drill: str) -> Told:
+def outcomes_of(drill: str) -> AlertOutcomes:
     plan = load_plan(stack_name())
     wait_until_steady(plan)
     options = DrillOptions(times=1, rate=RATE, await_alerts=True, floor_seconds=FLOOR_SECONDS)
     report = run(plan, load_runbook(drill), options, Console())
     assert report.all_failures == []
-    (told,) = report.told
-    return told
+    (outcomes,) = report.alert_outcomes
+    return outcomes
 
 
 def test_a_lost_datanode_is_told_and_so_is_its_return() -> None:
-    told = told_of("datanode-lost")
-    assert told.problems == []
-    assert told.fired["DataNodeDown"].resolved_after_seconds is not None
+    outcomes = outcomes_of("datanode-lost")
+    assert outcomes.problems == []
+    assert outcomes.fired["DataNodeDown"].resolved_after_seconds is not None
 
 
 def test_where_nothing_is_broken_nobody_is_told() -> None:
-    assert told_of("no-fault").problems == []
+    assert outcomes_of("no-fault").problems == []

@@ -27,6 +27,7 @@ from millrace.drill.guarantees import GUARANTEES, guarantees_table
 from millrace.drill.nemesis import Nemesis, choose, healing
 from millrace.drill.picture import gaps_svg
 from millrace.drill.report import (
+    AlertOutcomes,
     Audit,
     Fired,
     Gaps,
@@ -34,7 +35,6 @@ from millrace.drill.report import (
     Machine,
     Report,
     Run,
-    Told,
     combined,
     markdown,
     measured,
@@ -508,7 +508,7 @@ def fired(after: float, resolved: float | None, severity: str = "warning") -> Fi
     return Fired(severity=severity, after_seconds=after, resolved_after_seconds=resolved)
 
 
-def told_run(told: Told) -> Run:
+def told_run(told: AlertOutcomes) -> Run:
     return run(produce=1, read=1).model_copy(update={"alerts": told})
 
 
@@ -518,20 +518,27 @@ IN_TIME = {"LeaderDied": fired(24, 0)}
 @pytest.mark.parametrize(
     ("told", "cell", "verdict"),
     [
-        ([Told(fired=IN_TIME)], "LeaderDied 24, 0", "passed"),
+        ([AlertOutcomes(fired=IN_TIME)], "LeaderDied 24, 0", "passed"),
         (
-            [Told(fired=IN_TIME), Told(fired={"LeaderDied": fired(31, 12), "Slow": fired(90, 0)})],
+            [
+                AlertOutcomes(fired=IN_TIME),
+                AlertOutcomes(fired={"LeaderDied": fired(31, 12), "Slow": fired(90, 0)}),
+            ],
             "LeaderDied 31, 12",
             "passed",
         ),
         (
-            [Told(fired=IN_TIME), Told(fired={"LeaderDied": fired(3, None)})],
+            [AlertOutcomes(fired=IN_TIME), AlertOutcomes(fired={"LeaderDied": fired(3, None)})],
             "LeaderDied 24, –",
             "passed",
         ),
-        ([Told(note="not held long enough")], "LeaderDied: not held long enough", "passed"),
-        ([Told(problems=["x"])], "**LeaderDied: did not fire**", "missed"),
-        ([Told(fired=IN_TIME, problems=["x"])], "**LeaderDied 24, 0**", "missed"),
+        (
+            [AlertOutcomes(note="not held long enough")],
+            "LeaderDied: not held long enough",
+            "passed",
+        ),
+        ([AlertOutcomes(problems=["x"])], "**LeaderDied: did not fire**", "missed"),
+        ([AlertOutcomes(fired=IN_TIME, problems=["x"])], "**LeaderDied 24, 0**", "missed"),
     ],
 )
 def test_the_alert_is_told_by_its_slowest_run(told, cell, verdict):
@@ -541,15 +548,17 @@ def test_the_alert_is_told_by_its_slowest_run(told, cell, verdict):
 
 
 def test_the_floor_has_no_alert():
-    assert alert_cell(report(told_run(Told()))) == "none"
-    loud = Told(problems=["Slow (warning) fired as well"])
+    assert alert_cell(report(told_run(AlertOutcomes()))) == "none"
+    loud = AlertOutcomes(problems=["Slow (warning) fired as well"])
     assert alert_cell(report(told_run(loud))) == "**none**"
 
 
 def test_a_report_lists_what_fired_in_each_run_the_own_alert_first():
     made = report(
-        told_run(Told(fired=IN_TIME)),
-        told_run(Told(fired={"Gone": fired(9, 1, "critical"), "LeaderDied": fired(31, None)})),
+        told_run(AlertOutcomes(fired=IN_TIME)),
+        told_run(
+            AlertOutcomes(fired={"Gone": fired(9, 1, "critical"), "LeaderDied": fired(31, None)})
+        ),
         alert="LeaderDied",
     )
     assert (
@@ -558,7 +567,7 @@ def test_a_report_lists_what_fired_in_each_run_the_own_alert_first():
         "| LeaderDied | warning | 24, 0 | 31, – |\n"
         "| Gone | critical | – | 9, 1 |\n"
     ) in markdown(made)
-    assert "No alert fired." in markdown(report(told_run(Told())))
+    assert "No alert fired." in markdown(report(told_run(AlertOutcomes())))
     assert "alert" not in markdown(report(GOOD))
 
 

@@ -20,7 +20,7 @@ from millrace.common.errors import OperatorError
 from millrace.drill import actions, experiment, nemesis, probes, runner, stage, standby
 from millrace.drill.alerts import Expected
 from millrace.drill.options import DrillOptions
-from millrace.drill.report import Audit, Report, Told
+from millrace.drill.report import AlertOutcomes, Audit, Report
 from millrace.drill.runbook import Runbook, load_runbook
 from millrace.drill.watch import Loading, Watch
 from millrace.plan import load_plan
@@ -221,11 +221,11 @@ def test_each_run_is_told_of_when_all_are_over(cluster, runbook, held):
 def test_a_run_knows_when_something_else_was_broken_before_it(cluster, runbook, held, monkeypatch):
     known = []
 
-    def told(wanted, found, episode, until, broken_before):
+    def outcomes(wanted, found, episode, until, broken_before):
         known.append((episode.span, broken_before))
-        return Told()
+        return AlertOutcomes()
 
-    monkeypatch.setattr(runner, "told", told)
+    monkeypatch.setattr(runner, "alert_outcomes", outcomes)
     cluster.marks.append(("random", 12.0))
     runner.run(PLAN, runbook, options(2), QUIET)
     (first, before), (_, between) = known
