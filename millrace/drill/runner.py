@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from millrace.alerts import load_alerts
-from millrace.cluster import marks, prometheus, zookeeper
+from millrace.cluster import annotations, prometheus, zookeeper
 from millrace.common.errors import OperatorError
 from millrace.common.machine import this_machine
 from millrace.common.paths import stack_state
@@ -163,8 +163,8 @@ def perform(plan: Plan, drill: Drill, options: DrillOptions, console: Console) -
         load = Loading(options.rate, folder.name, folder, drill.through, late=not quiet)
         settle_seconds = SETTLE_SECONDS if options.standby_idle_minutes else 0
         with watching(plan, load, show, drill.goal, settle_seconds) as watch:
-            before = marks.last_drill(plan)
-            marks.drill_began(plan, drill.name, time.time())
+            before = annotations.last_drill(plan)
+            annotations.drill_began(plan, drill.name, time.time())
             stage = Stage(plan, folder, show, watch, options.floor_seconds)
             episodes = list(drill.episodes(stage))
         timeline = Timeline(watch.successes(), episodes)

@@ -78,10 +78,12 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(runner.zookeeper, "disabled", lambda plan: {"sessions"})
     monkeypatch.setattr(runner.prometheus, "firing", lambda plan, seconds: found.alerts())
     monkeypatch.setattr(
-        runner.marks, "drill_began", lambda plan, name, at: found.marks.append((name, at))
+        runner.annotations, "drill_began", lambda plan, name, at: found.marks.append((name, at))
     )
     monkeypatch.setattr(
-        runner.marks, "last_drill", lambda plan: max((at for _, at in found.marks), default=None)
+        runner.annotations,
+        "last_drill",
+        lambda plan: max((at for _, at in found.marks), default=None),
     )
     monkeypatch.setattr(runner, "ASK_EVERY_SECONDS", 0.1)
     return found
