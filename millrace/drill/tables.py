@@ -56,10 +56,10 @@ pauses now and then with nothing broken. Before each fault a run watches the sam
 same load for a minute (`--floor`); the longest interruption of that minute is the run's *floor*. A
 goal holds for the longest interruption after the fault less the floor.
 
-Older records have no floors of their own. The control drill judges them, which is the table's first
-row: their floor is its longest interruption of any run; with seven jobs it is that of its variant.
-The control drill ran on both kinds of cores that are in this table, of which one takes 1.7 to 2.8
-times as long for the same work. Newer records name their cores.
+Older records have no floors of their own. Their floor is that of the control drill, the table's
+first row: its longest interruption of any run. With seven jobs it is that of the control drill with
+seven jobs. The control drill ran on both kinds of cores that are in this table, of which one takes
+1.7 to 2.8 times as long for the same work. Newer records name their cores.
 
 - `produce` is the load's own view of each partition, `process` is the growth of results, `read` is
   the API's answer, and a component's plane is what a client of that component sees.

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from typer.testing import CliRunner
 
 from millrace.audit import declared
 from millrace.audit import run as audit_run
@@ -21,10 +22,12 @@ from millrace.audit.report import Plane as AuditedPlane
 from millrace.audit.report import Report as AuditReport
 from millrace.cli.docs import README
 from millrace.common.errors import NobodyError, OperatorError
-from millrace.drill.command import reports_view
+from millrace.drill import runner
+from millrace.drill.command import app, reports_view
 from millrace.drill.floor import CONTROL, judged_by_recorded_floor
 from millrace.drill.guarantees import GUARANTEES, guarantees_table
 from millrace.drill.nemesis import Nemesis, choose, healing
+from millrace.drill.options import DrillOptions
 from millrace.drill.picture import gaps_svg
 from millrace.drill.report import (
     AlertOutcomes,
@@ -696,6 +699,34 @@ def test_a_variant_is_recorded_beside_the_drill_itself():
         f"{own.name}-all-five-jobs",
         f"{own.title} (All five jobs)",
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (
+            ["run", "driver-killed", "--times", "1", "--floor", "20", "--standby-idle", "30"],
+            DrillOptions(times=1, standby_idle_minutes=30, floor_seconds=20),
+        ),
+        (
+            ["all", "--only", "driver-killed", "--rate", "500", "--alerts"],
+            DrillOptions(rate=500, await_alerts=True, floor_seconds=60),
+        ),
+        (["random", "--floor", "9"], DrillOptions(floor_seconds=9)),
+    ],
+)
+def test_a_drill_is_performed_as_the_command_line_says(monkeypatch, arguments, options):
+    asked = []
+
+    def perform(plan: Plan, drill: Any, options: DrillOptions, console: Console) -> Report:
+        asked.append(options)
+        return report(GOOD)
+
+    monkeypatch.setattr(runner, "perform", perform)
+    monkeypatch.setattr(runner, "run", perform)
+    monkeypatch.setattr(runner.health, "problems", lambda plan: [])
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert asked == [options]
 
 
 def test_what_a_drill_prints_has_a_line_for_each_plane_with_a_goal_and_marks_what_was_missed() -> (
