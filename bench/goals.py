@@ -1,29 +1,36 @@
-"""Goals beside what the records say. Pure, but for `read_goals` and `read_drills`."""
+"""Goals beside what the records say. Pure, but for `read_goals`."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from bench.record import Record, name
-from millrace.common.paths import REPO
+from millrace.drill.report import Report
+from millrace.drill.runbook import Plane
 
 WHOLE = "the whole service"
 GOALS = Path(__file__).parent / "goals.yaml"
-DRILLS = REPO / "docs" / "drills"
 # Lines/s of a core, of a node of four: Zaharia et al., SOSP 2013. WordCount has no figure.
 D_STREAMS_PER_CORE = {"grep": 160_000, "topk": 62_500}
 LATENCY = "2000"  # ms, the bound of D-Streams' figures
 
+TWO_LINES = 200  # characters, of a page as wide as this file's
+
 Records = Mapping[str, Record]
+Drills = Mapping[str, Report]
 
 
 class Goal(BaseModel):
-    """``of`` names a figure, or a drill, whose longest interruption of results it is then."""
+    """``of`` names a figure; or a drill, of which it is what the fault added to the longest
+    interruption of results.
+
+    ``why`` is what holds the figure back, in two lines. What holds back a drill is said with the
+    drills. ``evidence`` is how it is known, and what else is.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -31,7 +38,8 @@ class Goal(BaseModel):
     of: str | dict[str, str]
     at_most: float | None = None
     at_least: float | None = None
-    why: str
+    why: str = Field(default="", max_length=TWO_LINES)
+    evidence: str = ""
 
     @property
     def bound(self) -> str:
@@ -43,19 +51,34 @@ class Goal(BaseModel):
         )
 
 
+class Compared(NamedTuple):
+    """A goal; ``figure`` is None where nothing is recorded of it."""
+
+    goal: Goal
+    figure: float | None
+    why: str
+
+
 def compared(
-    goals: Iterable[Goal], records: Iterable[Record], drills: Records
-) -> Iterable[tuple[Goal, float | None]]:
-    """Each goal with its figure, or None where nothing is recorded of it."""
+    goals: Iterable[Goal],
+    records: Iterable[Record],
+    drills: Drills,
+    reasons: Mapping[str, str],
+) -> list[Compared]:
+    """Each goal with its figure; ``reasons`` say by drill what holds it back."""
     by_name = {name(record): record for record in records}
-    return [(goal, measured(goal, by_name, drills)) for goal in goals]
+
+    def why(goal: Goal) -> str:
+        return goal.why if isinstance(goal.of, str) else reasons.get(goal.of["drill"], "")
+
+    return [Compared(goal, measured(goal, by_name, drills), why(goal)) for goal in goals]
 
 
-def measured(goal: Goal, records: Records, drills: Records) -> float | None:
+def measured(goal: Goal, records: Records, drills: Drills) -> float | None:
     """None where nothing is recorded of it."""
     try:
         if isinstance(goal.of, dict):
-            return max(float(run["gaps"]["process"]) for run in drills[goal.of["drill"]]["runs"])
+            return drills[goal.of["drill"]].added[Plane.PROCESS].seconds
         return FIGURES[goal.of](records)
     except KeyError:
         return None
@@ -168,7 +191,3 @@ FIGURES: dict[str, Callable[[Records], float]] = {
 
 def read_goals(path: Path = GOALS) -> list[Goal]:
     return [Goal.model_validate(goal) for goal in yaml.safe_load(path.read_text())]
-
-
-def read_drills(folder: Path = DRILLS) -> dict[str, Record]:
-    return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}

@@ -1,6 +1,6 @@
-"""Records as tables, on a terminal and in `docs/performance.md`, and as pictures. Pure but `main`.
+"""Records as tables, on a terminal and in `docs/performance.md`, and as pictures. Pure but `write`.
 
-python -m bench.report            # writes the document anew from the records beside it
+python -m bench.report            # writes both pages anew, and their pictures
 """
 
 import io
@@ -16,21 +16,39 @@ from bench.cpu import Roles
 from bench.goals import (
     D_STREAMS_PER_CORE,
     WHOLE,
-    Goal,
+    Compared,
     compared,
     per_event,
-    read_drills,
     read_goals,
 )
 from bench.record import RECORDS, Record, name, read_records
+from millrace.drill.tables import load_reasons, load_records
 
 DOCUMENT = RECORDS.parent / "performance.md"
+RECORDS_PAGE = RECORDS / "README.md"
 INTRODUCTION = """# What it costs, and how fast it is
 
-This page is generated from the records in `docs/performance/` by `python -m bench.report`; a figure
-is the median of its repetitions, with their range in brackets. `make bench` measures again, and
-[bench/README.md](../bench/README.md) says how and what the words mean.
+`make bench` measures. `python -m bench.report` generates this page of `bench/goals.yaml`, of the
+recorded drills and of the records of the bench. [All records](performance/README.md) have a page
+of their own, with what is known of each goal. [bench/README.md](../bench/README.md) says how all is
+measured, and what the words mean.
 """
+RECORDS_INTRODUCTION = """# All records
+
+`python -m bench.report` generates this page from the records beside it. A figure is the median of
+its repetitions, with their range in brackets. [The goals](../performance.md) are what these figures
+are held to. [bench/README.md](../../bench/README.md) says how all is measured, and what the words
+mean.
+"""
+# The six pictures of the first page, by their records' names.
+FIGURES = (
+    "service-cost-200-pages-2-jobs",
+    "service-fresh-200-pages-2-jobs",
+    "service-fresh-200-pages-2-jobs-after-60-min-idle",
+    "engines-ysb",
+    "dstreams",
+    "modes",
+)
 NOTHING = "\nNothing has been recorded yet: `make bench ARGS=--record`, on a quiet machine.\n"
 TEXT, BAR, LINE = "#374151", "#7aa6c2", "#cc2936"
 NEXMARK = "engines-nexmark-"
@@ -70,14 +88,27 @@ def tables(record: Record) -> list[Table]:
     return made
 
 
-def document(records: Sequence[Record], against: Section) -> str:
-    """The whole page. Nexmark's queries stand together, each record a row.
+def first_page(records: Sequence[Record], compared: Sequence[Compared]) -> str:
+    """`docs/performance.md`: the goals, what holds back those that are missed, and six figures."""
+    parts = [INTRODUCTION, _chapter(goals_section(compared))]
+    by_name = {name(record): record for record in records}
+    shown = [by_name[each] for each in FIGURES if each in by_name]
+    if shown:
+        parts.append("\n## Six figures\n")
+    for record in shown:
+        section = sections(record)[0]
+        picture = _picture(section, record, 0, "performance/")
+        parts.append(f"### {section.title}\n\n{picture}\n{provenance(record)}\n")
+    return "\n".join(parts) if records else INTRODUCTION + NOTHING
 
-    Args:
-        against: what was to be reached; the page begins with it.
+
+def records_page(records: Sequence[Record], compared: Sequence[Compared]) -> str:
+    """`docs/performance/README.md`: every record, and what is known of each goal.
+
+    Nexmark's queries stand together, each record a row.
     """
     nexmark = [record for record in records if record["kind"].startswith(NEXMARK)]
-    parts = [INTRODUCTION, _chapter(against)]
+    parts = [RECORDS_INTRODUCTION]
     for record in (record for record in records if record not in nexmark):
         for number, section in enumerate(sections(record)):
             picture = _picture(section, record, number) if section.bars else ""
@@ -86,7 +117,10 @@ def document(records: Sequence[Record], against: Section) -> str:
     if nexmark:
         parts.append(_chapter(queries(nexmark)))
         parts += [_picture(sections(record)[0], record, 0) for record in nexmark]
-    return "\n".join(parts) if records else INTRODUCTION + NOTHING
+    known = [f"- *{one.goal.what}*: {one.goal.evidence}" for one in compared if one.goal.evidence]
+    if known:
+        parts.append("\n## What is known of the goals\n\n" + "\n".join(known) + "\n")
+    return "\n".join(parts) if records else RECORDS_INTRODUCTION + NOTHING
 
 
 def queries(records: Sequence[Record]) -> Section:
@@ -461,20 +495,20 @@ KINDS: dict[str, Callable[[Record], Iterable[Section]]] = {
 }
 
 
-def goals_section(compared: Iterable[tuple[Goal, float | None]]) -> Section:
-    """Each goal beside what was measured; below, what holds back those that are missed, and what is
-    to be known of the others."""
+def goals_section(compared: Iterable[Compared]) -> Section:
+    """Each goal beside what was measured; below, what holds back those that are missed."""
     rows: list[list[str]] = []
     missed: list[str] = []
-    reached: list[str] = []
-    for goal, figure in compared:
+    for goal, figure, why in compared:
         met = figure is not None and goal.met(figure)
-        if figure is not None and (goal.why or not met):
-            (reached if met else missed).append(f"- *{goal.what}*: {goal.why}")
+        if figure is not None and not met:
+            missed.append(f"- *{goal.what}*: {why}")
         rows.append([goal.what, goal.bound, f"**{_said(figure)}**" if met else _said(figure)])
-    notes = ["Bold figures reach their goal. Interruptions are the longest of a drill's runs."]
+    notes = [
+        "Bold figures reach their goal. Of drills it is what the fault added to the longest"
+        " interruption of results, in the worst run ([how drills are judged](drills/README.md))."
+    ]
     notes += ["What holds back the others:\n\n" + "\n".join(missed)] if missed else []
-    notes += ["Of those that are reached:\n\n" + "\n".join(reached)] if reached else []
     return Section("The goals, on two cores", ["what", "goal", "measured"], rows, notes)
 
 
@@ -484,8 +518,8 @@ def _said(figure: float | None) -> str:
     return f"{figure:,.0f}" if figure >= 1000 else f"{figure:.3g}"
 
 
-def _picture(section: Section, record: Record, number: int) -> str:
-    return f"![{section.title}](performance/{picture_name(record, number)})\n"
+def _picture(section: Section, record: Record, number: int, folder: str = "") -> str:
+    return f"![{section.title}]({folder}{picture_name(record, number)})\n"
 
 
 def _chapter(section: Section, picture: str = "") -> str:
@@ -499,14 +533,20 @@ def _markdown(section: Section) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in [section.columns, marks, *section.rows])
 
 
-def write(folder: Path = RECORDS) -> None:
-    records = read_records(folder)
-    against = goals_section(compared(read_goals(), records, read_drills()))
-    (folder.parent / DOCUMENT.name).write_text(document(records, against))
+def pages(records: Sequence[Record]) -> dict[Path, str]:
+    """The two pages as they should be; reads goals and drills."""
+    each = compared(read_goals(), records, load_records(), load_reasons())
+    return {DOCUMENT: first_page(records, each), RECORDS_PAGE: records_page(records, each)}
+
+
+def write() -> None:
+    records = read_records()
+    for page, text in pages(records).items():
+        page.write_text(text)
     for record in records:
         for number, section in enumerate(sections(record)):
             if section.bars:
-                (folder / picture_name(record, number)).write_text(picture(section))
+                (RECORDS / picture_name(record, number)).write_text(picture(section))
 
 
 if __name__ == "__main__":

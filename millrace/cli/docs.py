@@ -1,6 +1,7 @@
 """What the documents repeat of `configs/`: generated, so that it can't differ.
 
-A block between ``<!-- generated: NAME -->`` and ``<!-- end -->`` is replaced by what NAME makes.
+A block between ``<!-- generated: NAME -->`` and ``<!-- end -->`` is replaced by what NAME makes, in
+the README and in each page of `docs/`. Some pages are made as a whole.
 """
 
 import ast
@@ -19,24 +20,28 @@ from millrace.cli.role_docs import role_readmes
 from millrace.common.errors import OperatorError
 from millrace.common.paths import CONFIGS, REPO
 from millrace.config import load_component
+from millrace.drill.guarantees import guarantees_table
 from millrace.drill.report import Audit
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
-from millrace.drill.tables import PAGE, drills_page, drills_table, load_records, runbooks_index
+from millrace.drill.tables import (
+    PAGE,
+    drills_page,
+    drills_table,
+    load_reasons,
+    load_records,
+    runbooks_index,
+)
 from millrace.plan import Plan, load_plan
 from millrace.plan.reachability import load_steps
 from millrace.setup.versions import load_versions
 
 README = REPO / "README.md"
 ARCHITECTURE = REPO / "docs" / "architecture.md"
-VERSIONS = REPO / "docs" / "versions.md"
-JOBS = REPO / "docs" / "jobs.md"
 ALERTS = REPO / "docs" / "alerts.md"
-RETENTION = REPO / "docs" / "retention.md"
 NETWORK = REPO / "docs" / "network.md"
 KILLED = "driver-killed"  # the drill, and its variants, that tell of every job
 TOPOLOGY = REPO / "docs" / "topology.svg"
 LAYERS = REPO / "docs" / "layers.svg"
-BY_HAND = {"guarantees"}  # until something makes it
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -44,19 +49,19 @@ def write_docs(check: bool = False) -> None:
     """Writes the generated parts; with ``check`` refuses if they aren't up to date."""
     plan = load_plan("local")
     runbooks, records = load_runbooks(), load_records()
-    wanted = {
-        README: _filled(README, plan),
-        ARCHITECTURE: _filled(ARCHITECTURE, plan),
-        VERSIONS: _filled(VERSIONS, plan),
-        JOBS: _filled(JOBS, plan),
-        RETENTION: _filled(RETENTION, plan),
-        TOPOLOGY: topology_svg(plan),
-        LAYERS: layers_svg(_layers()),
-        NETWORK: _network_page(),
-        ALERTS: alerts_page(plan, load_alerts(), runbooks, load_operations(), records),
-        PAGE: drills_page(records, runbooks),
-        RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
-    } | role_readmes()
+    pages = [README, *sorted((REPO / "docs").glob("*.md"))]
+    wanted = (
+        {page: filled(page, page.read_text(), plan) for page in pages}
+        | {
+            TOPOLOGY: topology_svg(plan),
+            LAYERS: layers_svg(_layers()),
+            NETWORK: _network_page(),
+            ALERTS: alerts_page(plan, load_alerts(), runbooks, load_operations(), records),
+            PAGE: drills_page(records, runbooks, load_reasons()),
+            RUNBOOKS / INDEX: runbooks_index(runbooks, records, load_operations()),
+        }
+        | role_readmes()
+    )
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if check and stale:
         names = ", ".join(str(path.relative_to(REPO)) for path in stale)
@@ -76,22 +81,27 @@ def _network_page() -> str:
     return network_page(components, plans, load_steps())
 
 
-def _filled(path: Path, plan: Plan) -> str:
+def filled(page: Path, text: str, plan: Plan) -> str:
+    """The page's text with every block made anew; OperatorError if one has no such name."""
     make = {
         "topology": _topology_table,
         "versions": _versions_table,
-        "drills": _drills_table,
+        "drills": lambda _: drills_table(load_records(), load_runbooks(), page),
+        "guarantees": lambda _: guarantees_table(load_records(), page),
         "rooms": _rooms_table,
         "jobs": _jobs_table,
         "retention": retention_table,
     }
 
-    def fill(block: re.Match[str]) -> str:
-        if block["name"] in BY_HAND:
-            return block[0]
+    def made(block: re.Match[str]) -> str:
+        if block["name"] not in make:
+            raise OperatorError(
+                f"{page.relative_to(REPO)}: nothing makes a block '{block['name']}'",
+                f"the blocks are: {', '.join(sorted(make))}",
+            )
         return block[1] + make[block["name"]](plan) + block[3]
 
-    return BLOCK.sub(fill, path.read_text())
+    return BLOCK.sub(made, text)
 
 
 def _jobs_table(plan: Plan) -> str:
@@ -186,7 +196,3 @@ def _versions_table(plan: Plan) -> str:
     pinned = {name: d.version for name, d in versions.distributions.items()}
     rows += [f"| {name} | {version} |" for name, version in pinned.items()]
     return "\n".join(rows) + "\n"
-
-
-def _drills_table(_: Plan) -> str:
-    return drills_table(load_records(), load_runbooks())

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from millrace.alerts import SEVERITIES, Alert
 from millrace.common.durations import parse_duration
-from millrace.drill.report import Fired, Told
+from millrace.drill.report import AlertOutcomes, Fired
 from millrace.drill.runbook import FrontMatter
 from millrace.drill.timeline import Episode, Span
 from millrace.plan import Plan
@@ -117,13 +117,13 @@ def spans(times: Sequence[float], longest: float) -> Iterator[Span]:
             since = number
 
 
-def told(
+def alert_outcomes(
     wanted: Expected,
     found: Iterable[Firing],
     episode: Episode,
     until: float,
     broken_before: float | None = None,
-) -> Told:
+) -> AlertOutcomes:
     """What began to fire from the injection on ``until`` nobody looked any more, or broke it again.
 
     Something else was broken at ``broken_before``: who looks back as far tells of that, too.
@@ -134,7 +134,9 @@ def told(
     note = _note(wanted, fired, found, episode)
     problems = [] if note else _own_problems(wanted, fired, episode, until)
     calm = float("inf") if broken_before is None else episode.span.since - broken_before
-    return Told(fired=fired, note=note, problems=[*problems, *_other_problems(wanted, fired, calm)])
+    return AlertOutcomes(
+        fired=fired, note=note, problems=[*problems, *_other_problems(wanted, fired, calm)]
+    )
 
 
 def _as_known(firing: Firing, until: float) -> Firing:

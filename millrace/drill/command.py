@@ -13,6 +13,7 @@ from rich.table import Table
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name, stack_state
+from millrace.drill.options import FLOOR_SECONDS, DrillOptions
 from millrace.drill.runbook import Runbook, load_runbook, load_runbooks
 from millrace.plan import Plan, load_plan
 
@@ -48,6 +49,13 @@ Alerts = Annotated[
     ),
 ]
 
+Floor = Annotated[
+    float,
+    typer.Option(
+        min=1, metavar="SECONDS", help="How long to watch before each fault, with nothing broken."
+    ),
+]
+
 
 @app.command("list")
 def list_command() -> None:
@@ -75,11 +83,13 @@ def run_command(
     rate: Rate = 2000,
     standby_idle: StandbyIdle = 0,
     alerts: Alerts = False,
+    floor: Floor = FLOOR_SECONDS,
     record: Record = False,
     variant: Variant = "",
 ) -> None:
     """Run one drill; exit 1 unless it passed."""
-    _drill([load_runbook(name)], times, rate, standby_idle, alerts, record, variant)
+    options = DrillOptions(times, rate, standby_idle, alerts, floor)
+    _drill(load_plan(stack_name()), [load_runbook(name)], options, record, variant)
 
 
 @app.command("all")
@@ -88,6 +98,7 @@ def all_command(
     rate: Rate = 2000,
     standby_idle: StandbyIdle = 0,
     alerts: Alerts = False,
+    floor: Floor = FLOOR_SECONDS,
     only: Annotated[str, typer.Option(metavar="A,B", help="Only these drills.")] = "",
     record: Record = False,
 ) -> None:
@@ -98,7 +109,7 @@ def all_command(
     plan = load_plan(stack_name())
     runbooks = [load_runbook(name) for name in only.split(",")] if only else load_runbooks()
     chosen = [r for r in runbooks if only or allowed(plan, r)]
-    _drill(chosen, times, rate, standby_idle, alerts, record)
+    _drill(plan, chosen, DrillOptions(times, rate, standby_idle, alerts, floor), record)
 
 
 @app.command("random")
@@ -107,15 +118,20 @@ def random_command(
     every: Annotated[float, typer.Option(min=1, help="Seconds between faults.")] = 15,
     seed: Annotated[int | None, typer.Option(help="To make the same choices again.")] = None,
     rate: Rate = 2000,
+    floor: Floor = FLOOR_SECONDS,
     record: Record = False,
 ) -> None:
     """Break something else every few seconds, heal everything, audit; exit 1 unless it passed."""
-    from millrace.drill import nemesis
+    from millrace.drill.nemesis import random_drill
+    from millrace.drill.runner import perform, require_allowed
 
     _sigterm_is_ctrl_c()
     chosen = secrets.randbits(16) if seed is None else seed
     plan = load_plan(stack_name())
-    report = nemesis.run(plan, load_runbooks(), minutes, every, chosen, rate, console)
+    drill = random_drill(plan, load_runbooks(), minutes, every, chosen)
+    for runbook in drill.candidates:
+        require_allowed(plan, runbook.about)
+    report = perform(plan, drill, DrillOptions(rate=rate, floor_seconds=floor), console)
     _keep(report, record)
     _finish([report])
 
@@ -158,7 +174,7 @@ def reports_view(reports: Sequence["Report"]) -> Table:
         return re.sub(r"\*\*(.+?)\*\*", r"[bold red]\1[/]", escape(markdown))
 
     table = Table(title="drills, the worst of all runs", title_justify="left")
-    columns = ("drill", "verdict", "longest interruption / goal (s)", "lost, dup., wrong")
+    columns = ("drill", "verdict", "added / goal (floor), s", "lost, dup., wrong")
     for column in (*columns, "standby idle", "alert: fired, resolved after (s)"):
         table.add_column(column, no_wrap=column == "drill", overflow="fold")
     for report in reports:
@@ -174,11 +190,9 @@ def reports_view(reports: Sequence["Report"]) -> Table:
 
 
 def _drill(
+    plan: Plan,
     runbooks: Sequence[Runbook],
-    times: int,
-    rate: float,
-    standby_idle: float,
-    alerts: bool,
+    options: DrillOptions,
     record: bool,
     variant: str = "",
 ) -> None:
@@ -186,9 +200,7 @@ def _drill(
 
     _sigterm_is_ctrl_c()
     reports = []
-    plan = load_plan(stack_name())
-    reported = run_all(plan, runbooks, times, rate, console, standby_idle, await_alerts=alerts)
-    for report in reported:
+    for report in run_all(plan, runbooks, options, console):
         reports.append(report)
         _keep(report.of_variant(variant), record)
     _finish(reports)

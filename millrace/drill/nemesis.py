@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-
 from millrace.common.errors import NobodyError, OperatorError
-from millrace.drill import runner, standby
+from millrace.drill import standby
 from millrace.drill.blocks import BlockFailed, run_blocks
 from millrace.drill.display import Display
-from millrace.drill.report import Gaps, Report
+from millrace.drill.report import Gaps
 from millrace.drill.runbook import Runbook
-from millrace.drill.runner import Stage
+from millrace.drill.stage import Stage, wait_healthy
 from millrace.drill.timeline import Episode, Mark, Span
 from millrace.ledger.door import Door
 from millrace.plan import Plan
@@ -169,6 +167,7 @@ class RandomDrill:
 
     def episodes(self, stage: Stage) -> Iterator[Episode]:
         rng = random.Random(self.seed)
+        floor = stage.floor()
         stage.show.phase(f"{self.minutes:g} minutes of random faults, seed {self.seed}")
         standby_since = standby.standby_since(stage.plan)
         since = time.time()
@@ -179,34 +178,21 @@ class RandomDrill:
                 if runbook := choose(rng, self.candidates, nemesis.broken):
                     nemesis.inject(runbook, rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS))
                 time.sleep(max(0.0, now + self.every_seconds - time.time()))
-        failures = nemesis.verdict + runner.wait_healthy(stage.plan, stage.show)
+        failures = nemesis.verdict + wait_healthy(stage.plan, stage.show)
         self.injected = nemesis.injected
         marks = sorted(nemesis.marks, key=lambda mark: mark.start)
-        yield Episode(
-            Span(since, time.time()), marks, failures + stage.watch.problems(), standby_since
-        )
+        failures += stage.watch.problems()
+        yield Episode(Span(since, time.time()), marks, failures, standby_since, floor)
 
 
-def run(
-    plan: Plan,
-    runbooks: Sequence[Runbook],
-    minutes: float,
-    every_seconds: float,
-    seed: int,
-    rate: float,
-    console: Console,
-) -> Report:
-    """The random drill with its report written.
-
-    Raises OperatorError when there is nothing to choose from, or the drill can't begin.
-    """
+def random_drill(
+    plan: Plan, runbooks: Sequence[Runbook], minutes: float, every_seconds: float, seed: int
+) -> RandomDrill:
+    """The drill that chooses among the runbooks; OperatorError when there is nothing to choose."""
     candidates = [r for r in runbooks if r.about.random and r.about.may_run_in(plan)]
     if not candidates:
         raise OperatorError(
             f"no runbook for {plan.environment} has `random: true`",
             "runbooks/README.md lists the runbooks",
         )
-    runner.require_allowed(plan, candidates[0].about)
-    return runner.perform(
-        plan, RandomDrill(candidates, minutes, every_seconds, seed), rate, console
-    )
+    return RandomDrill(candidates, minutes, every_seconds, seed)

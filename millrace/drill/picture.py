@@ -14,19 +14,21 @@ from millrace.drill.report import Gaps
 from millrace.drill.timeline import Timeline
 
 WORKS, SILENT, TEXT, LINE = "#d9ead3", "#cc2936", "#374151", "#6b7280"
-# A silence is red when it is longer than the longest one of the baseline by this factor.
-FACTOR, LEAST_SECONDS = 1.5, 0.3
+# A silence is red when it is longer than the floor by this factor, or than a second without one.
+FACTOR, LEAST_SECONDS, WITHOUT_FLOOR_SECONDS = 1.5, 0.3, 1.0
 SHOWN_MARKS = {"inject": "fault", "recover": "recover", "rollback": "healed"}
 
 
-def gaps_svg(timeline: Timeline, baseline: Gaps, worst: Gaps) -> str:
-    """The whole drill from its baseline to the last heal, as an SVG document."""
-    start = timeline.baseline.since
-    end = max([timeline.baseline.until, *(episode.span.until for episode in timeline.episodes)])
-    figure, axes = plt.subplots(figsize=(11, 1.2 + 0.42 * len(baseline)))
-    for row, plane in enumerate(baseline):
+def gaps_svg(timeline: Timeline, floor: Gaps, worst: Gaps) -> str:
+    """The whole drill from its first floor to the last heal, as an SVG document."""
+    start = timeline.episodes[0].began
+    end = timeline.episodes[-1].span.until
+    figure, axes = plt.subplots(figsize=(11, 1.2 + 0.42 * len(worst)))
+    for row, plane in enumerate(worst):
         axes.barh(row, end - start, height=0.6, color=WORKS)
-        least = max(LEAST_SECONDS, FACTOR * baseline[plane])
+        least = WITHOUT_FLOOR_SECONDS
+        if plane in floor:
+            least = max(LEAST_SECONDS, FACTOR * floor[plane])
         seen = timeline.successes[plane]
         silent = [gap for times in seen for gap in over(times, start, end, least)]
         axes.broken_barh(
@@ -35,13 +37,12 @@ def gaps_svg(timeline: Timeline, baseline: Gaps, worst: Gaps) -> str:
             color=SILENT,
             linewidth=0.5,
         )
-        longest = worst.get(plane, baseline[plane])
-        axes.text(1.01 * (end - start), row, f"{longest:.1f} s", va="center", color=TEXT)
+        axes.text(1.01 * (end - start), row, f"{worst[plane]:.1f} s", va="center", color=TEXT)
     _marks(timeline, start, axes)
-    axes.set_yticks(range(len(baseline)), baseline)
+    axes.set_yticks(range(len(worst)), worst)
     axes.invert_yaxis()
     axes.set_xlim(0, end - start)
-    axes.set_xlabel("seconds since the baseline began; right: longest interruption of a run")
+    axes.set_xlabel("seconds since the first floor began; right: longest interruption of a run")
     axes.tick_params(length=0, colors=TEXT)
     for side in axes.spines.values():
         side.set_visible(False)

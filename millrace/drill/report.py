@@ -1,7 +1,8 @@
 """What a drill measured, and whether that is good enough: the record that is kept. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -11,6 +12,13 @@ from millrace.drill.timeline import Episode, Timeline, longest_gaps
 
 PASSED, MISSED, FAILED, LOST = "passed", "missed", "failed", "lost"
 Gaps = dict[Plane, float]  # the longest interruption, s
+
+
+class Added(NamedTuple):
+    """By how much a fault made a plane's longest interruption longer than the ``floor``, both s."""
+
+    seconds: float
+    floor: float
 
 
 class Fired(Model):
@@ -25,8 +33,8 @@ class Fired(Model):
     resolved_after_seconds: float | None
 
 
-class Told(Model):
-    """What Prometheus told of a run, by alert.
+class AlertOutcomes(Model):
+    """What became of each alert in a run, by Prometheus.
 
     ``note`` is why nothing can be said of the fault's own alert; ``problems`` are what shouldn't
     have been told, or should have.
@@ -40,14 +48,29 @@ class Told(Model):
 class Run(Model):
     """From the fault's injection until the cluster is whole again.
 
-    ``standby_idle_seconds`` is how long the standby driver had stood by when the fault was
-    injected; None where none did, or nobody looked. ``alerts`` is None if no Prometheus was asked.
+    ``floor`` are the longest interruptions before the fault, under the same load and with the same
+    probes; None where none was measured. ``standby_idle_seconds`` is how long the standby driver
+    had stood by when the fault was injected; None where none did, or nobody looked. ``alerts`` is
+    None if no Prometheus was asked.
     """
 
     gaps: Gaps
+    floor: Gaps | None = None
     standby_idle_seconds: float | None = None
-    alerts: Told | None = None
+    alerts: AlertOutcomes | None = None
     failures: list[str] = Field(default_factory=list)
+
+    @property
+    def added(self) -> dict[Plane, Added]:
+        """What the fault added, never below 0; without a floor all that was measured.
+
+        To the hundredth, as it was measured: a goal isn't missed by a float's last digit.
+        """
+        floor = self.floor or {}
+        return {
+            plane: Added(max(0.0, round(gap - floor.get(plane, 0.0), 2)), floor.get(plane, 0.0))
+            for plane, gap in self.gaps.items()
+        }
 
 
 class Machine(Model):
@@ -58,7 +81,7 @@ class Machine(Model):
     memory_gib: float
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         kinds = f" ({' and '.join(self.cpus)})" if self.cpus else ""
         return f"{self.cores} cores{kinds}, {self.memory_gib:.0f} GiB"
 
@@ -90,9 +113,10 @@ class Audit(Model):
 class Report(Model):
     """A whole drill. ``rate`` is events/s; goals and interruptions are seconds.
 
-    ``baseline`` was measured before anything was broken. ``audit`` is None when it couldn't be
+    A goal holds for what the fault added in the worst run. ``audit`` is None when it couldn't be
     made; ``failures`` then says why. ``alert`` is the fault's own. ``jobs`` ran when it began; what
-    older records don't say.
+    older records don't say. Theirs is the ``baseline``, too: ten seconds before the first fault,
+    by which nothing is judged.
     """
 
     name: str
@@ -105,7 +129,7 @@ class Report(Model):
     jobs: list[str] = Field(default_factory=list)
     goal: Gaps
     alert: str | None = None
-    baseline: Gaps
+    baseline: Gaps | None = Field(default=None, exclude=True)
     runs: list[Run]
     failures: list[str]
     audit: Audit | None
@@ -120,26 +144,38 @@ class Report(Model):
     @property
     def worst(self) -> Gaps:
         """Plane → the longest interruption of all runs."""
-        return _longest([run.gaps for run in self.runs])
+        return worst_of([run.gaps for run in self.runs])
+
+    @property
+    def floor(self) -> Gaps:
+        """Plane → the highest floor of all runs, of those planes of which each run has one."""
+        return worst_of([run.floor or {} for run in self.runs])
+
+    @property
+    def added(self) -> dict[Plane, Added]:
+        """Plane → what the fault added in the run in which it added most, beside its floor."""
+        runs = [run.added for run in self.runs]
+        return {plane: max(run[plane] for run in runs) for plane in self.worst}
 
     @property
     def missed(self) -> list[str]:
         """Goals that the worst run missed, and alerts that any run did, in words."""
-        worst = self.worst
+        added = self.added
         gaps = [
-            f"{plane}: {too_long(worst[plane], limit)} s, the goal is {limit:g} s"
+            f"{plane}: {too_long(added[plane].seconds, limit)} s added, the goal is {limit:g} s"
             for plane, limit in self.goal.items()
-            if worst.get(plane, 0) > limit
+            if plane in added and added[plane].seconds > limit
         ]
-        return [*gaps, *dict.fromkeys(problem for told in self.told for problem in told.problems)]
+        of_alerts = [problem for each in self.alert_outcomes for problem in each.problems]
+        return [*gaps, *dict.fromkeys(of_alerts)]
 
     @property
-    def told(self) -> list[Told]:
+    def alert_outcomes(self) -> list[AlertOutcomes]:
         return [run.alerts for run in self.runs if run.alerts]
 
     def times_of(self, alert: str) -> tuple[float, float | None] | None:
         """The latest that it fired, and resolved, in any run; None if it did in none."""
-        fired = [told.fired[alert] for told in self.told if alert in told.fired]
+        fired = [each.fired[alert] for each in self.alert_outcomes if alert in each.fired]
         if not fired:
             return None
         resolved = latest([one.resolved_after_seconds for one in fired])
@@ -167,19 +203,20 @@ class Report(Model):
         return MISSED if self.missed else PASSED
 
 
-def measured(timeline: Timeline) -> tuple[Gaps, list[Run]]:
-    """The baseline, and each episode as a run."""
+def measured(timeline: Timeline) -> list[Run]:
+    """Each episode as a run."""
 
     def run(episode: Episode) -> Run:
         since = episode.standby_since
         idle = None if since is None else round(episode.span.since - since, 1)
         return Run(
             gaps=longest_gaps(timeline.successes, episode.span),
+            floor=longest_gaps(timeline.successes, episode.floor) if episode.floor else None,
             standby_idle_seconds=idle,
             failures=episode.failures,
         )
 
-    return longest_gaps(timeline.successes, timeline.baseline), list(map(run, timeline.episodes))
+    return list(map(run, timeline.episodes))
 
 
 def combined(reports: Sequence[Report]) -> Report:
@@ -188,10 +225,9 @@ def combined(reports: Sequence[Report]) -> Report:
     return reports[0].model_copy(
         update={
             "machine": _together([report.machine for report in reports]),
-            "baseline": _longest([report.baseline for report in reports]),
             "runs": [run for report in reports for run in report.runs],
             "failures": [failure for report in reports for failure in report.failures],
-            "audit": _added(audits) if len(audits) == len(reports) else None,
+            "audit": _sum(audits) if len(audits) == len(reports) else None,
         }
     )
 
@@ -202,7 +238,7 @@ def _together(machines: Sequence[Machine]) -> Machine:
     return machines[0].model_copy(update={"cpus": list(kinds)})
 
 
-def _added(audits: Sequence[Audit]) -> Audit:
+def _sum(audits: Sequence[Audit]) -> Audit:
     jobs = {
         job: JobAudit(**_sums([audit.jobs[job] for audit in audits if job in audit.jobs]))
         for job in dict.fromkeys(job for audit in audits for job in audit.jobs)
@@ -216,7 +252,7 @@ def _sums(parts: Sequence[Model]) -> dict[str, int]:
     return {name: sum(count[name] for count in counts) for name in counts[0]}
 
 
-def _longest(parts: Sequence[Gaps]) -> Gaps:
+def worst_of(parts: Sequence[Gaps]) -> Gaps:
     """Plane → its longest interruption of all parts, of the planes that each part has."""
     return {
         plane: max(gaps[plane] for gaps in parts)
@@ -249,23 +285,10 @@ def details(report: Report) -> Iterator[str]:
     yield (
         f"`{report.name}` on {report.stack}, {report.date}; "
         + ", ".join([f"{report.rate:,.0f} events/s", *jobs, runs])
-        + f", {report.machine.told}."
+        + f", {report.machine.description}."
     )
     yield ""
-    numbers = range(1, len(report.runs) + 1)
-    yield (
-        "| longest interruption (s) | baseline | "
-        + "".join(f"run {n} | " for n in numbers)
-        + "goal |"
-    )
-    yield "|---|" + "---:|" * (len(report.runs) + 2)
-    for plane in report.baseline:
-        gaps = [report.baseline, *(run.gaps for run in report.runs)]
-        cells = " | ".join(f"{span[plane]:.2f}" if plane in span else "" for span in gaps)
-        goal = f"{report.goal[plane]:g}" if plane in report.goal else ""
-        yield f"| {plane} | {cells} | {goal} |"
-    ages = " | ".join(minutes(run.standby_idle_seconds) for run in report.runs)
-    yield f"| *standby idle before* | | {ages} | |"
+    yield from _planes(report)
     yield from _alerts(report)
     if report.audit:
         yield ""
@@ -276,11 +299,44 @@ def details(report: Report) -> Iterator[str]:
             yield from (f"- {problem}".replace("\n", "\n  ") for problem in problems)
 
 
+def _planes(report: Report) -> Iterator[str]:
+    """Every plane of every run; a control run has no floor, as it is one, and adds nothing."""
+    broken = bool(report.faults)
+    numbers = [f"run {number}" for number in range(1, len(report.runs) + 1)]
+    columns = [*(["floor"] if broken else []), *numbers, *(["added", "goal"] if broken else [])]
+    yield f"| longest interruption (s) | {' | '.join(columns)} |"
+    yield "|---|" + "---:|" * len(columns)
+    added = report.added
+    for plane in Plane:
+        gaps = [run.gaps.get(plane) for run in report.runs]
+        if all(gap is None for gap in gaps):
+            continue
+        cells = ["" if gap is None else f"{gap:.2f}" for gap in gaps]
+        if broken:
+            floors = [run.floor[plane] for run in report.runs if run.floor and plane in run.floor]
+            goal = f"{report.goal[plane]:g}" if plane in report.goal else ""
+            cells = [_range(floors), *cells, _added(added, plane), goal]
+        yield f"| {plane} | {' | '.join(cells)} |"
+    ages = [minutes(run.standby_idle_seconds) for run in report.runs]
+    cells = ["", *ages, "", ""] if broken else ages
+    yield f"| *standby idle before* | {' | '.join(cells)} |"
+
+
+def _range(values: Sequence[float]) -> str:
+    """Of each run's; one value where they are the same."""
+    ends = dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values))) if values else []
+    return "–".join(ends)
+
+
+def _added(added: Mapping[Plane, Added], plane: Plane) -> str:
+    return f"{added[plane].seconds:.2f}" if plane in added else ""
+
+
 def _alerts(report: Report) -> Iterator[str]:
     """What fired in each run, the fault's own alert first."""
-    if len(report.told) < len(report.runs):
+    if len(report.alert_outcomes) < len(report.runs):
         return
-    names = dict.fromkeys(name for told in report.told for name in told.fired)
+    names = dict.fromkeys(name for outcomes in report.alert_outcomes for name in outcomes.fired)
     yield ""
     if not names:
         yield "No alert fired."
@@ -292,7 +348,7 @@ def _alerts(report: Report) -> Iterator[str]:
     ).rstrip()
     yield "|---|---|" + "---:|" * len(report.runs)
     for name in sorted(names, key=lambda name: (name != report.alert, name)):
-        fired = [told.fired.get(name) for told in report.told]
+        fired = [outcomes.fired.get(name) for outcomes in report.alert_outcomes]
         severity = next(one.severity for one in fired if one)
         cells = " | ".join(_times(one) for one in fired)
         yield f"| {name} | {severity} | {cells} |"

@@ -1,46 +1,44 @@
-"""Runs drills: load, baseline, the experiment some times, audit, report."""
+"""Runs drills: load, the floor and the experiment some times, audit, report."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from operator import not_
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console
 
 from millrace.alerts import load_alerts
-from millrace.cluster import marks, prometheus, zookeeper
+from millrace.cluster import annotations, prometheus, zookeeper
 from millrace.common.errors import OperatorError
 from millrace.common.machine import this_machine
 from millrace.common.paths import stack_state
 from millrace.common.waiting import wait_until
 from millrace.drill import experiment, standby
-from millrace.drill.alerts import Expected, Firing, awaited, expected, firings, told
+from millrace.drill.alerts import Expected, Firing, alert_outcomes, awaited, expected, firings
 from millrace.drill.display import Display
+from millrace.drill.options import DrillOptions
 from millrace.drill.picture import gaps_svg
 from millrace.drill.report import (
     LOST,
+    AlertOutcomes,
     Audit,
     Gaps,
     Machine,
     Report,
-    Told,
     combined,
     markdown,
     measured,
     when,
 )
 from millrace.drill.runbook import FrontMatter, Runbook
+from millrace.drill.stage import ASK_EVERY_SECONDS, Drill, Stage, wait_healthy
 from millrace.drill.timeline import Episode, Span, Timeline
-from millrace.drill.watch import Loading, Watch, audited, watching
+from millrace.drill.watch import Loading, audited, watching
 from millrace.ledger.door import Door
 from millrace.plan import Plan
 from millrace.status import health
 
-LONGEST_HEAL_SECONDS = 300.0  # from the end of an experiment until all is healthy
-ASK_EVERY_SECONDS = 10.0  # a look at every host is work for the machine that is measured
 # After idling the whole service is cold for a moment, the leader, too; the standby stays so.
 SETTLE_SECONDS = 60.0
 BEFORE_SECONDS = 60.0  # what fires before the injection isn't the fault's
@@ -65,39 +63,6 @@ def require_steady(plan: Plan) -> None:
         raise OperatorError(
             "\n".join(problems), "nothing was injected; `make up` heals, `millrace status` shows it"
         )
-
-
-class Drill(Protocol):
-    """What is broken; what stands around it is the same for all drills. ``goal`` is seconds."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str:
-        """Asked when the drill is over."""
-
-    @property
-    def faults(self) -> list[int]: ...
-    @property
-    def goal(self) -> Gaps: ...
-    @property
-    def through(self) -> Door: ...
-    @property
-    def alerts(self) -> Expected | None:
-        """By what it is to be told; None where nobody knows."""
-
-    def episodes(self, stage: "Stage") -> Iterable[Episode]:
-        """Breaks something, takes it back, waits until all is healthy; once or several times."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Where a drill breaks things: load flows, and every plane is watched."""
-
-    plan: Plan
-    folder: Path
-    show: Display
-    watch: Watch
 
 
 @dataclass(frozen=True)
@@ -136,6 +101,8 @@ class RunbookDrill:
                 return
 
     def _episode(self, stage: Stage, number: int) -> Episode:
+        # A control run is itself what others stand on.
+        floor = stage.floor() if self.faults else None
         stage.show.phase(f"run {number} of {self.times}")
         standby_since = standby.standby_since(stage.plan)
         since = time.time()
@@ -147,43 +114,31 @@ class RunbookDrill:
         ]
         # Before its injection nothing was broken.
         injected = next((mark.start for mark in outcome.marks if mark.name == "inject"), since)
-        return Episode(Span(injected, time.time()), outcome.marks, failures, standby_since)
+        span = Span(injected, time.time())
+        return Episode(span, outcome.marks, failures, standby_since, floor)
 
 
-def run(
-    plan: Plan,
-    runbook: Runbook,
-    times: int,
-    rate: float,
-    console: Console,
-    standby_idle_minutes: float = 0,
-    *,
-    await_alerts: bool = False,
-) -> Report:
+def run(plan: Plan, runbook: Runbook, options: DrillOptions, console: Console) -> Report:
     """One runbook's drill with its report written; OperatorError when it can't begin.
 
     For a standby of some age, or alerts that are waited for, each run has a load and an audit of
-    its own: no load flows meanwhile, which would be millions of events to audit. Where alerts are
-    what is looked at, the load has no late events, which would fire one themselves.
+    its own: no load flows meanwhile, which would be millions of events to audit.
     """
     require_allowed(plan, runbook.about)
     rules = [alert for file in load_alerts().values() for alert in file.alerts]
     wanted = expected(plan, runbook.about, rules)
-    if not (standby_idle_minutes or await_alerts):
-        return perform(plan, RunbookDrill(runbook, times, wanted), rate, console)
-    if await_alerts and wanted.alert and not wanted.silent:
+    if not (options.standby_idle_minutes or options.await_alerts):
+        return perform(plan, RunbookDrill(runbook, options.times, wanted), options, console)
+    if options.await_alerts and wanted.alert and not wanted.silent:
         runbook = _held(runbook, wanted.due_seconds)
-    settle_seconds = SETTLE_SECONDS if standby_idle_minutes else 0
+    drill = RunbookDrill(runbook, 1, wanted)
     reports: list[Report] = []
-    while len(reports) < times and not any(report.all_failures for report in reports):
-        if standby_idle_minutes:
+    while len(reports) < options.times and not any(report.all_failures for report in reports):
+        if minutes := options.standby_idle_minutes:
             with Display(console, runbook.name) as show:
-                show.phase(f"until the standby has stood by for {standby_idle_minutes:g} min")
-                standby.wait_until_idle(plan, 60 * standby_idle_minutes)
-        drill = RunbookDrill(runbook, 1, wanted)
-        reports.append(
-            perform(plan, drill, rate, console, settle_seconds, await_alerts=await_alerts)
-        )
+                show.phase(f"until the standby has stood by for {minutes:g} min")
+                standby.wait_until_idle(plan, 60 * minutes)
+        reports.append(perform(plan, drill, options, console))
     return combined(reports)
 
 
@@ -192,19 +147,11 @@ def _held(runbook: Runbook, at_least_seconds: float) -> Runbook:
     return replace(runbook, about=runbook.about.model_copy(update={"hold": hold}))
 
 
-def perform(
-    plan: Plan,
-    drill: Drill,
-    rate: float,
-    console: Console,
-    settle_seconds: float = 0,
-    *,
-    await_alerts: bool = False,
-) -> Report:
-    """Load, baseline, the drill's episodes, audit; its report is written.
+def perform(plan: Plan, drill: Drill, options: DrillOptions, console: Console) -> Report:
+    """Load, the drill's episodes, audit; its report is written.
 
-    ``settle_seconds`` pass under load before the baseline. With ``await_alerts`` it is over when
-    what fired has resolved. OperatorError when it can't begin.
+    Where alerts are what is looked at, the load has no late events: those would fire one
+    themselves. OperatorError when it can't begin.
     """
     require_steady(plan)
     disabled = zookeeper.disabled(plan)
@@ -212,21 +159,25 @@ def perform(
     folder = stack_state(plan.environment) / "drills" / f"{drill.name}-{started:%Y%m%dT%H%M%SZ}"
     folder.mkdir(parents=True)
     with Display(console, drill.name) as show:
-        quiet = await_alerts or (drill.alerts is not None and drill.alerts.alert is None)
-        load = Loading(rate, folder.name, folder, drill.through, late=not quiet)
+        quiet = options.await_alerts or (drill.alerts is not None and drill.alerts.alert is None)
+        load = Loading(options.rate, folder.name, folder, drill.through, late=not quiet)
+        settle_seconds = SETTLE_SECONDS if options.standby_idle_minutes else 0
         with watching(plan, load, show, drill.goal, settle_seconds) as watch:
-            before = marks.last_drill(plan)
-            marks.drill_began(plan, drill.name, time.time())
-            episodes = list(drill.episodes(Stage(plan, folder, show, watch)))
-        timeline = Timeline(watch.successes(), watch.baseline, episodes)
+            before = annotations.last_drill(plan)
+            annotations.drill_began(plan, drill.name, time.time())
+            stage = Stage(plan, folder, show, watch, options.floor_seconds)
+            episodes = list(drill.episodes(stage))
+        timeline = Timeline(watch.successes(), episodes)
         show.phase("audit")
         audit, failures = _audit(plan, watch.ledger)
-        baseline, runs = measured(timeline)
+        runs = measured(timeline)
         if drill.alerts:
             try:
-                found = _told(plan, drill.alerts, episodes, before, show, wait=await_alerts)
+                found = _alert_outcomes(
+                    plan, drill.alerts, episodes, before, show, wait=options.await_alerts
+                )
             except OperatorError as error:
-                failures += [f"alerts: {error.message}"] if await_alerts else []
+                failures += [f"alerts: {error.message}"] if options.await_alerts else []
             else:
                 runs = [
                     run.model_copy(update={"alerts": one})
@@ -239,11 +190,10 @@ def perform(
         date=when(started),
         stack=plan.environment,
         machine=_machine(),
-        rate=rate,
+        rate=options.rate,
         jobs=[job for job in plan.jobs if job not in disabled],
         goal=drill.goal,
         alert=drill.alerts.alert if drill.alerts else None,
-        baseline=baseline,
         runs=runs,
         failures=failures,
         audit=audit,
@@ -253,20 +203,11 @@ def perform(
     return report
 
 
-def wait_healthy(plan: Plan, show: Display) -> list[str]:
-    """Waits until the cluster is in its steady state; else what is wrong in the end."""
-    show.phase("until the cluster is healthy")
-    problems = wait_until(
-        lambda: health.problems(plan), LONGEST_HEAL_SECONDS, ASK_EVERY_SECONDS, done=not_
-    )
-    return [f"not healed after {LONGEST_HEAL_SECONDS:g} s: {problem}" for problem in problems]
-
-
 def write(report: Report, timeline: Timeline, folder: Path) -> None:
     """The report's files; journals and blocks' output stand in their runs' folders beside them."""
     record(report, folder / "report.json")
     (folder / "report.md").write_text(markdown(report))
-    (folder / "gaps.svg").write_text(gaps_svg(timeline, report.baseline, report.worst))
+    (folder / "gaps.svg").write_text(gaps_svg(timeline, report.floor, report.worst))
 
 
 def record(report: Report, path: Path) -> None:
@@ -276,20 +217,11 @@ def record(report: Report, path: Path) -> None:
 
 
 def run_all(
-    plan: Plan,
-    runbooks: Iterable[Runbook],
-    times: int,
-    rate: float,
-    console: Console,
-    standby_idle_minutes: float = 0,
-    *,
-    await_alerts: bool = False,
+    plan: Plan, runbooks: Iterable[Runbook], options: DrillOptions, console: Console
 ) -> Iterator[Report]:
     """One drill after the other; a missed goal doesn't stop them, loss or a sick cluster does."""
     for runbook in runbooks:
-        report = run(
-            plan, runbook, times, rate, console, standby_idle_minutes, await_alerts=await_alerts
-        )
+        report = run(plan, runbook, options, console)
         yield report
         if report.verdict == LOST or health.problems(plan):
             return
@@ -307,7 +239,7 @@ def _audit(plan: Plan, ledger: Path) -> tuple[Audit | None, list[str]]:
         return None, [f"audit: {error.message}"]
 
 
-def _told(
+def _alert_outcomes(
     plan: Plan,
     wanted: Expected,
     episodes: Sequence[Episode],
@@ -315,7 +247,7 @@ def _told(
     show: Display,
     *,
     wait: bool,
-) -> list[Told]:
+) -> list[AlertOutcomes]:
     """What Prometheis tell of each episode; OperatorError when none answers.
 
     The drill ``before`` this one began then (Unix seconds).
@@ -341,6 +273,6 @@ def _told(
     ends = [*(episode.span.since for episode in episodes[1:]), time.time()]
     faults_before = [before, *(episode.span.until for episode in episodes[:-1])]
     return [
-        told(wanted, found, episode, end, broken)
+        alert_outcomes(wanted, found, episode, end, broken)
         for episode, end, broken in zip(episodes, ends, faults_before, strict=True)
     ]

@@ -28,21 +28,26 @@ class Mark(NamedTuple):
 class Episode:
     """A fault, or a time full of them. ``span`` is from the injection until all was healthy again.
 
-    ``standby_since`` is when the standby driver began to stand by; None if none did.
+    ``standby_since`` is when the standby driver began to stand by; None if none did. ``floor`` is
+    the time before the fault in which the same was measured with nothing broken; None if it wasn't.
     """
 
     span: Span
     marks: list[Mark] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     standby_since: float | None = None
+    floor: Span | None = None
+
+    @property
+    def began(self) -> float:
+        return self.floor.since if self.floor else self.span.since
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """``baseline`` is a time before the first episode in which nothing was broken."""
+    """What was seen of each plane, and the episodes in the order of time, at least one."""
 
     successes: Successes
-    baseline: Span
     episodes: list[Episode]
 
 

@@ -19,7 +19,7 @@ from millrace.drill.gaps import Times
 from millrace.drill.planes import Sampler, sampling, successes
 from millrace.drill.report import Audit, JobAudit
 from millrace.drill.runbook import Plane
-from millrace.drill.timeline import Span, Successes
+from millrace.drill.timeline import Successes
 from millrace.ledger.advertisements import CLICKS, IMPRESSIONS
 from millrace.ledger.book import Ledger
 from millrace.ledger.door import Door
@@ -31,7 +31,6 @@ ADVERTISING_LOG = "advertise.log"
 ADVERTISEMENTS = (IMPRESSIONS, CLICKS)
 ADVERTISED = 50.0  # impressions/s
 LOAD_LENGTH = "12h"  # at most; the load is stopped when the drill ends
-BASELINE_SECONDS = 10.0
 FLOWING_BATCHES = 3
 LONGEST_START_SECONDS = 120.0  # until results flow
 LONGEST_STOP_SECONDS = 120.0  # until the last events are acknowledged
@@ -54,13 +53,12 @@ class Loading:
 
 @dataclass(frozen=True)
 class Watch:
-    """``baseline`` is a time in which nothing was broken."""
+    """Load and samplers that are running; ``log`` and ``ledger`` are the load's."""
 
     samplers: dict[Plane, Sampler]
     load: subprocess.Popen[bytes]
     log: Path
     ledger: Path
-    baseline: Span
 
     def successes(self) -> Successes:
         """To be asked when the load has ended: its ledger tells of `produce`."""
@@ -82,9 +80,9 @@ def watching(
     goals: Collection[str] = (),
     settle_seconds: float = 0,
 ) -> Iterator[Watch]:
-    """Load and samplers run inside the context, results flow, and the baseline is measured.
+    """Load and samplers run inside the context, results flow, and ``settle_seconds`` have passed.
 
-    ``goals`` are the planes to look at closely; ``settle_seconds`` pass before the baseline.
+    ``goals`` are the planes to look at closely.
     """
     show.phase(f"load of {asked.rate:,.0f} events/s, until results flow")
     ads = advertising(asked.folder) if is_advertised(plan) else nullcontext()
@@ -94,11 +92,7 @@ def watching(
         if settle_seconds:
             show.phase(f"settle, {settle_seconds:g} s")
             time.sleep(settle_seconds)
-        show.phase(f"baseline, {BASELINE_SECONDS:g} s")
-        since = time.time()
-        time.sleep(BASELINE_SECONDS)
-        log = asked.folder / LOG
-        yield Watch(samplers, load, log, ledgers() / asked.ledger, Span(since, time.time()))
+        yield Watch(samplers, load, asked.folder / LOG, ledgers() / asked.ledger)
         show.phase("the last events are acknowledged")
 
 

@@ -4,29 +4,31 @@ import pytest
 from rich.console import Console
 
 from millrace.common.paths import stack_name
-from millrace.drill.report import Told
+from millrace.drill.options import DrillOptions
+from millrace.drill.report import AlertOutcomes
 from millrace.drill.runbook import load_runbook
 from millrace.drill.runner import run
 from millrace.plan import load_plan
-from tests.drills.steady import RATE, wait_until_steady
+from tests.drills.steady import FLOOR_SECONDS, RATE, wait_until_steady
 
 pytestmark = [pytest.mark.cluster, pytest.mark.extended]
 
 
-def told_of(drill: str) -> Told:
+def outcomes_of(drill: str) -> AlertOutcomes:
     plan = load_plan(stack_name())
     wait_until_steady(plan)
-    report = run(plan, load_runbook(drill), 1, RATE, Console(), await_alerts=True)
+    options = DrillOptions(times=1, rate=RATE, await_alerts=True, floor_seconds=FLOOR_SECONDS)
+    report = run(plan, load_runbook(drill), options, Console())
     assert report.all_failures == []
-    (told,) = report.told
-    return told
+    (outcomes,) = report.alert_outcomes
+    return outcomes
 
 
 def test_a_lost_datanode_is_told_and_so_is_its_return() -> None:
-    told = told_of("datanode-lost")
-    assert told.problems == []
-    assert told.fired["DataNodeDown"].resolved_after_seconds is not None
+    outcomes = outcomes_of("datanode-lost")
+    assert outcomes.problems == []
+    assert outcomes.fired["DataNodeDown"].resolved_after_seconds is not None
 
 
 def test_where_nothing_is_broken_nobody_is_told() -> None:
-    assert told_of("no-fault").problems == []
+    assert outcomes_of("no-fault").problems == []

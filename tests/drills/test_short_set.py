@@ -11,14 +11,16 @@ import pytest
 from rich.console import Console
 
 from millrace.common.paths import stack_name, stack_state
+from millrace.drill.options import DrillOptions
 from millrace.drill.report import Gaps, Report
 from millrace.drill.runbook import load_runbook
-from millrace.drill.runner import RunbookDrill, Stage, perform
+from millrace.drill.runner import RunbookDrill, perform
+from millrace.drill.stage import Stage
 from millrace.drill.timeline import Episode
 from millrace.ledger.door import Door
 from millrace.plan import Plan, load_plan
 from tests.drills.operations_page import Explained, explained
-from tests.drills.steady import RATE, wait_until_steady
+from tests.drills.steady import FLOOR_SECONDS, RATE, wait_until_steady
 
 pytestmark = pytest.mark.cluster
 
@@ -49,7 +51,7 @@ class ShortSet:
 
 def performed(plan: Plan, drills: ShortSet) -> Report:
     wait_until_steady(plan)
-    return perform(plan, drills, RATE, Console())
+    return perform(plan, drills, DrillOptions(rate=RATE, floor_seconds=FLOOR_SECONDS), Console())
 
 
 def nothing_lost_or_counted_twice(report: Report, faults: int) -> None:

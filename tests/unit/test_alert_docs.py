@@ -4,7 +4,7 @@ import pytest
 
 from millrace.alerts import load_alerts
 from millrace.cli.alert_docs import alerts_page
-from millrace.drill.report import Audit, Fired, Machine, Report, Run, Told
+from millrace.drill.report import AlertOutcomes, Audit, Fired, Machine, Report, Run
 from millrace.drill.runbook import load_operations, load_runbook, load_runbooks
 from millrace.plan import load_plan
 
@@ -26,7 +26,7 @@ def record(drill: str, **fired: tuple[float, float | None]) -> dict[str, Report]
         rate=2000,
         goal={},
         baseline={},
-        runs=[Run(gaps={}, alerts=Told(fired=told))],
+        runs=[Run(gaps={}, alerts=AlertOutcomes(fired=told))],
         failures=[],
         audit=Audit(lost=0, duplicated=0, wrong=0),
     )

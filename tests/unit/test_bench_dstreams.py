@@ -246,4 +246,4 @@ def test_rates_stand_beside_d_streams_per_core() -> None:
     ]
     assert section.rows[0][:2] == ["grep, < 1 s", "240,000 (160,000–320,000)"]
     assert report.tables(RECORD)
-    assert "## D-Streams" in report.document([RECORD], report.goals_section([]))
+    assert "## D-Streams" in report.records_page([RECORD], [])

@@ -1,9 +1,14 @@
 """Goals beside what was measured."""
 
 import pytest
+from pydantic import ValidationError
 
 from bench import goals, report
-from bench.goals import Goal
+from bench.goals import TWO_LINES, Compared, Goal
+from bench.record import read_records
+from millrace.drill.report import Machine, Report, Run
+from millrace.drill.runbook import Plane
+from millrace.drill.tables import load_reasons, load_records
 
 COST = {
     "kind": "service-cost",
@@ -18,28 +23,55 @@ COST = {
         ]
     },
 }
-DRILLS = {"driver-killed": {"runs": [{"gaps": {"process": 4.5}}, {"gaps": {"process": 6.5}}]}}
+FLOOR = {Plane.PROCESS: 1.5}
+DRILL = Report(
+    name="driver-killed",
+    title="A driver dies",
+    faults=[20],
+    date="2026-01-02 03:04Z",
+    stack="local",
+    machine=Machine(cores=2, memory_gib=16),
+    rate=2000,
+    goal={},
+    runs=[Run(gaps={Plane.PROCESS: gap}, floor=FLOOR) for gap in (4.5, 8.0)],
+    failures=[],
+    audit=None,
+)
+DRILLS = {DRILL.name: DRILL}
+REASONS = {DRILL.name: "It is slow."}
 
 
 def goal(of: str | dict[str, str], **bound: float) -> Goal:
-    return Goal(what="it", of=of, why="because", **bound)
+    return Goal(what="it", of=of, why="because", evidence="as was seen", **bound)
+
+
+def compared(*asked: Goal) -> list[Compared]:
+    return goals.compared(asked, [COST], DRILLS, REASONS)
 
 
 def shown(*asked: Goal) -> report.Section:
-    return report.goals_section(goals.compared(asked, [COST], DRILLS))
+    return report.goals_section(compared(*asked))
 
 
-def test_a_goal_that_is_reached_says_how_apart_from_those_that_are_missed():
+def test_a_goal_that_is_reached_gives_no_reason():
     section = shown(goal("executors", at_most=30))
     assert section.rows == [["it", "≤ 30", "**30**"]]
-    assert [note for note in section.notes if "because" in note] == [
-        "Of those that are reached:\n\n- *it*: because"
-    ]
+    assert "because" not in str(section.notes)
 
 
-def test_a_goal_that_is_reached_needs_no_reason():
-    one = Goal(what="it", of="executors", at_most=30, why="")
-    assert len(shown(one).notes) == 1
+def test_how_it_is_known_stands_with_the_records():
+    known = "\n- *it*: as was seen\n"
+    each = compared(goal("executors", at_most=30))
+    records = read_records()
+    assert known in report.records_page(records, each)
+    assert known not in report.first_page(records, each)
+    assert "What is known" not in report.records_page(records, compared())
+
+
+def test_a_reason_has_two_lines():
+    assert Goal(what="it", of="idle", why=TWO_LINES * ".")
+    with pytest.raises(ValidationError, match="why"):
+        Goal(what="it", of="idle", why=TWO_LINES * "." + ".")
 
 
 def test_a_goal_that_is_missed_says_why():
@@ -49,13 +81,21 @@ def test_a_goal_that_is_missed_says_why():
 
 
 def test_a_goal_that_is_missed_without_a_reason_is_named_all_the_same():
-    one = Goal(what="it", of="service", at_most=45, why="")
+    one = Goal(what="it", of="service", at_most=45)
     assert "- *it*: " in str(shown(one).notes)
 
 
-def test_a_drill_counts_by_its_worst_run():
-    [row] = shown(goal({"drill": "driver-killed"}, at_most=5)).rows
-    assert row[2] == "6.5"
+def test_a_drill_counts_by_what_its_worst_run_added_and_has_its_own_reason():
+    section = shown(goal({"drill": "driver-killed"}, at_most=5))
+    assert section.rows[0][2] == "6.5"
+    assert "- *it*: It is slow." in section.notes[-1]
+
+
+def test_goals_that_are_missed_now_say_why():
+    found = goals.compared(goals.read_goals(), read_records(), load_records(), load_reasons())
+    missed = [one for one in found if one.figure is not None and not one.goal.met(one.figure)]
+    assert [one.goal.what for one in missed if len(one.why) < 10] == []
+    assert [one.goal.what for one in found if one not in missed and one.goal.why] == []
 
 
 def test_nothing_is_claimed_of_what_nobody_measured():

@@ -102,9 +102,7 @@ def test_modes_stand_beside_real_time() -> None:
         "real-time: fast.",
     ]
     assert report.tables(RECORD)
-    assert "## Latency modes at 5,000 events/s" in report.document(
-        [RECORD], report.goals_section([])
-    )
+    assert "## Latency modes at 5,000 events/s" in report.records_page([RECORD], [])
 
 
 def test_one_alone_is_compared_with_nothing() -> None:

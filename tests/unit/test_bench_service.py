@@ -1,5 +1,6 @@
 """The service's bench: who uses the cores, how late results are, what is sustained, reports."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -179,7 +180,6 @@ class TestSearch:
             assert found <= limit < 1.11 * found
 
 
-NO_GOALS = report.Section("Goals", ["what"], [])
 COST = {
     "kind": "service-cost",
     "taken": "2026-11-23T12:00:00Z",
@@ -286,8 +286,8 @@ class TestReport:
             "q5: windows of its own",
             "q12: windows of its own",
         ]
-        page = report.document([Q12, Q5], NO_GOALS)
-        assert page.count("## ") == 2  # and the goals
+        page = report.records_page([Q12, Q5], [])
+        assert page.count("## ") == 1
         assert "## Engines: Nexmark" in page
 
     def test_watching_costs_what_is_more_with_it(self) -> None:
@@ -302,7 +302,7 @@ class TestReport:
     def test_every_kind_becomes_a_table_and_a_part_of_the_page(self, record: dict) -> None:
         assert report.tables(record)
         [section] = report.sections(record)
-        assert f"## {section.title}" in report.document([record], NO_GOALS)
+        assert f"## {section.title}" in report.records_page([record], [])
         assert not section.bars or report.picture(section) == report.picture(section)
 
     def test_a_machine_that_was_not_quiet_is_told(self) -> None:
@@ -328,7 +328,14 @@ class TestReport:
 
     def test_the_page_says_what_the_records_say(self) -> None:
         """`python -m bench.report` writes it."""
-        records = read_records()
-        compared = goals.compared(goals.read_goals(), records, goals.read_drills())
-        against = report.goals_section(compared)
-        assert report.DOCUMENT.read_text() == report.document(records, against)
+        for page, text in report.pages(read_records()).items():
+            assert page.read_text() == text, page.name
+
+    def test_the_first_page_has_six_figures_of_the_records(self) -> None:
+        page = report.first_page([COST, FRESH, SEARCH], [])
+        assert re.findall(r"^### (.+)", page, re.MULTILINE) == [
+            report.sections(record)[0].title for record in (COST, FRESH)
+        ]
+        pictures = re.findall(r"\]\((performance/.+\.svg)\)", report.DOCUMENT.read_text())
+        assert len(pictures) == len(report.FIGURES) == 6
+        assert [each for each in pictures if not (report.DOCUMENT.parent / each).exists()] == []

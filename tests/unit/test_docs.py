@@ -1,8 +1,11 @@
 import re
 import subprocess
 
-from millrace.cli.docs import ARCHITECTURE, README, audited, write_docs
+import pytest
+
+from millrace.cli.docs import ARCHITECTURE, README, audited, filled, write_docs
 from millrace.cli.job_facts import all_jobs, facts_of
+from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
 from millrace.drill.report import Audit, JobAudit
 from millrace.plan import load_plan
@@ -28,6 +31,28 @@ def files_named(page):
     """Paths that a page has as code, but for those with a name to be filled in."""
     named = re.findall(r"`([\w.-]+/[\w./-]+)`", page.read_text())
     return {name for name in named if "." in name and not re.search(r"[A-Z]{4}", name)}
+
+
+@pytest.mark.parametrize(
+    ("page", "link"),
+    [
+        (README, "(docs/drills/README.md#zone-lost)"),
+        (REPO / "docs" / "operating.md", "(drills/README.md#zone-lost)"),
+    ],
+)
+@pytest.mark.parametrize("name", ["drills", "guarantees"])
+def test_a_block_is_made_on_whichever_page_has_it(page, link, name):
+    text = f"Before.\n\n<!-- generated: {name} -->\nwhat was\n<!-- end -->\n\nAfter.\n"
+    made = filled(page, text, load_plan("local"))
+    assert made.startswith(f"Before.\n\n<!-- generated: {name} -->\n| ")
+    assert made.endswith(" |\n<!-- end -->\n\nAfter.\n")
+    assert link in made
+
+
+def test_a_block_that_nothing_makes_is_named():
+    text = "<!-- generated: promises -->\n<!-- end -->\n"
+    with pytest.raises(OperatorError, match=r"^README.md: nothing makes a block 'promises'"):
+        filled(README, text, load_plan("local"))
 
 
 def test_every_file_that_the_architecture_names_is_there():

@@ -15,13 +15,13 @@ from millrace.drill.alerts import (
     SILENT,
     Expected,
     Firing,
+    alert_outcomes,
     awaited,
     expected,
     firings,
     spans,
-    told,
 )
-from millrace.drill.report import Fired, Told
+from millrace.drill.report import AlertOutcomes, Fired
 from millrace.drill.runbook import load_runbook, load_runbooks
 from millrace.drill.timeline import Episode, Mark, Span
 from millrace.plan import load_plan
@@ -50,8 +50,8 @@ def own(since: float, until: float | None, severity: str = "warning") -> Firing:
     return Firing("NodeDown", severity, since, until)
 
 
-def judged(*found: Firing, wanted: Expected = OWN, until: float = 300) -> Told:
-    return told(wanted, found, EPISODE, until)
+def judged(*found: Firing, wanted: Expected = OWN, until: float = 300) -> AlertOutcomes:
+    return alert_outcomes(wanted, found, EPISODE, until)
 
 
 # --- from samples to spans ----------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_a_rule_that_looks_back_says_for_how_long(rule: Alert):
 
 
 def test_an_alert_that_fires_in_time_and_resolves_is_as_it_should_be():
-    assert judged(own(140, 190)) == Told(
+    assert judged(own(140, 190)) == AlertOutcomes(
         fired={"NodeDown": Fired(severity="warning", after_seconds=40, resolved_after_seconds=0)}
     )
 
@@ -178,13 +178,13 @@ def test_silence_is_a_problem():
 
 def test_silence_in_too_short_a_fault_says_nothing():
     short = replace(EPISODE, marks=[Mark("inject", 100, 102), Mark("hold", 102, 130)])
-    assert told(OWN, [], short, 300) == Told(note=NOT_HELD)
-    assert told(OWN, [], replace(EPISODE, marks=[]), 300) == Told(note=NOT_HELD)
+    assert alert_outcomes(OWN, [], short, 300) == AlertOutcomes(note=NOT_HELD)
+    assert alert_outcomes(OWN, [], replace(EPISODE, marks=[]), 300) == AlertOutcomes(note=NOT_HELD)
 
 
 def test_one_that_fired_before_says_nothing():
-    assert judged(own(80, 110)) == Told(note=FIRED_ALREADY)
-    assert judged(own(80, None)) == Told(note=FIRED_ALREADY)
+    assert judged(own(80, 110)) == AlertOutcomes(note=FIRED_ALREADY)
+    assert judged(own(80, None)) == AlertOutcomes(note=FIRED_ALREADY)
     assert judged(own(60, 90)).problems == ["NodeDown did not fire within 55 s"]
 
 
@@ -234,10 +234,10 @@ def test_others_may_wait_for_the_morning_but_may_wake_nobody():
 def test_one_that_sums_an_hour_up_tells_of_what_was_broken_in_it(broken_before, problems):
     wanted = replace(OWN, looks_back={("Lost", "critical"): 3600, ("Lost", "warning"): 21600})
     found = [own(140, 190), Firing("Lost", "critical", 150, 160)]
-    assert told(wanted, found, EPISODE, 300, broken_before).problems == problems
+    assert alert_outcomes(wanted, found, EPISODE, 300, broken_before).problems == problems
     found.append(Firing("Other", "critical", 150, 160))
     problems = [*problems, "Other (critical) fired as well"]
-    assert told(wanted, found, EPISODE, 300, broken_before).problems == problems
+    assert alert_outcomes(wanted, found, EPISODE, 300, broken_before).problems == problems
 
 
 def test_where_nothing_is_broken_nothing_fires():
@@ -247,7 +247,7 @@ def test_where_nothing_is_broken_nothing_fires():
 
 def test_a_fault_that_heals_at_once_is_silent():
     silent = replace(OWN, silent=True)
-    assert judged(wanted=silent) == Told(note=SILENT)
+    assert judged(wanted=silent) == AlertOutcomes(note=SILENT)
     assert judged(own(140, 190), wanted=silent).problems == [
         "NodeDown fired, though the fault heals before it should"
     ]

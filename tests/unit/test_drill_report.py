@@ -11,24 +11,33 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
+from typer.testing import CliRunner
 
 from millrace.audit import declared
 from millrace.audit import run as audit_run
 from millrace.audit.report import Plane as AuditedPlane
 from millrace.audit.report import Report as AuditReport
+from millrace.cli.docs import README
 from millrace.common.errors import NobodyError, OperatorError
-from millrace.drill.command import reports_view
+from millrace.drill import runner
+from millrace.drill.command import app, reports_view
+from millrace.drill.floor import CONTROL, judged_by_recorded_floor
+from millrace.drill.guarantees import GUARANTEES, guarantees_table
 from millrace.drill.nemesis import Nemesis, choose, healing
+from millrace.drill.options import DrillOptions
 from millrace.drill.picture import gaps_svg
 from millrace.drill.report import (
+    AlertOutcomes,
     Audit,
     Fired,
+    Gaps,
     JobAudit,
     Machine,
     Report,
     Run,
-    Told,
     combined,
     markdown,
     measured,
@@ -41,7 +50,9 @@ from millrace.drill.tables import (
     alert_cell,
     drills_page,
     drills_table,
+    load_reasons,
     load_records,
+    not_passed,
     runbooks_index,
 )
 from millrace.drill.timeline import Episode, Mark, Span, Timeline, longest_gaps
@@ -51,12 +62,24 @@ from millrace.plan import Plan, load_plan
 from tests.e2e.support import wait_until
 from tests.unit.test_drill_runbook import HEAD, text
 
+
+def planes(**seconds: float) -> Gaps:
+    return {Plane(plane): value for plane, value in seconds.items()}
+
+
 NOTHING_LOST = Audit(lost=0, duplicated=0, wrong=0, acknowledged=1000, failed=0, in_doubt=0)
 
 
-def run(*, failures: tuple[str, ...] = (), idle: float | None = None, **gaps: float) -> Run:
+def run(
+    *,
+    failures: tuple[str, ...] = (),
+    idle: float | None = None,
+    floor: dict[str, float] | None = None,
+    **gaps: float,
+) -> Run:
     return Run(
-        gaps={Plane(plane): seconds for plane, seconds in gaps.items()},
+        gaps=planes(**gaps),
+        floor=None if floor is None else planes(**floor),
         standby_idle_seconds=idle,
         failures=list(failures),
     )
@@ -74,7 +97,6 @@ def report(
         machine=Machine(cores=2, memory_gib=16),
         rate=2000,
         goal={Plane.PRODUCE: 5, Plane.READ: 2},
-        baseline=dict.fromkeys(runs[0].gaps, 0.2),
         runs=list(runs),
         failures=list(failures),
         audit=audit,
@@ -105,8 +127,142 @@ def test_a_report_names_the_processor_where_it_knows():
 def test_the_worst_run_is_held_to_the_goal():
     slow = report(GOOD, run(produce=5.1, read=1), GOOD)
     assert slow.worst == {"produce": 5.1, "read": 1}
-    assert slow.missed == ["produce: 5.1 s, the goal is 5 s"]
+    assert slow.missed == ["produce: 5.1 s added, the goal is 5 s"]
     assert report(GOOD, GOOD).missed == []
+
+
+def test_a_goal_holds_for_what_the_fault_added_to_its_own_runs_floor():
+    slow = run(produce=5.9, read=1, floor={"produce": 1.1, "read": 0.4})
+    slower = run(produce=5.8, read=1, floor={"produce": 0.7, "read": 1.2})
+    assert report(slow).verdict == "passed"
+    both = report(slow, slower)
+    assert both.added == {"produce": (5.1, 0.7), "read": (0.6, 0.4)}
+    assert both.missed == ["produce: 5.1 s added, the goal is 5 s"]
+
+
+def test_a_goal_is_not_missed_by_the_last_digit_of_a_float():
+    assert 2.14 - 1.14 > 1
+    close = run(produce=2.14, floor={"produce": 1.14})
+    assert report(close, goal=planes(produce=1)).missed == []
+
+
+SECONDS = st.decimals(0, 700, places=2).map(float)
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=4), SECONDS)
+def test_a_fault_adds_at_least_nothing_and_a_higher_floor_misses_no_more(measured, goal):
+    """Each run as its gap, its floor, and how much higher the floor might have been."""
+
+    def of(*higher: float) -> Report:
+        runs = [
+            run(produce=gap, floor={"produce": floor + more})
+            for (gap, floor, _), more in zip(measured, higher, strict=True)
+        ]
+        return report(*runs, goal=planes(produce=goal))
+
+    as_it_was = of(*(0.0 for _ in measured))
+    with_higher = of(*(more for *_, more in measured))
+    unjudged = report(*(run(produce=gap) for gap, *_ in measured), goal=planes(produce=goal))
+    added = [of.added[Plane.PRODUCE].seconds for of in (with_higher, as_it_was, unjudged)]
+    assert added == sorted(added)
+    assert added[0] >= 0
+    assert added[2] == unjudged.worst[Plane.PRODUCE]
+    assert len(with_higher.missed) <= len(as_it_was.missed) <= len(unjudged.missed)
+    assert bool(as_it_was.missed) == any(round(gap - floor, 2) > goal for gap, floor, _ in measured)
+
+
+def control(words: str = "", cpus: tuple[str, ...] = ("A", "B"), **longest: float) -> Report:
+    lower = dict.fromkeys(longest, 0.1)
+    return report(
+        run(**lower),
+        run(**longest),
+        name=CONTROL,
+        faults=[],
+        goal={},
+        machine=Machine(cores=2, cpus=list(cpus), memory_gib=16),
+    ).of_variant(words)
+
+
+def floors(*reports: Report) -> dict[str, list[Gaps | None]]:
+    judged = judged_by_recorded_floor({each.name: each for each in reports})
+    return {name: [run.floor for run in each.runs] for name, each in judged.items()}
+
+
+def test_runs_without_a_floor_stand_on_the_longest_gaps_of_the_recorded_control_drill():
+    own = run(produce=6, floor={"produce": 0.5})
+    found = floors(control(produce=1.1, read=0.9), report(own, run(produce=6)))
+    assert found["kafka"] == [{"produce": 0.5}, {"produce": 1.1, "read": 0.9}]
+    assert found[CONTROL] == [None, None]  # it is the floor
+
+
+def test_a_variant_stands_on_its_own_control_drill():
+    one = report(GOOD)
+    found = floors(
+        control(produce=1.1), control("Seven jobs", produce=7), one, one.of_variant("seven jobs")
+    )
+    assert found["kafka"] == [{"produce": 1.1}]
+    assert found["kafka-seven-jobs"] == [{"produce": 7}]
+    assert found[f"{CONTROL}-seven-jobs"] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("cores", "of_control", "known"),
+    [
+        (["A"], ("A", "B"), True),
+        (["A", "B"], ("A", "B"), True),
+        ([], ("A", "B"), True),  # an older record doesn't say
+        (["C"], (), True),
+        (["C"], ("A", "B"), False),
+        (["A", "C"], ("A", "B"), False),
+    ],
+)
+def test_no_record_stands_on_the_floor_of_other_cores(cores, of_control, known):
+    machine = Machine(cores=2, cpus=cores, memory_gib=16)
+    found = floors(control(cpus=of_control, produce=1.1), report(GOOD, machine=machine))
+    assert found["kafka"] == [{"produce": 1.1} if known else None]
+
+
+def test_without_a_control_drill_all_that_was_measured_counts():
+    assert floors(report(GOOD))["kafka"] == [None]
+    assert report(GOOD).added == {"produce": (4.9, 0), "read": (1, 0)}
+
+
+def test_each_recorded_drill_that_missed_says_why_in_a_sentence_and_no_other():
+    reasons = load_reasons()
+    assert list(reasons) == not_passed(load_records())
+    assert [name for name, why in reasons.items() if not re.fullmatch(r"[A-Z].{40,}\.", why)] == []
+    assert [name for name, why in reasons.items() if re.search(r"\. [A-Z]", why)] == []
+
+
+def test_a_drill_that_missed_stands_on_the_page_with_its_reason(tmp_path, runbooks):
+    slow = report(run(produce=7.2, read=2.1, floor={"produce": 1.1, "read": 0.4}))
+    page = drills_page(recorded(tmp_path, slow), runbooks, {"kafka": "It was late."})
+    assert "| **6.1** / 5 (1.1) | – | 1.7 / 2 (0.4) |" in page
+    assert "\n- [A leader dies](#kafka): It was late.\n" in page
+    assert "\n| produce | 1.10 | 7.20 | 6.10 | 5 |\n" in page
+    assert "was missed" not in drills_page(recorded(tmp_path, report(GOOD)), runbooks, {})
+
+
+def test_what_is_promised_is_told_by_the_drill_to_which_most_was_added():
+    killed, upgrade = load_records()["driver-killed"], load_records()["upgrade"]
+    lost = NOTHING_LOST.model_copy(update={"lost": 1, "duplicated": 2})
+    slow = run(process=8.5, read=6.9, hdfs=99, floor={"process": 2, "read": 0.2})
+    changes = {"goal": planes(process=5), "audit": lost}
+    worst = report(slow, name="edge-host-lost", **changes)
+    fine = report(run(process=9, floor={"process": 3}), name="kafka-host-lost")
+    unaudited = upgrade.model_copy(update={"audit": None})
+    found = [killed, unaudited, worst, fine]
+    rows = guarantees_table({each.name: each for each in found}, README).splitlines()[2:]
+    there = "docs/drills/README.md"
+    assert rows[0] == f"| Any host is lost | [reads 6.7 (0.2)]({there}#edge-host-lost) | 1 | 2 |"
+    assert "new results **7.1** / 5 (2.9)" in rows[1]
+    assert rows[2] == "| A whole zone is lost | not recorded |  |  |"
+    assert rows[3].endswith("| not audited | not audited |")
+    assert rows[-1].startswith(f"| [All 4 drills]({there}), ")
+
+
+def test_every_promise_is_drilled():
+    assert {name for names in GUARANTEES.values() for name in names} <= load_records().keys()
 
 
 @pytest.mark.parametrize(
@@ -139,10 +295,11 @@ def test_a_plane_is_as_silent_as_its_worst_part():
 
 def test_each_episode_is_a_run_with_its_standbys_age():
     seen = {"read": [np.arange(0, 10, 0.1), np.arange(20, 40, 0.1)]}
-    old = Episode(Span(20, 40), standby_since=-1780)
+    # The second partition is dead until 20.
+    old = Episode(Span(20, 40), standby_since=-1780, floor=Span(2, 5))
     nobody = Episode(Span(0, 10), failures=["verify: exit 1"])
-    baseline, runs = measured(Timeline(seen, Span(2, 5), [old, nobody]))
-    assert baseline == {"read": pytest.approx(3)}  # the second partition is dead until 20
+    runs = measured(Timeline(seen, [old, nobody]))
+    assert [run.floor for run in runs] == [{"read": pytest.approx(3)}, None]
     assert [run.standby_idle_seconds for run in runs] == [1800, None]
     assert [run.failures for run in runs] == [[], ["verify: exit 1"]]
 
@@ -154,15 +311,14 @@ def test_the_age_of_a_drill_is_that_of_its_youngest_standby():
 
 
 def test_runs_with_audits_of_their_own_are_one_drill():
-    first = report(run(produce=4, read=1, idle=1900), baseline={Plane.READ: 0.3})
+    first = report(run(produce=4, read=1, idle=1900, floor={"read": 0.3}))
     second = report(
-        run(produce=6, read=1, idle=1800),
-        baseline={Plane.READ: 0.2},
+        run(produce=6, read=1, idle=1800, floor={"read": 0.2}),
         audit=NOTHING_LOST.model_copy(update={"lost": 1}),
     )
     both = combined([first, second])
     assert both.worst == {"produce": 6, "read": 1}
-    assert both.baseline == {"read": 0.3}
+    assert both.floor == {"read": 0.3}
     assert both.standby_idle_seconds == 1800
     assert (both.audit.lost, both.audit.acknowledged) == (1, 2000)
     assert both.verdict == "lost"
@@ -250,8 +406,9 @@ def test_the_youngest_standby_is_told_only_if_every_application_has_one():
 def test_the_picture_has_a_strip_for_each_plane():
     seen = {"produce": [np.arange(0, 12, 0.1)], "read": [np.arange(0, 20, 0.1)]}
     marks = [Mark("inject", 10, 11), Mark("rollback", 18, 19)]
-    timeline = Timeline(seen, Span(0, 10), [Episode(Span(10, 20), marks)])
-    svg = gaps_svg(timeline, longest_gaps(seen, timeline.baseline), {})
+    episode = Episode(Span(10, 20), marks, floor=Span(0, 10))
+    floor, worst = (longest_gaps(seen, span) for span in (episode.floor, episode.span))
+    svg = gaps_svg(Timeline(seen, [episode]), floor, worst)
     assert svg.count("<!-- produce -->") == svg.count("<!-- read -->") == 1
     assert svg.count("<!-- fault -->") == svg.count("<!-- healed -->") == 1
 
@@ -298,39 +455,45 @@ def test_a_report_survives_being_recorded(tmp_path):
 def test_tables_tell_what_was_recorded(tmp_path, runbooks):
     records = recorded(tmp_path / "drills", report(GOOD))
     *_, floor, row = drills_table(records, runbooks).splitlines()
-    assert floor == "| [Nothing breaks](runbooks/none.md) | not recorded yet | | | | | | | |"
+    assert floor == "| [Nothing breaks](../../runbooks/none.md) | not recorded yet | | | | | | | |"
     assert row == (
-        "| [A leader dies](docs/drills/README.md#kafka) | passed "
-        "| 4.9 / 5 | – | 1 / 2 | – | 0, 0, 0 | – | – |"
+        "| [A leader dies](#kafka) | passed | 4.9 / 5 | – | 1 / 2 | – | 0, 0, 0 | – | – |"
     )
     assert runbooks_index(runbooks, records).splitlines()[-1] == (
         "| LeaderDied | [A leader dies](kafka.md) | produce 5 s "
         "| [passed](../docs/drills/README.md#kafka), 2026-01-02 |"
     )
-    page = drills_page(records, runbooks)
-    assert "\n## kafka\n\n[A leader dies](../../runbooks/kafka.md): passed.\n" in page
-    assert "\n| produce | 0.20 | 4.90 | 5 |\n" in page
+    page = drills_page(records, runbooks, {})
+    assert "\n### kafka\n\n[A leader dies](../../runbooks/kafka.md): passed.\n" in page
+    assert "\n| produce |  | 4.90 | 4.90 | 5 |\n" in page
 
 
 def test_links_of_the_generated_tables_lead_somewhere():
     records, runbooks = load_records(), load_runbooks()
-    page = drills_page(records, runbooks)
-    headings = set(re.findall(r"^## (.+)$", page, re.MULTILINE))
-    tables = drills_table(records, runbooks) + runbooks_index(runbooks, records)
-    assert set(re.findall(r"docs/drills/README\.md#([a-z-]+)", tables)) == headings
+    page = drills_page(records, runbooks, load_reasons())
+    headings = set(re.findall(r"^### (.+)$", page, re.MULTILINE))
     assert headings == records.keys()
-    for target in re.findall(r"\]\(([^)]+)\)", page):
+    assert set(re.findall(r"\]\(#([a-z-]+)\)", page)) == headings
+    elsewhere = [
+        drills_table(records, runbooks, README),
+        runbooks_index(runbooks, records),
+        guarantees_table(records, README),
+    ]
+    for table in elsewhere:
+        assert set(re.findall(r"docs/drills/README\.md#([a-z-]+)", table)) <= headings
+    for target in re.findall(r"\]\(([^)#]+)\)", page):
         assert (RECORDS / target).exists(), target
 
 
 def test_the_control_run_stands_first(tmp_path, runbooks):
-    control = report(run(read=1, process=1.5, idle=60), name="none", title="Floor", faults=[])
+    unbroken = {"name": "none", "title": "Floor", "faults": [], "goal": {}}
+    control = report(run(read=1, process=1.5, idle=60), **unbroken)
     lighter = report(GOOD).model_copy(update={"rate": 500.0})
     records = recorded(tmp_path / "drills", lighter, control)
     *_, floor, row = drills_table(records, runbooks).splitlines()
-    assert floor.startswith("| [Floor](docs/drills/README.md#none) | passed | – | 1.5 | 1 / 2 |")
+    assert floor.startswith("| [Floor](#none) | passed | – | 1.5 | 1 |")
     assert floor.endswith("| 1 min | – |")
-    assert row.startswith("| [A leader dies](docs/drills/README.md#kafka), under 500 events/s |")
+    assert row.startswith("| [A leader dies](#kafka), under 500 events/s |")
 
 
 def test_a_component_is_shown_by_the_plane_that_is_nearest_to_its_goal(tmp_path, runbooks):
@@ -348,7 +511,7 @@ def fired(after: float, resolved: float | None, severity: str = "warning") -> Fi
     return Fired(severity=severity, after_seconds=after, resolved_after_seconds=resolved)
 
 
-def told_run(told: Told) -> Run:
+def told_run(told: AlertOutcomes) -> Run:
     return run(produce=1, read=1).model_copy(update={"alerts": told})
 
 
@@ -358,20 +521,27 @@ IN_TIME = {"LeaderDied": fired(24, 0)}
 @pytest.mark.parametrize(
     ("told", "cell", "verdict"),
     [
-        ([Told(fired=IN_TIME)], "LeaderDied 24, 0", "passed"),
+        ([AlertOutcomes(fired=IN_TIME)], "LeaderDied 24, 0", "passed"),
         (
-            [Told(fired=IN_TIME), Told(fired={"LeaderDied": fired(31, 12), "Slow": fired(90, 0)})],
+            [
+                AlertOutcomes(fired=IN_TIME),
+                AlertOutcomes(fired={"LeaderDied": fired(31, 12), "Slow": fired(90, 0)}),
+            ],
             "LeaderDied 31, 12",
             "passed",
         ),
         (
-            [Told(fired=IN_TIME), Told(fired={"LeaderDied": fired(3, None)})],
+            [AlertOutcomes(fired=IN_TIME), AlertOutcomes(fired={"LeaderDied": fired(3, None)})],
             "LeaderDied 24, –",
             "passed",
         ),
-        ([Told(note="not held long enough")], "LeaderDied: not held long enough", "passed"),
-        ([Told(problems=["x"])], "**LeaderDied: did not fire**", "missed"),
-        ([Told(fired=IN_TIME, problems=["x"])], "**LeaderDied 24, 0**", "missed"),
+        (
+            [AlertOutcomes(note="not held long enough")],
+            "LeaderDied: not held long enough",
+            "passed",
+        ),
+        ([AlertOutcomes(problems=["x"])], "**LeaderDied: did not fire**", "missed"),
+        ([AlertOutcomes(fired=IN_TIME, problems=["x"])], "**LeaderDied 24, 0**", "missed"),
     ],
 )
 def test_the_alert_is_told_by_its_slowest_run(told, cell, verdict):
@@ -381,15 +551,17 @@ def test_the_alert_is_told_by_its_slowest_run(told, cell, verdict):
 
 
 def test_the_floor_has_no_alert():
-    assert alert_cell(report(told_run(Told()))) == "none"
-    loud = Told(problems=["Slow (warning) fired as well"])
+    assert alert_cell(report(told_run(AlertOutcomes()))) == "none"
+    loud = AlertOutcomes(problems=["Slow (warning) fired as well"])
     assert alert_cell(report(told_run(loud))) == "**none**"
 
 
 def test_a_report_lists_what_fired_in_each_run_the_own_alert_first():
     made = report(
-        told_run(Told(fired=IN_TIME)),
-        told_run(Told(fired={"Gone": fired(9, 1, "critical"), "LeaderDied": fired(31, None)})),
+        told_run(AlertOutcomes(fired=IN_TIME)),
+        told_run(
+            AlertOutcomes(fired={"Gone": fired(9, 1, "critical"), "LeaderDied": fired(31, None)})
+        ),
         alert="LeaderDied",
     )
     assert (
@@ -398,7 +570,7 @@ def test_a_report_lists_what_fired_in_each_run_the_own_alert_first():
         "| LeaderDied | warning | 24, 0 | 31, – |\n"
         "| Gone | critical | – | 9, 1 |\n"
     ) in markdown(made)
-    assert "No alert fired." in markdown(report(told_run(Told())))
+    assert "No alert fired." in markdown(report(told_run(AlertOutcomes())))
     assert "alert" not in markdown(report(GOOD))
 
 
@@ -408,7 +580,7 @@ def test_tables_hide_no_bad_result(tmp_path, runbooks):
     row = drills_table(records, runbooks).splitlines()[-1]
     assert "| **failed** | **5.04** / 5 |" in row
     assert "| not audited |" in row
-    assert "kafka.md): **failed**." in drills_page(records, runbooks)
+    assert "kafka.md): **failed**." in drills_page(records, runbooks, {})
     assert runbooks_index(runbooks, {}).splitlines()[-1].endswith("| not recorded yet |")
 
 
@@ -527,6 +699,34 @@ def test_a_variant_is_recorded_beside_the_drill_itself():
         f"{own.name}-all-five-jobs",
         f"{own.title} (All five jobs)",
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (
+            ["run", "driver-killed", "--times", "1", "--floor", "20", "--standby-idle", "30"],
+            DrillOptions(times=1, standby_idle_minutes=30, floor_seconds=20),
+        ),
+        (
+            ["all", "--only", "driver-killed", "--rate", "500", "--alerts"],
+            DrillOptions(rate=500, await_alerts=True, floor_seconds=60),
+        ),
+        (["random", "--floor", "9"], DrillOptions(floor_seconds=9)),
+    ],
+)
+def test_a_drill_is_performed_as_the_command_line_says(monkeypatch, arguments, options):
+    asked = []
+
+    def perform(plan: Plan, drill: Any, options: DrillOptions, console: Console) -> Report:
+        asked.append(options)
+        return report(GOOD)
+
+    monkeypatch.setattr(runner, "perform", perform)
+    monkeypatch.setattr(runner, "run", perform)
+    monkeypatch.setattr(runner.health, "problems", lambda plan: [])
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert asked == [options]
 
 
 def test_what_a_drill_prints_has_a_line_for_each_plane_with_a_goal_and_marks_what_was_missed() -> (

@@ -15,7 +15,7 @@ from millrace_gateway.metrics import HELP
 from prometheus_client import generate_latest
 
 from millrace.alerts import load_alerts
-from millrace.cluster import marks
+from millrace.cluster import annotations
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ANSIBLE
 from millrace.panels import Panel, PanelFile, Query, dashboard, load_panels, page
@@ -129,7 +129,7 @@ COLLECTORS = {
     "meminfo": "node_memory_",
     "loadavg": "node_load",
     "filesystem": "node_filesystem_",
-    "textfile": marks.DRILL,
+    "textfile": annotations.DRILL,
 }
 WORDS = {"and", "or", "unless", "by", "on", "ignoring", "offset", "group_left", "bool"}
 

@@ -1,4 +1,4 @@
-"""Marks in the operations page's pictures, by the exporters of the hosts that Prometheus runs on.
+"""Annotations of the operations page's pictures, by the exporters of Prometheus' own hosts.
 
 An exporter tells what stands in files of its folder; of each the last scrape is what counts.
 """

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from millrace.cluster import marks
-from millrace.cluster.marks import DRILL, drill_text, writing
+from millrace.cluster import annotations
+from millrace.cluster.annotations import DRILL, drill_text, writing
 from millrace.common.errors import OperatorError
 from millrace.plan import load_plan
 
@@ -29,18 +29,18 @@ def test_when_a_drill_last_began_is_what_any_prometheus_saw_last(
         {"metric": {"name": "random"}, "values": [[10, "5"], [20, "5"]]},
         {"metric": {"name": "zone-lost"}, "values": [[15, "9"]]},
     ]
-    monkeypatch.setattr(marks.prometheus, "query", lambda plan, expression: answers)
-    assert marks.last_drill(plan) == 9
+    monkeypatch.setattr(annotations.prometheus, "query", lambda plan, expression: answers)
+    assert annotations.last_drill(plan) == 9
     answers.clear()
-    assert marks.last_drill(plan) is None
+    assert annotations.last_drill(plan) is None
 
 
 def test_without_a_prometheus_no_drill_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(plan: object, expression: str) -> None:
         raise OperatorError("no Prometheus answers", "look")
 
-    monkeypatch.setattr(marks.prometheus, "query", nobody)
-    assert marks.last_drill(load_plan("local")) is None
+    monkeypatch.setattr(annotations.prometheus, "query", nobody)
+    assert annotations.last_drill(load_plan("local")) is None
 
 
 def test_a_file_is_written_whole_and_for_everybody(tmp_path: Path) -> None:
