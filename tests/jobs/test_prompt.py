@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 from millrace_jobs.prompt import PromptHandler
 
-SESSION_SECONDS = 3600
+SESSION_SECONDS = 3600  # for which nobody waits: the kernel gives up before, in other words
 SECONDS = 0.2
 
 
@@ -23,11 +23,10 @@ def test_a_server_that_accepts_no_connection_is_left(listener: socket.socket) ->
     with ExitStack() as held:
         while not is_full(listener, held):
             pass
-        with pytest.raises(OSError, match="timed out"):
+        with pytest.raises(OSError, match=r"^timed out$"):
             PromptHandler(SECONDS).create_connection(
                 address=listener.getsockname(), timeout=SESSION_SECONDS
             )
-        # Only now a place becomes free: it had not been waited for.
 
 
 def is_full(listener: socket.socket, held: ExitStack) -> bool:
