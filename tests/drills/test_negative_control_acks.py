@@ -20,7 +20,7 @@ from millrace.audit.run import audit_topic
 from millrace.cluster import kafka
 from millrace.common.paths import stack_name
 from millrace.plan import Plan, load_plan
-from tests.e2e.support import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -26,7 +26,7 @@ from millrace.hosts.roles import Holder, holder
 from millrace.plan import Host, Plan, load_plan
 from millrace.setup import jobs_package
 from millrace.status import health
-from tests.e2e.support import wait_until
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spoils]
 

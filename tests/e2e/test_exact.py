@@ -11,14 +11,8 @@ import pytest
 from millrace.cluster.zookeeper import drivers
 from millrace.plan import Plan
 from tests.e2e.conftest import REAL_LOG, Month
-from tests.e2e.support import (
-    MILLRACE,
-    Insights,
-    assert_exact,
-    finish,
-    replay,
-    wait_until,
-)
+from tests.e2e.support import MILLRACE, Insights, assert_exact, finish, replay
+from tests.waiting import wait_until
 
 FAULT_AFTER = 10.0  # seconds into a replay of half a minute
 RECOVERY = 300.0

@@ -14,7 +14,8 @@ from millrace.audit.declared import audit_job
 from millrace.cluster.tables import LookupVersions, lookup_versions
 from millrace.plan import Plan
 from millrace.tables import change, with_row, without_key
-from tests.e2e.support import MILLRACE, Insights, finish, skip_unless_run, wait_until
+from tests.e2e.support import MILLRACE, Insights, finish, skip_unless_run
+from tests.waiting import wait_until
 
 JOB, TABLE, CAMPAIGN = "attribution", "campaigns", "spring"
 SECONDS = 40

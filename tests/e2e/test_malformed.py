@@ -12,7 +12,8 @@ from millrace.cluster import kafka
 from millrace.cluster.kafka import Message, TopicPartition
 from millrace.plan import Plan
 from tests.e2e.conftest import Month
-from tests.e2e.support import Insights, wait_until
+from tests.e2e.support import Insights
+from tests.waiting import wait_until
 
 SIXTEEN_MIB = 16 * 1024 * 1024
 

@@ -15,7 +15,7 @@ from millrace.cluster import inside
 from millrace.cluster.zookeeper import insisting
 from millrace.config import load_names
 from millrace.plan import Plan
-from tests.e2e.support import wait_until
+from tests.waiting import wait_until
 
 SESSION_SECONDS = 30.0
 ZNODES = load_names().zookeeper
