@@ -4,7 +4,6 @@ import json
 import re
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -209,9 +208,10 @@ def test_a_picture_has_a_value_for_each_step(client: TestClient, stand_in: Stand
 
 
 def test_an_event_comes_once_at_its_moment_and_only_within_the_range(
-    client: TestClient, stand_in: StandIn
+    client: TestClient, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moment = time.time() // 1 - 600
+    moment = 1_795_000_000
+    monkeypatch.setattr("millrace_api.operations.time.time", lambda: moment + 600.0)
     edge = {"job": "insight-api", "host": "edge-1"}
     stand_in.series["process_start"] = [
         (edge, lambda at: moment if at >= moment else moment - 86400),

@@ -2,19 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
-import httpx
 import pytest
-import uvicorn
 from millrace_api import hub as hub_module
-from millrace_api.app import create_app
 from millrace_api.hub import LONGEST_QUEUE, RESYNC, Hub, LiveEvent, Viewer
 from millrace_api.live import BATCH
 from millrace_api.ranges import Window
-from millrace_api.settings import Settings
 from millrace_api.store import JobProgress, TrafficRow
 from millrace_api.stream import MISSED_BATCHES, events
 
@@ -197,40 +193,3 @@ def test_the_reader_outlives_redis_and_the_store(store: FakeStore, feed: FakeFee
             assert (await until(stream, "window")).data == "back"
 
     play(scenario)
-
-
-def test_over_http_events_are_server_sent_events(
-    settings: Settings, store: FakeStore, feed: FakeFeed
-) -> None:
-    async def follow(client: httpx.AsyncClient) -> None:
-        async with client.stream("GET", "/v1/stream") as answer:
-            assert answer.headers["content-type"].startswith("text/event-stream")
-            assert answer.headers["cache-control"] == "no-store"
-            lines = answer.aiter_lines()
-            assert await anext(lines) == "retry: 2000"
-            feed.entries.append(("6-0", '{"new": 1}'))
-            seen = []
-            async for line in lines:
-                seen.append(line)
-                if line.startswith("data: {"):
-                    break
-            assert seen[-3:] == ["id: 6-0", "event: window", 'data: {"new": 1}']
-
-    asyncio.run(served(create_app(settings, store, feed), follow))
-
-
-async def served(app: object, ask: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
-    """What a client asks, at a server on a free port of this machine."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on"))
-    serving = asyncio.create_task(server.serve())
-    try:
-        await soon(lambda: server.started)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        async with (
-            asyncio.timeout(PATIENCE_SECONDS),
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
-        ):
-            await ask(client)
-    finally:
-        server.should_exit = True
-        await serving

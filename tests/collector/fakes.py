@@ -1,12 +1,13 @@
 """A producer whose acknowledgements a test gives or withholds."""
 
-import time
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
+
+from tests.waiting import pause
 
 # So that a test which forgot its answer ends all the same: two milliseconds each, and no clock.
 POLLS_TO_TIME_OUT = 30_000
@@ -43,7 +44,7 @@ class FakeProducer:
             offset = len(self.written) - 1
             report(error, SimpleNamespace(partition=lambda: 0, offset=lambda o=offset: o))
         self.polls += 1
-        time.sleep(0.002)
+        pause(0.002, "a poll takes a while")
 
     def _is_late(self) -> bool:
         return self.polls - self._waiting[0][0] > POLLS_TO_TIME_OUT

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -97,13 +96,15 @@ def read_dead_letters(plan: Plan, keys: set[str]) -> dict[str, Message]:
     partitions = range(plan.topics[topic].partitions)
     consumer.assign([TopicPartition(topic, p, kafka.OFFSET_BEGINNING) for p in partitions])
     found: dict[str, Message] = {}
-    deadline = time.monotonic() + 120
-    while found.keys() != keys and time.monotonic() < deadline:
+
+    def all_are_there() -> bool:
         message = consumer.poll(1)
         if message and not message.error() and message.key().decode() in keys:
             found[message.key().decode()] = message
+        return found.keys() == keys
+
+    wait_until(all_are_there, 120, "no dead letter is missing", every=0)
     consumer.close()
-    assert found.keys() == keys, "dead letters are missing"
     return found
 
 
