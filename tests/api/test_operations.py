@@ -331,7 +331,8 @@ def test_what_hangs_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("millrace_api.planes.INTENT_SECONDS", 0.05)
-    with asking(settings, own, store=two_jobs) as client, hanging(stand_in):
+    longer = 2 * PATIENCE_SECONDS  # than it hangs
+    with asking(settings, own, timeout=longer, store=two_jobs) as client, hanging(stand_in):
         assert processing(client) == ("degraded", "no progress: sessions")
         assert not stand_in.asked  # it has answered nothing yet
 
