@@ -1,7 +1,8 @@
 """The HTTP interface. Every route checks its parameters, asks the store, and shapes the answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -295,9 +296,16 @@ class RateLimited:
 
 
 def create_app(
-    settings: Settings, store: Store, feed: Feed, connections: Lifespan[FastAPI] | None = None
+    settings: Settings,
+    store: Store,
+    feed: Feed,
+    connections: Lifespan[FastAPI] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
-    """The application over any store and feed; ``connections`` are open for as long as it runs."""
+    """The application over any store and feed; ``connections`` are open for as long as it runs.
+
+    ``clock`` counts the seconds by which clients' rates are judged.
+    """
     hub = Hub(feed, store)
     metrics = Metrics()
 
@@ -336,7 +344,7 @@ def create_app(
     app.add_middleware(Coalesced, endless={LIVE_STREAM})
     app.add_middleware(
         RateLimited,
-        limit=RateLimit(settings.client_requests_per_second, settings.client_burst),
+        limit=RateLimit(settings.client_requests_per_second, settings.client_burst, clock),
         pause_seconds=settings.client_pause_seconds,
     )
     app.add_middleware(Timed, metrics=metrics)  # around the other one: refusals are answers, too

@@ -7,6 +7,7 @@ day of it and more, is read once a second for all who ask.
 
 import asyncio
 import heapq
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
@@ -57,16 +58,23 @@ class TopViews:
 class History:
     """Answers over any range, from what is kept and from the store."""
 
-    def __init__(self, store: Store, traffic_job: TrafficJob, settings: Settings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        traffic_job: TrafficJob,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._traffic_job = traffic_job
         self._open = Shared(keep_seconds=OPEN_SECONDS)
-        self._days = Kept(self._whole_days, settings.kept_days, settings.kept_seconds)
+        self._days = Kept(self._whole_days, settings.kept_days, settings.kept_seconds, clock=clock)
         self._pages = Kept(
             lambda _, hour: store.pages_of(hour),
             settings.kept_pages,
             settings.kept_seconds,
             lambda pages: 1 + len(pages.views),
+            clock,
         )
 
     async def total(self, span: Span, asker: Asker) -> Total:
@@ -150,9 +158,12 @@ class Kept(Generic[Key, Value]):
         size: int,
         seconds: float,
         size_of: Callable[[Value], int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
-        self._values: TTLCache[tuple[str, Key], Value] = TTLCache(size, seconds, getsizeof=size_of)
+        self._values: TTLCache[tuple[str, Key], Value] = TTLCache(
+            size, seconds, timer=clock, getsizeof=size_of
+        )
         self._fills = Shared()
 
     async def get(self, checkpoint: str, keys: Sequence[Key], place: Place[Key]) -> list[Value]:

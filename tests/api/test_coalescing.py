@@ -1,7 +1,6 @@
 """One answer for all who ask for the same while it is being made."""
 
 import asyncio
-from typing import Any
 
 import httpx
 import pytest
@@ -12,8 +11,8 @@ from millrace_api.settings import Settings
 from starlette.responses import PlainTextResponse
 
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.clock import play
 
-LONGEST = 5
 WEEK = "from=2015-05-17T00:00:00Z&to=2015-05-24T00:00:00Z"
 
 
@@ -46,17 +45,13 @@ class Scene:
         return [(answer.status_code, answer.text) for answer in answers]
 
 
-def play(scene: Any) -> None:
-    asyncio.run(asyncio.wait_for(scene, LONGEST))
-
-
 def test_the_same_question_is_answered_once() -> None:
     async def scene() -> None:
         at = Scene()
         assert await at.ask(*["/v1/x?a=1"] * 3) == [(200, "answer 1")] * 3
         assert await at.ask("/v1/x?a=1") == [(200, "answer 2")]  # nothing is kept
 
-    play(scene())
+    play(scene)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +73,7 @@ def test_what_differs_or_may_not_be_shared_is_asked_each_time(
             (200, "answer 2"),
         ]
 
-    play(scene())
+    play(scene)
 
 
 def test_a_refusal_is_one_clients_own() -> None:
@@ -89,7 +84,7 @@ def test_a_refusal_is_one_clients_own() -> None:
         assert first == (429, "answer 1")
         assert {status for status, _ in others} == {200}
 
-    play(scene())
+    play(scene)
 
 
 def test_who_leaves_does_not_take_the_answer_along() -> None:
@@ -100,7 +95,7 @@ def test_who_leaves_does_not_take_the_answer_along() -> None:
         leaving.cancel()
         assert await at.ask("/v1/x") == [(200, "answer 1")]
 
-    play(scene())
+    play(scene)
 
 
 def test_many_viewers_of_a_week_are_one_reader_of_the_store(settings: Settings) -> None:
@@ -115,4 +110,4 @@ def test_many_viewers_of_a_week_are_one_reader_of_the_store(settings: Settings) 
         assert {answer.status_code for answer in answers} == {200}
         assert len(store.reads) == 1
 
-    play(scene())
+    play(scene)

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,6 +19,7 @@ from millrace_api.store import JobProgress, StoreUnavailable, TrafficRow, add_up
 
 from tests.api.conftest import api_settings, sketch_of
 from tests.api.fakes import FakeStore
+from tests.clock import now, play
 
 MakeProgress = Callable[..., JobProgress]
 FIRST = datetime(2015, 5, 17, tzinfo=UTC)
@@ -32,7 +32,7 @@ class World:
     """A store, what is asked of it, and who asks."""
 
     def __init__(self, api_settings: Settings, store: FakeStore) -> None:
-        self.history = History(store, TrafficJob(store), api_settings)
+        self.history = History(store, TrafficJob(store), api_settings, clock=now)
         self.asker = Asker("me", Admission(api_settings))
 
     async def requests(self, span: Span) -> int:
@@ -45,10 +45,6 @@ class World:
 @pytest.fixture
 def world(settings: Settings, store: FakeStore) -> World:
     return World(settings, store)
-
-
-def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(scenario())
 
 
 def counted(window: Window, start: datetime, requests: int = 1) -> TrafficRow:
@@ -77,7 +73,7 @@ def test_a_years_total_is_read_once(world: World, store: FakeStore, progress: Ma
         assert again.measures.requests == len(store.rows) - 1
         assert len(store.reads) == 1  # the day of which it needs but a part
 
-    run(scenario)
+    play(scenario)
 
 
 def test_a_years_days_are_kept_as_few_parts(
@@ -95,7 +91,7 @@ def test_a_years_days_are_kept_as_few_parts(
         assert await world.requests(Span(blocks[0].start, blocks[-1].end)) == 0
         assert not store.reads
 
-    run(scenario)
+    play(scenario)
 
 
 def test_a_weeks_pages_are_read_once(
@@ -112,7 +108,7 @@ def test_a_weeks_pages_are_read_once(
         assert (await world.views(week))["/"] == 178
         assert store.reads == [(FIRST + 167 * HOUR,)]  # the hour that isn't over
 
-    run(scenario)
+    play(scenario)
 
 
 @pytest.mark.parametrize("watermark", [None, (FIRST + DAY - MINUTE).isoformat()])
@@ -128,7 +124,7 @@ def test_what_is_not_final_is_read_each_time(
             assert await world.requests(Span(FIRST, FIRST + DAY)) == requests
             assert await world.views(Span(FIRST, FIRST + DAY)) == {"/": requests}
 
-    run(scenario)
+    play(scenario)
 
 
 def test_a_new_start_of_the_job_is_read_anew(
@@ -142,7 +138,7 @@ def test_a_new_start_of_the_job_is_read_anew(
             assert await world.requests(Span(FIRST, FIRST + DAY)) == requests
             assert await world.views(Span(FIRST, FIRST + DAY)) == {"/": requests}
 
-    run(scenario)
+    play(scenario)
 
 
 def test_a_day_is_not_kept_for_a_watermark_that_came_after_it_was_read(
@@ -158,7 +154,7 @@ def test_a_day_is_not_kept_for_a_watermark_that_came_after_it_was_read(
         assert await world.requests(Span(FIRST, FIRST + DAY)) == 1
         assert await world.requests(Span(FIRST, FIRST + DAY)) == 2
 
-    run(scenario)
+    play(scenario)
 
 
 def test_an_operators_correction_shows_after_a_while(
@@ -175,7 +171,7 @@ def test_an_operators_correction_shows_after_a_while(
         await asyncio.sleep(0.15)
         assert await world.requests(Span(FIRST, FIRST + DAY)) == 2
 
-    run(scenario)
+    play(scenario)
 
 
 def test_what_is_kept_is_bounded(
@@ -196,7 +192,7 @@ def test_what_is_kept_is_bounded(
             assert world.history._days._values.currsize <= 3
             assert world.history._pages._values.currsize <= 10
 
-    run(scenario)
+    play(scenario)
 
 
 def test_sixty_who_ask_for_the_same_at_once_read_it_once(
@@ -212,7 +208,7 @@ def test_sixty_who_ask_for_the_same_at_once_read_it_once(
         assert len(store.reads) == 168
         assert store.most_reading == 8
 
-    run(scenario)
+    play(scenario)
 
 
 def test_a_failure_is_not_kept_and_what_was_read_is(
@@ -232,7 +228,7 @@ def test_a_failure_is_not_kept_and_what_was_read_is(
         assert await world.requests(YEAR) == 0
         assert 0 < len(store.reads) < 300
 
-    run(scenario)
+    play(scenario)
 
 
 moments = st.integers(min_value=0, max_value=40 * 24 * 60).map(lambda n: FIRST + n * MINUTE)
@@ -259,7 +255,7 @@ def test_a_total_is_the_sum_of_its_windows_whatever_is_kept(
             assert merge([total.measures.visitors]).count == merge([inside.visitors]).count
             assert total.final == (watermark is not None and end <= watermark)
 
-    run(scenario)
+    play(scenario)
 
 
 def _hours(rows: list[TrafficRow]) -> list[TrafficRow]:
@@ -293,4 +289,4 @@ def test_what_is_open_is_read_once_a_second_and_for_a_newer_watermark_anew(
             answers.append((await world.requests(day), await world.views(day)))
         assert answers == [(1, {"/": 1}), (1, {"/": 1}), (3, {"/": 3})]
 
-    run(scenario)
+    play(scenario)

@@ -17,6 +17,8 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.clock import play
+from tests.waiting import PATIENCE_SECONDS
 
 MakeProgress = Callable[..., JobProgress]
 NOW = datetime(2026, 5, 17, 10, tzinfo=UTC)
@@ -63,9 +65,8 @@ def test_a_look_tells_what_the_store_has(
 
 
 def test_while_the_store_is_away_the_last_look_stays_and_ages(
-    store: FakeStore, feed: FakeFeed, progress: MakeProgress, monkeypatch: pytest.MonkeyPatch
+    store: FakeStore, feed: FakeFeed, progress: MakeProgress
 ) -> None:
-    monkeypatch.setattr("millrace_api.metrics.LOOK_SECONDS", 0.01)
     store.jobs = [progress(None, NOW)]
     metrics = Metrics()
 
@@ -76,14 +77,14 @@ def test_while_the_store_is_away_the_last_look_stays_and_ages(
         await until(lambda: not metrics.look.answered)
         looking.cancel()
 
-    asyncio.run(lose_the_store())
+    play(lose_the_store)
     found = samples(metrics)
     assert found["millrace_api_store_up",] == 0
     assert found["millrace_job_updated_timestamp_seconds", "traffic"] == NOW.timestamp()
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not is_so():
             await asyncio.sleep(0.005)
 
@@ -130,7 +131,7 @@ def test_they_are_served_on_a_port_of_their_own() -> None:
     metrics.look = replace(metrics.look, viewers=4)
     with metrics.served(0) as port:
         address = f"http://127.0.0.1:{port}/metrics"
-        text = urllib.request.urlopen(address, timeout=5).read().decode()
+        text = urllib.request.urlopen(address, timeout=PATIENCE_SECONDS).read().decode()
     assert "millrace_api_stream_clients 4.0" in text
     assert "process_resident_memory_bytes" in text
 

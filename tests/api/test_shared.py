@@ -5,8 +5,9 @@ import asyncio
 import pytest
 from millrace_api.shared import Shared
 
+from tests.clock import play
+
 KEEP, STALE = 0.05, 0.2
-LONGEST = 5  # a scene in which somebody waits for nothing ends there
 
 
 class Question:
@@ -30,7 +31,7 @@ def test_those_who_ask_at_once_share_an_answer() -> None:
         assert await asyncio.gather(*(shared.ask("a", question) for _ in range(3))) == [1, 1, 1]
         assert await shared.ask("a", question) == 2
 
-    asyncio.run(asyncio.wait_for(scene(), LONGEST))
+    play(scene)
 
 
 def test_an_answer_that_is_stale_is_given_at_once_while_another_is_sought() -> None:
@@ -45,7 +46,7 @@ def test_an_answer_that_is_stale_is_given_at_once_while_another_is_sought() -> N
         await asyncio.sleep(0)
         assert await shared.ask("a", question) == question.asked == 2
 
-    asyncio.run(asyncio.wait_for(scene(), LONGEST))
+    play(scene)
 
 
 def test_an_answer_that_is_too_old_is_waited_for() -> None:
@@ -55,7 +56,7 @@ def test_an_answer_that_is_too_old_is_waited_for() -> None:
         await asyncio.sleep(2 * (KEEP + STALE))
         assert await shared.ask("a", question) == 2
 
-    asyncio.run(asyncio.wait_for(scene(), LONGEST))
+    play(scene)
 
 
 def test_a_failed_search_leaves_the_stale_answer_and_is_tried_again() -> None:
@@ -74,7 +75,7 @@ def test_a_failed_search_leaves_the_stale_answer_and_is_tried_again() -> None:
         await asyncio.sleep(0)
         assert await shared.ask("a", question) == 2
 
-    asyncio.run(asyncio.wait_for(scene(), LONGEST))
+    play(scene)
 
 
 def test_a_failure_without_an_answer_is_everybodys() -> None:
@@ -86,4 +87,4 @@ def test_a_failure_without_an_answer_is_everybodys() -> None:
         with pytest.raises(ConnectionError):
             await shared.ask("a", fails)
 
-    asyncio.run(asyncio.wait_for(scene(), LONGEST))
+    play(scene)

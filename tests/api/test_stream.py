@@ -2,23 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
-import httpx
 import pytest
-import uvicorn
 from millrace_api import hub as hub_module
-from millrace_api.app import create_app
 from millrace_api.hub import LONGEST_QUEUE, RESYNC, Hub, LiveEvent, Viewer
 from millrace_api.live import BATCH
 from millrace_api.ranges import Window
-from millrace_api.settings import Settings
 from millrace_api.store import JobProgress, TrafficRow
 from millrace_api.stream import MISSED_BATCHES, events
 
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.clock import play
+from tests.waiting import PATIENCE_SECONDS
 
 Row = Callable[..., TrafficRow]
 MakeProgress = Callable[..., JobProgress]
@@ -42,7 +40,7 @@ async def running(feed: FakeFeed, store: FakeStore) -> AsyncIterator[Hub]:
 
 
 async def until(stream: AsyncIterator[LiveEvent], event: str, data: str = "") -> LiveEvent:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for found in stream:
             if found.event == event and data in found.data:
                 return found
@@ -50,13 +48,9 @@ async def until(stream: AsyncIterator[LiveEvent], event: str, data: str = "") ->
 
 
 async def soon(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():
             await asyncio.sleep(0.001)
-
-
-def run(scenario: Callable[[], Coroutine[None, None, None]]) -> None:
-    asyncio.run(scenario())
 
 
 def test_a_new_client_gets_what_comes_after_it(store: FakeStore, feed: FakeFeed) -> None:
@@ -68,7 +62,7 @@ def test_a_new_client_gets_what_comes_after_it(store: FakeStore, feed: FakeFeed)
             feed.entries.append(("6-0", '{"new": 1}'))
             assert await until(stream, "window") == LiveEvent("window", '{"new": 1}', "6-0")
 
-    run(scenario)
+    play(scenario)
 
 
 def test_a_client_that_reconnects_misses_nothing_and_gets_nothing_twice(
@@ -93,7 +87,7 @@ def test_a_client_that_reconnects_misses_nothing_and_gets_nothing_twice(
             seen = [first, *[(await until(stream, "window")).id for _ in range(3)]]
             assert seen == ["3-0", "4-0", "5-0", "6-0"]
 
-    run(scenario)
+    play(scenario)
 
 
 def test_a_made_up_id_starts_at_the_end(store: FakeStore, feed: FakeFeed) -> None:
@@ -105,7 +99,7 @@ def test_a_made_up_id_starts_at_the_end(store: FakeStore, feed: FakeFeed) -> Non
             feed.entries.append(("6-0", "new"))
             assert (await until(stream, "window")).data == "new"
 
-    run(scenario)
+    play(scenario)
 
 
 @pytest.mark.parametrize("away", [True, False])
@@ -118,7 +112,7 @@ def test_who_comes_back_to_more_than_can_be_told_is_asked_to_resync(
         async with running(feed, store) as hub:
             assert await until(events(hub, "viewer", "1-0"), "resync") == RESYNC
 
-    run(scenario)
+    play(scenario)
 
 
 def test_one_reader_serves_everybody(store: FakeStore, feed: FakeFeed) -> None:
@@ -135,7 +129,7 @@ def test_one_reader_serves_everybody(store: FakeStore, feed: FakeFeed) -> None:
                 await viewer.aclose()
             assert hub.viewers() == 0
 
-    run(scenario)
+    play(scenario)
 
 
 def test_who_reads_too_slowly_gets_a_resync_and_delays_nobody(
@@ -153,7 +147,7 @@ def test_who_reads_too_slowly_gets_a_resync_and_delays_nobody(
                 str(LONGEST_QUEUE + 1),
             ]
 
-    run(scenario)
+    play(scenario)
 
 
 def test_what_waits_for_a_viewer_is_bounded() -> None:
@@ -183,7 +177,7 @@ def test_without_redis_changes_come_from_the_store_and_then_redis_goes_on(
             await until(stream, "source", "redis")
             assert (await until(stream, "window")).data == "missed"
 
-    run(scenario)
+    play(scenario)
 
 
 def test_the_reader_outlives_redis_and_the_store(store: FakeStore, feed: FakeFeed) -> None:
@@ -198,41 +192,4 @@ def test_the_reader_outlives_redis_and_the_store(store: FakeStore, feed: FakeFee
             feed.entries.append(("1-0", "back"))
             assert (await until(stream, "window")).data == "back"
 
-    run(scenario)
-
-
-def test_over_http_events_are_server_sent_events(
-    settings: Settings, store: FakeStore, feed: FakeFeed
-) -> None:
-    async def follow(client: httpx.AsyncClient) -> None:
-        async with client.stream("GET", "/v1/stream") as answer:
-            assert answer.headers["content-type"].startswith("text/event-stream")
-            assert answer.headers["cache-control"] == "no-store"
-            lines = answer.aiter_lines()
-            assert await anext(lines) == "retry: 2000"
-            feed.entries.append(("6-0", '{"new": 1}'))
-            seen = []
-            async for line in lines:
-                seen.append(line)
-                if line.startswith("data: {"):
-                    break
-            assert seen[-3:] == ["id: 6-0", "event: window", 'data: {"new": 1}']
-
-    run(lambda: served(create_app(settings, store, feed), follow))
-
-
-async def served(app: object, ask: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
-    """What a client asks, at a server on a free port of this machine."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on"))
-    serving = asyncio.create_task(server.serve())
-    try:
-        await soon(lambda: server.started)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        async with (
-            asyncio.timeout(10),
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
-        ):
-            await ask(client)
-    finally:
-        server.should_exit = True
-        await serving
+    play(scenario)

@@ -15,6 +15,7 @@ from millrace_api.windows import Windows
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeStore
 from tests.api.test_history import FIRST, counted
+from tests.clock import play
 
 NOW = datetime.now(UTC)
 hours = st.integers(min_value=0, max_value=24 * 9).map(lambda n: FIRST + n * HOUR)
@@ -39,7 +40,7 @@ def test_of_a_week_only_what_is_open_is_read_again(
         assert await windows.of(Window.HOUR, week) == first
         assert store.reads == [(Window.HOUR, Span(FIRST + 6 * DAY, week.end))]
 
-    asyncio.run(scenario())
+    play(scenario)
 
 
 def test_a_checkpoint_that_began_anew_has_days_of_its_own(
@@ -58,7 +59,7 @@ def test_a_checkpoint_that_began_anew_has_days_of_its_own(
         await asyncio.sleep(0.25)
         assert len((await windows.of(Window.HOUR, day)).windows) == 1
 
-    asyncio.run(scenario())
+    play(scenario)
 
 
 @hypothesis_settings(max_examples=60)
@@ -85,4 +86,4 @@ def test_a_range_has_each_of_its_windows_once_whatever_is_kept(
                     one.final == (watermark is not None and one.end <= watermark) for one in found
                 )
 
-    asyncio.run(scenario())
+    play(scenario)

@@ -1,6 +1,5 @@
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from millrace_collector.settings import Settings
 
 from millrace.streams import load_streams, plan_stream
 from tests.collector.fakes import FakeProducer
+from tests.waiting import PATIENCE_SECONDS, soon
 
 SECRET = "a-key-of-the-tests"
 SLOW_SECRET = "a-key-of-one-event-a-second"
@@ -35,7 +35,7 @@ def collector_settings(**changes: Any) -> Settings:
         "metrics_port": 1,
         "request_bytes": 100_000,
         "buffer_bytes": 1_000_000,
-        "receive_seconds": 0.5,
+        "receive_seconds": PATIENCE_SECONDS,
         "burst_seconds": 1,
     }
     any_free = {"metrics_port": 0}  # of the tests alone: no host is configured so
@@ -46,17 +46,20 @@ def collector_settings(**changes: Any) -> Settings:
 def serving(app: FastAPI) -> Iterator[httpx.Client]:
     """The app behind its real server; a client of it that has a key."""
     server = uvicorn.Server(
-        uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=5)
+        uvicorn.Config(
+            app, port=0, log_level="warning", timeout_graceful_shutdown=round(PATIENCE_SECONDS)
+        )
     )
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
+        soon(lambda: server.started or not thread.is_alive(), "the server has started")
+        assert thread.is_alive()
         port = server.servers[0].sockets[0].getsockname()[1]
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {SECRET}"}
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"Authorization": f"Bearer {SECRET}"},
+            timeout=PATIENCE_SECONDS,
         ) as client:
             client.stop = lambda: setattr(server, "should_exit", True)  # type: ignore[attr-defined]
             yield client

@@ -1,6 +1,5 @@
 """A producer whose acknowledgements a test gives or withholds."""
 
-import time
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -8,26 +7,31 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-TIMEOUT_SECONDS = 5.0
+from tests.waiting import pause
+
+# So that a test which forgot its answer ends all the same: two milliseconds each, and no clock.
+POLLS_TO_TIME_OUT = 30_000
 
 Report = Callable[[KafkaError | None, Any], None]
 
 
 class FakeProducer:
     """As confluent_kafka's, as far as the collector uses it. ``answers`` is whether Kafka does; if
-    not, records fail after five seconds."""
+    not, records wait until it does."""
 
     def __init__(self) -> None:
         self.answers = True
         self.error: KafkaError | None = None
         self.fatal = False
         self.written: list[tuple[str, bytes, bytes]] = []
-        self._waiting: deque[tuple[float, tuple[str, bytes, bytes], Report]] = deque()
+        self.failed = 0
+        self.polls = 0
+        self._waiting: deque[tuple[int, tuple[str, bytes, bytes], Report]] = deque()
 
     def produce(self, topic: str, value: bytes, key: bytes, on_delivery: Report) -> None:
         if self.fatal:
             raise KafkaException(KafkaError(KafkaError._FATAL, "out of sequence", fatal=True))
-        self._waiting.append((time.monotonic(), (topic, key, value), on_delivery))
+        self._waiting.append((self.polls, (topic, key, value), on_delivery))
 
     def poll(self, seconds: float) -> None:
         while self._waiting and (self.answers or self._is_late()):
@@ -35,12 +39,15 @@ class FakeProducer:
             _, record, report = self._waiting.popleft()
             if not error:
                 self.written.append(record)
+            else:
+                self.failed += 1
             offset = len(self.written) - 1
             report(error, SimpleNamespace(partition=lambda: 0, offset=lambda o=offset: o))
-        time.sleep(0.002)
+        self.polls += 1
+        pause(0.002, "a poll takes a while")
 
     def _is_late(self) -> bool:
-        return time.monotonic() - self._waiting[0][0] > TIMEOUT_SECONDS
+        return self.polls - self._waiting[0][0] > POLLS_TO_TIME_OUT
 
     def purge(self) -> None:
         self.error = KafkaError(KafkaError._PURGE_QUEUE)

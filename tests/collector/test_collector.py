@@ -3,7 +3,6 @@
 import gzip
 import json
 import socket
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,10 +12,13 @@ import pytest
 from confluent_kafka import KafkaError
 from fastapi import FastAPI
 from millrace_collector.bodies import CLOUD_EVENT, CLOUD_EVENTS
+from millrace_collector.limits import Keys
 
-from tests.collector.conftest import SECRET, SLOW_SECRET, serving
+from tests.clock import Clock
+from tests.collector.conftest import SECRET, SLOW_SECRET, collector_settings, serving
 from tests.collector.fakes import FakeProducer
 from tests.jobs.samples import EVENT, event
+from tests.waiting import PATIENCE_SECONDS, soon
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 JSON = {"Content-Type": "application/json"}
@@ -81,10 +83,12 @@ def test_nothing_is_acknowledged_before_kafka_has(
     producer.answers = False
     with ThreadPoolExecutor(1) as pool:
         posted = pool.submit(client.post, "/v1/events", json=EVENT)
-        time.sleep(0.3)
+        soon(lambda: len(producer), "the record is handed over")
+        polls = producer.polls
+        soon(lambda: producer.polls > polls + 10, "and nothing comes of it")
         assert not posted.done()
         producer.answers = True
-        assert posted.result(5).json() == {"acknowledged": 1}
+        assert posted.result(PATIENCE_SECONDS).json() == {"acknowledged": 1}
 
 
 @pytest.mark.parametrize(
@@ -142,12 +146,17 @@ def test_a_page_may_have_its_key_in_the_address(client: httpx.Client) -> None:
     assert answer.status_code == 200
 
 
-def test_a_key_has_its_rate_and_the_others_have_theirs(client: httpx.Client) -> None:
+def test_a_key_has_its_rate_and_the_others_have_theirs(collector: Callable[..., FastAPI]) -> None:
     slow = {"Authorization": f"Bearer {SLOW_SECRET}"}
-    assert client.post("/v1/events", json=[EVENT] * 3, headers=slow).status_code == 200
-    refused = client.post("/v1/events", json=[EVENT], headers=slow)
-    assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
-    assert client.post("/v1/events", json=[EVENT]).status_code == 200
+    app, clock, known = collector(), Clock(), collector_settings()
+    app.state.collector.keys = Keys(known.keys, known.burst_seconds, clock)
+    with serving(app) as client:
+        assert client.post("/v1/events", json=[EVENT] * 3, headers=slow).status_code == 200
+        refused = client.post("/v1/events", json=[EVENT], headers=slow)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
+        assert client.post("/v1/events", json=[EVENT]).status_code == 200
+        clock.sleep(2)
+        assert client.post("/v1/events", json=[EVENT], headers=slow).status_code == 200
 
 
 def test_a_full_buffer_refuses_and_is_empty_again(
@@ -156,11 +165,11 @@ def test_a_full_buffer_refuses_and_is_empty_again(
     with serving(collector(buffer_bytes=10_000)) as client, ThreadPoolExecutor(1) as pool:
         producers[0].answers = False
         waiting = pool.submit(client.post, "/v1/events", json=[EVENT] * 8)
-        time.sleep(0.3)
+        soon(lambda: len(producers[0]) == 8, "the records are handed over")
         refused = client.post("/v1/events", json=[EVENT] * 8)
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
         producers[0].answers = True
-        assert waiting.result(5).status_code == 200
+        assert waiting.result(PATIENCE_SECONDS).status_code == 200
         assert client.post("/v1/events", json=[EVENT] * 8).status_code == 200
 
 
@@ -183,14 +192,18 @@ def test_a_producer_that_ended_for_good_is_replaced(
     assert [len(producer.written) for producer in producers] == [0, 1]
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(client: httpx.Client) -> None:
-    address = client.base_url
-    with socket.create_connection((address.host, address.port or 0), timeout=5) as connection:
+def test_a_body_that_does_not_come_is_not_waited_for(collector: Callable[..., FastAPI]) -> None:
+    with serving(collector(receive_seconds=0.5)) as client, connected(client) as connection:
         connection.sendall(
             f"POST /v1/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {SECRET}\r\n"
             "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{".encode()
         )
         assert b" 408 " in connection.recv(1000).splitlines()[0]
+
+
+def connected(client: httpx.Client) -> socket.socket:
+    address = client.base_url
+    return socket.create_connection((address.host, address.port or 0), PATIENCE_SECONDS)
 
 
 def test_a_stop_answers_what_was_begun(
@@ -199,11 +212,19 @@ def test_a_stop_answers_what_was_begun(
     with serving(collector()) as client, ThreadPoolExecutor(1) as pool:
         producers[0].answers = False
         posted = pool.submit(client.post, "/v1/events", json=EVENT)
-        time.sleep(0.3)
+        soon(lambda: len(producers[0]), "the record is handed over")
         client.stop()  # type: ignore[attr-defined]
-        time.sleep(0.3)
+        soon(lambda: not takes_connections(client), "the server is about to end")
         producers[0].answers = True
-        assert posted.result(5).status_code == 200
+        assert posted.result(PATIENCE_SECONDS).status_code == 200
+
+
+def takes_connections(client: httpx.Client) -> bool:
+    try:
+        connected(client).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def test_it_is_ready_while_kafka_answers(client: httpx.Client, producer: FakeProducer) -> None:

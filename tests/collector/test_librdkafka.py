@@ -1,6 +1,5 @@
 """Kafka's client as it is: against its own brokers of the tests, and against none."""
 
-import time
 from functools import partial
 
 import httpx
@@ -23,7 +22,6 @@ def test_brokers_acknowledge() -> None:
 
 
 def test_without_brokers_it_says_so_within_the_time_out() -> None:
-    began = time.monotonic()
     [answer] = answers({"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 1000}, requests=1)
     assert answer.status_code == 503
-    assert 1 <= time.monotonic() - began < 4
+    assert "_MSG_TIMED_OUT" in answer.json()["detail"]

@@ -23,6 +23,7 @@ from tests.collector.conftest import SECRET, serving
 from tests.collector.fakes import FakeProducer
 from tests.jobs.samples import event
 from tests.unit.runs import SPEC
+from tests.waiting import PATIENCE_SECONDS, soon
 
 NOBODY = "http://127.0.0.1:1"
 
@@ -89,7 +90,7 @@ def test_records_are_sent_again_until_they_are_acknowledged(
         sending = pool.submit(
             Sender([str(client.base_url)], "events", SECRET, 1000).send, [event()]
         )
-        time.sleep(0.5)
+        soon(lambda: producers[0].failed > 1, "it was sent again")
         producers[0].error = None
-        sending.result(10)
+        sending.result(2 * PATIENCE_SECONDS)
     assert len(producers[0].written) == 1

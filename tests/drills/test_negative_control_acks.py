@@ -20,7 +20,7 @@ from millrace.audit.run import audit_topic
 from millrace.cluster import kafka
 from millrace.common.paths import stack_name
 from millrace.plan import Plan, load_plan
-from tests.e2e.support import wait_until
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.extended]
 
@@ -39,8 +39,9 @@ LOAD = [
     "--acks",
     "1",
 ]
-ALONE_SECONDS = 5  # for which the leader takes events that nobody else gets
-PATIENCE_SECONDS = 90
+ALONE = 1000  # events that the leader takes, and nobody else gets
+ANSWER_SECONDS = 30  # of a broker; one that is paused gives none
+PATIENCE_SECONDS = 300
 
 
 def docker(*arguments: str) -> None:
@@ -72,7 +73,7 @@ def brokers(plan: Plan, admin: AdminClient, topic: str) -> Iterator[dict[int, st
     """Containers by node id, all well before; whatever was done to them is undone."""
     wait_until(lambda: _all_in_sync(plan, admin), PATIENCE_SECONDS, "all brokers are well")
     names = {plan.reached_at(host.address): host.name for host in plan.hosts_of("kafka_broker")}
-    nodes = admin.list_topics(timeout=10).brokers
+    nodes = admin.list_topics(timeout=ANSWER_SECONDS).brokers
     containers = {node: f"{plan.cluster}-{names[b.host]}" for node, b in nodes.items()}
     yield containers
     for container in containers.values():
@@ -92,17 +93,27 @@ def heal(container: str) -> None:
 def in_sync(admin: AdminClient) -> list[int]:
     """Empty when the broker that was asked doesn't answer: it may be a paused one."""
     try:
-        return admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0].isrs
+        return admin.list_topics(TOPIC, timeout=ANSWER_SECONDS).topics[TOPIC].partitions[0].isrs
     except KafkaException:
         return []
 
 
 def leader(admin: AdminClient) -> int:
-    return admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0].leader
+    return admin.list_topics(TOPIC, timeout=ANSWER_SECONDS).topics[TOPIC].partitions[0].leader
+
+
+def more_come(admin: AdminClient) -> None:
+    """Events that the leader has taken since this began to wait."""
+
+    def written() -> int:
+        return kafka.high_watermark(admin, PARTITION)
+
+    before = written()
+    wait_until(lambda: written() - before > ALONE, PATIENCE_SECONDS, f"{ALONE} more events", 0.2)
 
 
 def _all_in_sync(plan: Plan, admin: AdminClient) -> bool:
-    seen = admin.list_topics(timeout=10)
+    seen = admin.list_topics(timeout=ANSWER_SECONDS)
     partitions = [p for topic in seen.topics.values() for p in topic.partitions.values()]
     return len(seen.brokers) == len(plan.hosts_of("kafka_broker")) and all(
         len(partition.isrs) == len(partition.replicas) for partition in partitions
@@ -127,7 +138,7 @@ def test_what_one_replica_acknowledged_can_vanish_and_the_audit_says_so(
     brokers: dict[int, str],
     load: subprocess.Popen[str],
 ) -> None:
-    time.sleep(ALONE_SECONDS)
+    more_come(admin)
     leading = leader(admin)
     followers = [container for node, container in brokers.items() if node != leading]
     for container in followers:
@@ -135,7 +146,7 @@ def test_what_one_replica_acknowledged_can_vanish_and_the_audit_says_so(
     wait_until(
         lambda: in_sync(admin) == [leading], PATIENCE_SECONDS, "the leader is alone in the ISR"
     )
-    time.sleep(ALONE_SECONDS)
+    more_come(admin)
     load.send_signal(signal.SIGTERM)
     output, _ = load.communicate(timeout=PATIENCE_SECONDS)  # all that was sent is acknowledged
     docker("kill", brokers[leading])
@@ -160,7 +171,7 @@ def elect_unclean(admin: AdminClient, dead: int) -> None:
 
     def has_leader() -> bool:
         try:
-            admin.elect_leaders(ElectionType.UNCLEAN, [PARTITION]).result(10)
+            admin.elect_leaders(ElectionType.UNCLEAN, [PARTITION]).result(ANSWER_SECONDS)
             return leader(admin) not in (-1, dead)
         except KafkaException:  # the dead leader's session lasts some seconds yet
             return False

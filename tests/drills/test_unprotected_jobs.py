@@ -26,7 +26,7 @@ from millrace.hosts.roles import Holder, holder
 from millrace.plan import Host, Plan, load_plan
 from millrace.setup import jobs_package
 from millrace.status import health
-from tests.e2e.support import wait_until
+from tests.waiting import pause, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spoils]
 
@@ -51,8 +51,7 @@ def right_version(plan: Plan) -> Iterator[None]:
     (application,) = gateway.applications
     version = gateway.ask("versions", application)["intended"]["version"]
     yield
-    # What the unfenced driver wrote is younger than whatever a driver with an older epoch writes.
-    time.sleep(STAMPED_AHEAD_SECONDS)
+    pause(STAMPED_AHEAD_SECONDS, "what the unfenced driver wrote is younger than what comes next")
     run_version(plan, version, Console())
 
 

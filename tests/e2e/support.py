@@ -2,19 +2,17 @@
 
 import subprocess
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from millrace.cluster.insight_api import InsightApi
-from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 from tests.recount import Counts, Recount
+from tests.waiting import wait_until
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -22,22 +20,6 @@ GAP = timedelta(minutes=30)  # configs/jobs/sessions.yaml
 MILLRACE = [sys.executable, "-m", "millrace.cli"]
 TOP = 20
 UNIQUE_ERROR = 0.02
-T = TypeVar("T")
-
-
-def wait_until(check: Callable[[], T], seconds: float, what: str, every: float = 1.0) -> T:
-    """The first truthy answer; an AssertionError raised by ``check`` counts as a no."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            if answer := check():
-                return answer
-            failure = None
-        except (AssertionError, OperatorError) as error:
-            failure = error
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}") from failure
-        time.sleep(every)
 
 
 class Insights:
@@ -100,13 +82,14 @@ def assert_exact(insights: Insights, truth: Recount, seconds: float = 180) -> No
         return True
 
     wait_until(total_is_true, seconds, "totals equal the recount")
-    # A duplicate would come late: let the jobs commit once more before the last word.
-    seen = datetime.now(UTC)
-    wait_until(
-        lambda: insights.job("traffic")["updated"] > seen + timedelta(seconds=5),
-        seconds,
-        "the traffic job commits again",
-    )
+    # A duplicate would come late: let the jobs commit twice more before the last word.
+    for _ in range(2):
+        seen = insights.job("traffic")["updated"]
+        wait_until(
+            lambda seen=seen: insights.job("traffic")["updated"] > seen,
+            seconds,
+            "the traffic job commits again",
+        )
     total_is_true()
 
     total = insights.get("/v1/traffic/total", from_=start, to=end)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from millrace.plan import Plan
-from tests.e2e.support import Insights, millrace, skip_unless_run, wait_until
+from tests.e2e.support import Insights, millrace, skip_unless_run
+from tests.waiting import wait_until
 
 JOB = "attribution"
 

@@ -2,25 +2,19 @@
 
 import re
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from millrace.cluster import kafka
 from millrace.cluster.zookeeper import drivers
 from millrace.plan import Plan
 from tests.e2e.conftest import REAL_LOG, Month
-from tests.e2e.support import (
-    MILLRACE,
-    Insights,
-    assert_exact,
-    finish,
-    replay,
-    wait_until,
-)
+from tests.e2e.support import MILLRACE, Insights, assert_exact, finish, replay
+from tests.waiting import wait_until
 
-FAULT_AFTER = 10.0  # seconds into a replay of half a minute
+FAULT_AFTER = 2000  # lines of ten thousand
 RECOVERY = 300.0
 
 
@@ -42,11 +36,10 @@ def test_every_figure_of_a_replayed_log_is_exact(
 
 @pytest.mark.extended
 def test_a_replay_that_was_killed_twice_is_exact(
-    insights: Insights, log: Path, month: Month, letters: Callable[[], int]
+    plan: Plan, insights: Insights, log: Path, month: Month, letters: Callable[[], int]
 ) -> None:
     for _ in range(2):
-        process = replay(log, *month.options)
-        time.sleep(FAULT_AFTER)
+        process = replay_in_the_middle(plan, log, month)
         assert process.poll() is None, "the replay ended before it could be killed"
         process.kill()
         process.wait()
@@ -57,6 +50,19 @@ def test_a_replay_that_was_killed_twice_is_exact(
     assert "already replayed" in finish(replay(log, *month.options))
     assert_exact(insights, month.truth)
     assert_dead_letters(letters, month.truth.malformed)
+
+
+def replay_in_the_middle(plan: Plan, log: Path, month: Month) -> subprocess.Popen[str]:
+    """One that has committed some of its log, and goes on."""
+    admin, topic = kafka.connect(plan), plan.names.kafka.topics.events
+
+    def sent() -> int:
+        return sum(kafka.topic_ends(admin, topic, plan.topics[topic].partitions))
+
+    before = sent()
+    process = replay(log, *month.options)
+    wait_until(lambda: sent() - before > FAULT_AFTER, RECOVERY, "some lines are sent", every=0.2)
+    return process
 
 
 def broker(plan: Plan) -> str:
@@ -80,8 +86,7 @@ def test_a_replay_is_exact_when_a_host_dies(
 ) -> None:
     """Two hosts that carry the stream itself; the drills take every other one."""
     container = f"{plan.cluster}-{victim(plan)}"
-    process = replay(log, *month.options)
-    time.sleep(FAULT_AFTER)
+    process = replay_in_the_middle(plan, log, month)
     docker("kill", container)
     try:
         finish(process, RECOVERY)

@@ -14,7 +14,8 @@ from millrace.audit.declared import audit_job
 from millrace.cluster.tables import LookupVersions, lookup_versions
 from millrace.plan import Plan
 from millrace.tables import change, with_row, without_key
-from tests.e2e.support import MILLRACE, Insights, finish, skip_unless_run, wait_until
+from tests.e2e.support import MILLRACE, Insights, finish, skip_unless_run
+from tests.waiting import pause, wait_until
 
 JOB, TABLE, CAMPAIGN = "attribution", "campaigns", "spring"
 SECONDS = 40
@@ -55,7 +56,7 @@ def test_a_batch_that_runs_again_keeps_its_facts(
             stdout=subprocess.PIPE,
             text=True,
         )
-        over.wait(SECONDS / 2)
+        pause(SECONDS / 2, "facts change, and clicks come")
         subprocess.run(
             ["bash", "-c", KILL.format(m=f"{sys.executable} -m millrace.cli")], check=True
         )

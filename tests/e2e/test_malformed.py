@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -12,7 +11,8 @@ from millrace.cluster import kafka
 from millrace.cluster.kafka import Message, TopicPartition
 from millrace.plan import Plan
 from tests.e2e.conftest import Month
-from tests.e2e.support import Insights, wait_until
+from tests.e2e.support import Insights
+from tests.waiting import wait_until
 
 SIXTEEN_MIB = 16 * 1024 * 1024
 
@@ -96,13 +96,15 @@ def read_dead_letters(plan: Plan, keys: set[str]) -> dict[str, Message]:
     partitions = range(plan.topics[topic].partitions)
     consumer.assign([TopicPartition(topic, p, kafka.OFFSET_BEGINNING) for p in partitions])
     found: dict[str, Message] = {}
-    deadline = time.monotonic() + 120
-    while found.keys() != keys and time.monotonic() < deadline:
+
+    def all_are_there() -> bool:
         message = consumer.poll(1)
         if message and not message.error() and message.key().decode() in keys:
             found[message.key().decode()] = message
+        return found.keys() == keys
+
+    wait_until(all_are_there, 120, "no dead letter is missing", every=0)
     consumer.close()
-    assert found.keys() == keys, "dead letters are missing"
     return found
 
 

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from millrace.plan import Plan
-from tests.e2e.support import Insights, millrace, skip_unless_run, wait_until
+from tests.e2e.support import Insights, millrace, skip_unless_run
 from tests.e2e.test_malformed import event, produce
+from tests.waiting import wait_until
 
 JOB = "divisions"
 POISON = 599  # the status by which it divides by zero

@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import threading
-import time
 import zipfile
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -38,6 +37,8 @@ from millrace_gateway.settings import Cassandra, Kafka, Settings, Upkeep, Znodes
 from millrace_gateway.submit import Child, Deployment, NotDeployed, command
 from millrace_gateway.upkeep import Record
 from millrace_gateway.yarn import Unreachable, Yarn
+
+from tests.waiting import PATIENCE_SECONDS, soon
 
 LIMITS = Limits(drivers=2, submit=120, drain=90, pause=60, settled=300, warm=900, catch_up=20)
 NOW = 10_000.0
@@ -618,8 +619,8 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
         drivers=2,
         poll_seconds=1,
         session_seconds=10,
-        request_timeout_seconds=2,
-        submit_timeout_seconds=10,
+        request_timeout_seconds=PATIENCE_SECONDS,
+        submit_timeout_seconds=PATIENCE_SECONDS,
         drain_timeout_seconds=90,
         pause_max_seconds=60,
         settled_seconds=300,
@@ -629,7 +630,7 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
         upkeep=Upkeep(
             hour_utc=3,
             overdue_hours=50,
-            timeout_seconds=10,
+            timeout_seconds=PATIENCE_SECONDS,
             heap_mb=512,
             memory_mb=900,
             cores=1,
@@ -648,22 +649,28 @@ def spark_submit(folder: Path, script: str) -> Path:
 
 def until_reaped(gateway: Gateway, registry: Registry) -> Submission:
     """Turns the gateway until its spark-submit has ended."""
-    deadline = time.monotonic() + 10
-    while registry.submissions["insights"].ended is None and time.monotonic() < deadline:
+
+    def ended() -> bool:
         gateway.turn()
-        time.sleep(0.01)
+        return registry.submissions["insights"].ended is not None
+
+    soon(ended, "spark-submit has ended")
     return registry.submissions["insights"]
 
 
 def test_a_submission_is_written_down_and_done_once(settings, tmp_path):
     registry, cluster = Registry(RUNNING_V2), Cluster()
     calls = tmp_path / "calls"
-    recording = spark_submit(tmp_path, f"echo $* >> {calls}; sleep 1")
+    goes_on = tmp_path / "goes-on"
+    script = f"echo $* >> {calls}; until [ -e {goes_on} ]; do sleep 0.01; done"
+    recording = spark_submit(tmp_path, script)
     gateway = Gateway(replace(settings, spark_submit=recording), registry, cluster)
     gateway.turn()
     assert registry.orders["insights"].state == "running"
     assert registry.submissions["insights"].gateway == "edge-1"
+    soon(calls.exists, "it was called")
     gateway.turn()
+    goes_on.touch()
     cluster.runs = PAIR
     assert until_reaped(gateway, registry).failures == 0
     assert calls.read_text().count("\n") == 1
@@ -772,15 +779,15 @@ def test_a_gateway_without_the_lock_does_nothing(settings):
 
 def test_what_a_restarted_gateway_had_begun_is_over(settings):
     registry = Registry(RUNNING_V2)
-    registry.submissions["insights"] = Submission("v2", "edge-1", time.time())
-    Gateway(settings, registry, Cluster()).take_over()
+    registry.submissions["insights"] = Submission("v2", "edge-1", NOW)
+    Gateway(settings, registry, Cluster(), clock=lambda: NOW).take_over()
     assert registry.submissions["insights"].ended is not None
 
 
 def test_what_another_gateway_has_begun_may_still_arrive(settings):
     registry = Registry(RUNNING_V2)
-    begun = registry.submissions["insights"] = Submission("v2", "edge-2", time.time())
-    gateway = Gateway(settings, registry, Cluster())
+    begun = registry.submissions["insights"] = Submission("v2", "edge-2", NOW)
+    gateway = Gateway(settings, registry, Cluster(), clock=lambda: NOW)
     gateway.take_over()
     gateway.turn()
     assert registry.submissions["insights"] == begun
@@ -789,11 +796,10 @@ def test_what_another_gateway_has_begun_may_still_arrive(settings):
 def test_a_gateway_that_leaves_takes_its_spark_submit_with_it(settings, tmp_path):
     registry = Registry(RUNNING_V2)
     child = tmp_path / "child"
-    hanging = spark_submit(tmp_path, f"echo $$ > {child}; exec sleep 60")
+    hanging = spark_submit(tmp_path, f"echo $$ > {child}; exec sleep 3600")
     gateway = Gateway(replace(settings, spark_submit=hanging), registry, Cluster())
     gateway.turn()
-    while not child.exists() or not child.read_text():
-        time.sleep(0.01)
+    soon(lambda: child.exists() and child.read_text(), "it has begun")
     gateway.leave()
     assert registry.submissions["insights"].ended is not None
     with pytest.raises(ProcessLookupError):
@@ -816,7 +822,7 @@ def test_command_names_application_version_package_and_config():
 
 
 def test_a_spark_submit_that_hangs_is_killed(tmp_path, deployments):
-    hanging = spark_submit(tmp_path, "exec sleep 60")
+    hanging = spark_submit(tmp_path, "exec sleep 3600")
     deployed = Deployment("insights", "v2", deployments / "insights-v2")
     child = Child(hanging, deployed, tmp_path / "log", timeout=0)
     assert child.ended()
@@ -891,7 +897,7 @@ def resourcemanagers():
 
 def yarn(servers: list[HTTPServer]) -> Yarn:
     addresses = ["127.0.0.1:1", *(f"127.0.0.1:{server.server_port}" for server in servers)]
-    return Yarn(addresses, "millrace", timeout=2)
+    return Yarn(addresses, "millrace", timeout=PATIENCE_SECONDS)
 
 
 def app(number: int, started: int) -> dict[str, Any]:
@@ -1018,11 +1024,13 @@ def test_the_versions_own_code_does_it_with_a_spark_of_its_own(settings, deploym
     ("code", "told"),
     [
         ("raise OSError('no space')", "OSError: no space"),
-        ("import time; time.sleep(9)", "not done"),
+        ("import time; time.sleep(3600)", "not done"),
     ],
 )
 def test_one_that_fails_or_hangs_says_why_and_where_to_read_more(settings, deployments, code, told):
-    brief = replace(settings, upkeep=replace(settings.upkeep, timeout_seconds=3))
+    hangs = "sleep" in code
+    patience = replace(settings.upkeep, timeout_seconds=1 if hangs else PATIENCE_SECONDS)
+    brief = replace(settings, upkeep=patience)
     with pytest.raises(upkeep.Failed, match=rf"{told}.*upkeep-insights\.log"):
         upkeep.cut_back(deployed_upkeep(deployments, code), brief, [])
 

@@ -22,6 +22,8 @@ from millrace_gateway.settings import Kafka
 from millrace_gateway.yarn import Unreachable
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.waiting import PATIENCE_SECONDS
+
 NOW = 10_000.0
 SUBMITTED = Submission("v2", "edge-1", NOW - 900, NOW - 880, failures=1)
 
@@ -186,10 +188,12 @@ def test_they_are_served_while_nothing_was_seen_yet_and_nothing_else_is() -> Non
     metrics = Metrics()
     metrics.acting = True
     with metrics.served(0) as port:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS
+        ) as answer:
             text = answer.read().decode()
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE_SECONDS)
     assert parsed(text) == {
         ("millrace_gateway_acting",): 1,
         ("millrace_gateway_looked_timestamp_seconds",): 0,
@@ -209,7 +213,7 @@ def test_what_cant_be_seen_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         return seen or Look(NOW)
 
     metrics.keep_looking(take)
-    assert has_gone_on.wait(5)
+    assert has_gone_on.wait(PATIENCE_SECONDS)
 
 
 class Broker:

@@ -16,8 +16,8 @@ from millrace.cluster.access import key_file
 from millrace.common.paths import REPO
 from millrace.plan import Plan
 from tests.containers import on
-from tests.e2e.support import wait_until
 from tests.playbooks import inventory_of
+from tests.waiting import wait_until
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import pytest
 
 from millrace.cluster import kafka
 from millrace.common.paths import stack_name, stack_state
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def impression():
 
 def test_every_edge_host_reaches_kafka(urls):
     for url in urls:
-        assert httpx.get(f"{url}/readyz").json() == {"status": "ok"}
+        assert httpx.get(f"{url}/readyz", timeout=PATIENCE_SECONDS).json() == {"status": "ok"}
 
 
 def test_what_is_acknowledged_is_in_the_topic(plan, urls, key):
@@ -39,7 +40,10 @@ def test_what_is_acknowledged_is_in_the_topic(plan, urls, key):
     for url in urls:
         records = [impression() for _ in range(10)]
         answer = httpx.post(
-            f"{url}/v1/impressions", json=records, headers={"Authorization": f"Bearer {key}"}
+            f"{url}/v1/impressions",
+            json=records,
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=PATIENCE_SECONDS,
         )
         assert answer.json() == {"acknowledged": 10}
     assert sum(kafka.topic_ends(admin, stream.topic, partitions)) - before == 10 * len(urls)
@@ -47,7 +51,8 @@ def test_what_is_acknowledged_is_in_the_topic(plan, urls, key):
 
 def test_without_a_key_nothing_is_taken(urls):
     for url in urls:
-        assert httpx.post(f"{url}/v1/impressions", json=impression()).status_code == 401
+        answer = httpx.post(f"{url}/v1/impressions", json=impression(), timeout=PATIENCE_SECONDS)
+        assert answer.status_code == 401
 
 
 def test_the_key_is_on_no_host(hosts_of, key):

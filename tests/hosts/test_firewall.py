@@ -28,6 +28,7 @@ from millrace.plan import Host, Plan, load_plan
 from millrace.plan.edges import Edge
 from millrace.status.collect import collect
 from millrace.status.verdict import HEALTHY, judge
+from tests.waiting import PATIENCE_SECONDS
 
 # What operators run on hosts, and what only a fault brings about: no service calls by these edges
 # from day to day.
@@ -79,7 +80,8 @@ AMONG = [edge for edge in load_plan(stack_name()).edges if edge.client not in OU
 # ip saddr @from_worker tcp dport 9092 counter packets 12 bytes 720 accept comment "…"
 COUNTED = re.compile(r"saddr @from_(\S+) (tcp|udp) dport (\d+)(?:-\d+)? counter packets (\d+)")
 
-# Prints which of `[[address, port], …]` take a connection within the seconds that are given.
+# Prints which of `[[address, port], …]` take a connection. Once none has done so for the seconds
+# that are given, none will.
 TRY = """
 import json, selectors, socket, sys, time
 waiting, through = selectors.DefaultSelector(), []
@@ -91,6 +93,7 @@ while time.monotonic() < end and waiting.get_map():
     for key, _ in waiting.select(0.1):
         if not key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             through.append(key.data)
+            end = time.monotonic() + float(sys.argv[2])
         waiting.unregister(key.fileobj); key.fileobj.close()
 print(json.dumps(through))
 """
@@ -127,7 +130,7 @@ def ask_for_everything(plan: Plan, group: str | None = None, seconds: int = 240)
     for service in ("insight_api", "collector"):  # of both hosts, by way of one
         for address in inside.addresses(plan, service, "http"):
             with suppress(httpx.HTTPError):
-                if httpx.get(f"http://{address}/healthz").is_success:
+                if httpx.get(f"http://{address}/healthz", timeout=PATIENCE_SECONDS).is_success:
                     continue
             failed.append(f"{address} doesn't answer")
     return failed
@@ -242,7 +245,7 @@ def test_a_container_in_no_group_reaches_the_api_only(plan, listening):
     )
     try:
         container.start()
-        assert container.wait(timeout=60)["StatusCode"] == 0
+        assert container.wait(timeout=600)["StatusCode"] == 0
         through = tried(container.logs(stdout=True, stderr=False).decode())
     finally:
         container.remove(force=True)
@@ -306,7 +309,7 @@ def test_an_edge_is_needed(plan, host_named, hosts_of, client, service, port):
     first.check_output(health)
 
 
-NOTICED_SECONDS = 20  # a scrape, and a heartbeat of whatever is idle
+NOTICED_SECONDS = 30  # a scrape, and a heartbeat of whatever is idle
 ASKED_SECONDS = 90  # Hadoop's clients go on asking
 
 

@@ -1,10 +1,11 @@
-"""A killed driver's session ends at once, not with its time-out."""
+"""A killed driver's session ends at once; that of an unguarded one ends with its time-out."""
 
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import millrace_jobs
@@ -15,11 +16,11 @@ from millrace.cluster import inside
 from millrace.cluster.zookeeper import insisting
 from millrace.config import load_names
 from millrace.plan import Plan
-from tests.e2e.support import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
-SESSION_SECONDS = 30.0
+SESSION_SECONDS = 40.0  # maxSessionTimeout
 ZNODES = load_names().zookeeper
-NODE = f"{ZNODES.applications}/guarded/drivers/application_1_1-1"
+DRIVERS = f"{ZNODES.applications}/guarded/drivers"
 DRIVER = f"""
 import subprocess, sys, time
 from millrace_jobs.config import ZookeeperNames
@@ -27,14 +28,15 @@ from millrace_jobs.coordination import Coordination
 from millrace_jobs.guard import Guard
 from millrace_jobs.identity import Identity
 
+run, servers, is_guarded, *znodes = sys.argv[1:]
 jvm = subprocess.Popen(["sleep", "60"])
-identity = Identity("application_1_1", 1, "nowhere", "0", jvm.pid, 1)
-znodes = ZookeeperNames(*sys.argv[2:])
-driver = Coordination(sys.argv[1], znodes, "guarded", identity, {SESSION_SECONDS})
-driver.end_with_process(Guard(sys.argv[1], {SESSION_SECONDS}, jvm.pid))
+identity = Identity(run, 1, "nowhere", "0", jvm.pid, 1)
+driver = Coordination(servers, ZookeeperNames(*znodes), "guarded", identity, {SESSION_SECONDS})
+if is_guarded == "guarded":
+    driver.end_with_process(Guard(servers, {SESSION_SECONDS}, jvm.pid))
 driver.announce("standby")
 print("ready", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -50,17 +52,40 @@ def zookeeper(plan: Plan) -> Iterator[KazooClient]:
         client.delete(f"{ZNODES.applications}/guarded", recursive=True)
 
 
-def test_a_killed_drivers_session_ends_at_once(servers: str, zookeeper: KazooClient) -> None:
+@contextmanager
+def announced(
+    servers: str, zookeeper: KazooClient, run: str, guarded: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A driver that stands by, and its node."""
+    arguments = [run, servers, guarded, *ZNODES.model_dump().values()]
     driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, servers, *ZNODES.model_dump().values()],
+        [sys.executable, "-c", DRIVER, *arguments],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(Path(millrace_jobs.__file__).parents[1])},
     )
     assert driver.stdout
     with driver:
-        assert driver.stdout.readline() == "ready\n"
-        # The server that is asked may hear of it a moment later than the one that was told.
-        wait_until(lambda: zookeeper.exists(NODE), SESSION_SECONDS, "the driver is announced")
-        driver.send_signal(signal.SIGKILL)
-    wait_until(lambda: not zookeeper.exists(NODE), SESSION_SECONDS / 3, "the session has ended")
+        try:
+            assert driver.stdout.readline() == "ready\n"
+            node = f"{DRIVERS}/{run}-1"
+            # The server that is asked may hear of it a moment later than the one that was told.
+            wait_until(lambda: zookeeper.exists(node), PATIENCE_SECONDS, f"{run} is announced")
+            yield driver, node
+        finally:
+            driver.kill()
+
+
+def test_a_killed_drivers_session_ends_before_that_of_one_killed_earlier(
+    servers: str, zookeeper: KazooClient
+) -> None:
+    with (
+        announced(servers, zookeeper, "application_1_1", "guarded") as (guarded, its_node),
+        announced(servers, zookeeper, "application_1_2", "unguarded") as (unguarded, other_node),
+    ):
+        unguarded.send_signal(signal.SIGKILL)
+        guarded.send_signal(signal.SIGKILL)
+        wait_until(
+            lambda: not zookeeper.exists(its_node), PATIENCE_SECONDS, "its session has ended", 0.2
+        )
+        assert zookeeper.exists(other_node), "both lasted until their time-out"

@@ -17,7 +17,7 @@ def get(plan, edges):
     def get(edge, path):
         script = (
             "import sys, urllib.request as u;"
-            "sys.stdout.write(u.urlopen(sys.argv[1], timeout=10).read().decode())"
+            "sys.stdout.write(u.urlopen(sys.argv[1], timeout=60).read().decode())"
         )
         url = f"http://127.0.0.1:{port}{path}"
         return edges[edge].check_output("python3 -c %s %s", script, url)

@@ -3,13 +3,13 @@
 import json
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
 
 from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.zookeeper import drivers
+from tests.waiting import pause, wait_until
 
 STANDBY_SECONDS = 300
 
@@ -41,13 +41,13 @@ def test_one_gateway_acts_and_every_other_one_stands_by(plan, status):
 
 def pair(plan, application: str) -> list[dict[str, Any]]:
     """Its drivers: who leads, then who stands by; waits for a standby that is still starting."""
-    deadline = time.monotonic() + STANDBY_SECONDS
-    while True:
+
+    def found() -> list[dict[str, Any]]:
         found = [d for d in drivers(plan) if d["application"] == application]
-        if sorted(d["state"] for d in found) == ["leading", "standby"]:
-            return sorted(found, key=lambda driver: driver["state"])
-        assert time.monotonic() < deadline, found
-        time.sleep(3)
+        assert sorted(d["state"] for d in found) == ["leading", "standby"]
+        return sorted(found, key=lambda driver: driver["state"])
+
+    return wait_until(found, STANDBY_SECONDS, "one leads and one stands by", every=3)
 
 
 def test_each_application_has_a_leader_and_a_standby_on_different_hosts(plan, status, running):
@@ -90,7 +90,7 @@ def test_a_disabled_job_ends_alone_and_goes_on_when_it_is_enabled(plan, edge, st
         told = pair(plan, application)[0]
         assert told["jobs"] == dict.fromkeys(others, "running") | {job: "disabled"}
         before = batches(plan)
-        time.sleep(15)
+        pause(15, "a job that went on would tell of a batch")
         after = batches(plan)
         assert after[job] == before[job]
         # A deployment doesn't wait for it.

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from millrace.cluster import kafka
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def broker(hosts_of):
 
 @pytest.fixture(scope="module")
 def topics(admin):
-    return admin.list_topics(timeout=10).topics
+    return admin.list_topics(timeout=PATIENCE_SECONDS).topics
 
 
 def test_one_controller_leads_and_all_voters_have_caught_up(plan, broker):
@@ -36,7 +37,7 @@ def test_one_controller_leads_and_all_voters_have_caught_up(plan, broker):
 
 
 def test_every_broker_stands_in_the_rack_of_its_zone(plan, admin):
-    nodes = admin.describe_cluster().result(timeout=10).nodes
+    nodes = admin.describe_cluster().result(timeout=PATIENCE_SECONDS).nodes
     racks = {node.id: (node.host, node.rack) for node in nodes}
     assert racks == {
         host.index: (plan.reached_at(host.address), host.zone)
@@ -54,7 +55,7 @@ def test_topics_are_those_of_the_plan(plan, topics):
 def test_topics_are_configured_as_the_plan_says(plan, admin):
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in plan.topics]
     for resource, answer in admin.describe_configs(resources).items():
-        found = answer.result(timeout=10)
+        found = answer.result(timeout=PATIENCE_SECONDS)
         wanted = plan.topics[resource.name].config
         assert {key: found[key].value for key in wanted} == wanted
 
@@ -72,7 +73,7 @@ def test_every_partition_has_its_replicas_in_sync_and_in_different_zones(plan, t
 def test_a_fault_can_not_lose_what_was_acknowledged(plan, admin):
     for host in plan.hosts_of("kafka_broker"):
         broker = ConfigResource(ResourceType.BROKER, str(host.index))
-        found = admin.describe_configs([broker])[broker].result(timeout=10)
+        found = admin.describe_configs([broker])[broker].result(timeout=PATIENCE_SECONDS)
         assert found["unclean.leader.election.enable"].value == "false"
         assert found["auto.create.topics.enable"].value == "false"
         assert found["default.replication.factor"].value == str(plan.replication.kafka.factor)
@@ -84,9 +85,9 @@ def topic(plan, admin):
     name = f"test-{uuid.uuid4().hex}"
     planned = plan.topics["dead-letter"]
     new = NewTopic(name, 1, planned.replication, config=planned.config)
-    admin.create_topics([new], operation_timeout=10)[name].result()
+    admin.create_topics([new], operation_timeout=PATIENCE_SECONDS)[name].result()
     yield name
-    admin.delete_topics([name], operation_timeout=10)[name].result()
+    admin.delete_topics([name], operation_timeout=PATIENCE_SECONDS)[name].result()
 
 
 def test_a_line_of_ten_megabytes_is_taken_and_given_back(plan, topic):
@@ -95,11 +96,11 @@ def test_a_line_of_ten_megabytes_is_taken_and_given_back(plan, topic):
     limit = int(plan.topics["dead-letter"].config["max.message.bytes"])
     producer = kafka.producer(kafka.patient(plan) | {"message.max.bytes": limit})
     producer.produce(topic, line, key="test", on_delivery=lambda error, _: sent.append(error))
-    producer.flush(30)
+    producer.flush(PATIENCE_SECONDS)
     assert sent == [None]
     consumer = kafka.consumer(kafka.patient(plan) | {"group.id": topic})
     consumer.assign([kafka.TopicPartition(topic, 0, 0)])
-    read = consumer.poll(30).value()
+    read = consumer.poll(PATIENCE_SECONDS).value()
     consumer.close()
     assert read == line
 

@@ -8,7 +8,6 @@ each step.
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,11 +19,11 @@ from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.jobs.samples import STREAM, event
+from tests.waiting import soon
 
 STEP_DAYS = 2
 EVENTS = 500
 BATCHES = 2
-CLOCK_SECONDS = 1.2  # until libfaketime has read its file again
 RECORD = (
     "value binary, topic string, partition int, offset bigint, timestamp timestamp,"
     " headers array<struct<key: string, value: binary>>"
@@ -37,7 +36,7 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
     spark = _spark(settings["spark"], settings["faketime"], ahead)
     table = str(folder / "events")
     for step in range(settings["days"] // STEP_DAYS):
-        now = _go_to(STEP_DAYS * (step + 1), ahead)
+        now = _go_to(spark, STEP_DAYS * (step + 1), ahead)
         for batch in range(BATCHES):
             events = _events(spark, now, step)
             archive.append(
@@ -81,11 +80,17 @@ def _spark(settings: dict[str, str], faketime: str, ahead: Path) -> SparkSession
     return spark
 
 
-def _go_to(day: int, ahead: Path) -> datetime:
+def _go_to(spark: SparkSession, day: int, ahead: Path) -> datetime:
     """At least a day ahead: what has the kernel's time is known by that."""
     ahead.write_text(f"+{day + 1}d\n")
-    time.sleep(CLOCK_SECONDS)
-    return datetime.now(UTC) + timedelta(days=day + 1)
+    there = datetime.now(UTC) + timedelta(days=day + 1)
+    soon(lambda: _jvms_time(spark).date() >= there.date(), "libfaketime has read its file again")
+    return there
+
+
+def _jvms_time(spark: SparkSession) -> datetime:
+    milliseconds = spark._jvm.java.lang.System.currentTimeMillis()
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def _events(spark: SparkSession, now: datetime, step: int) -> DataFrame:

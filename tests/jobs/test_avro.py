@@ -156,7 +156,6 @@ def test_the_documented_producer_s_records_are_events(
     assert (row.order_id, row.cents, row.voucher) == ("o-1", 1250, None)
 
 
-@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.binary(max_size=80) | st.binary().map(lambda end: encoded()[:40] + end)))
 @example([encoded()])

@@ -1,7 +1,6 @@
 """Epochs, announcements, orders to stop."""
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -295,7 +294,7 @@ def test_who_has_just_taken_over_is_left_alone_as_long_as_it_leads(
             del zookeeper.nodes[node]  # it died
 
     # Of that module alone: other tests' threads may be asleep.
-    clock = SimpleNamespace(sleep=pause, time=time.time)
+    clock = SimpleNamespace(sleep=pause, time=lambda: NOW)
     monkeypatch.setattr("millrace_jobs.driver.time", clock)
     let_catch_up(driver, 45)
     assert len(pauses) == 3

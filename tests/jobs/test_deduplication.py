@@ -19,8 +19,6 @@ from tests.jobs import running
 from tests.jobs.running import Events, Query, late_counts, records
 from tests.jobs.samples import EVENT, at, stream
 
-pytestmark = pytest.mark.slow
-
 STREAM = replace(stream("events"), deduplicate_by="event_id")
 ALL = load_plan("local").spark.rendered()["settings"]
 SETTINGS = ALL["common"] | ALL["status_by_minute"] | {"watermark_seconds": 600}

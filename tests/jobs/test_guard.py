@@ -13,12 +13,14 @@ from kazoo.handlers.threading import KazooTimeoutError
 from millrace_jobs import guard
 from millrace_jobs.guard import Guard
 
+from tests.waiting import PATIENCE_SECONDS
+
 PASSWORD = bytes(range(16))
 
 
 @pytest.fixture
 def jvm() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "3600"]) as process:
         yield process
         process.kill()
 
@@ -45,7 +47,7 @@ def test_the_last_session_is_ended_after_the_other_half(
 ) -> None:
     guard.main("zookeeper", 2.5, jvm.pid, StringIO(f"7 00\n8 {PASSWORD.hex()}\n"))
     assert calls == [("zookeeper", 2.5, (8, PASSWORD)), "stop"]
-    assert jvm.wait(10) == -signal.SIGKILL
+    assert jvm.wait(PATIENCE_SECONDS) == -signal.SIGKILL
 
 
 def test_without_a_session_there_is_nothing_to_end(

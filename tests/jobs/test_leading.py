@@ -1,7 +1,6 @@
 """How jobs begin, go on, are refused, start again and are drained."""
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.jobs.fakes import FakeTables
+from tests.waiting import PATIENCE_SECONDS, pause
 
 
 def test_draining_lets_the_batch_end_and_begins_no_other(
@@ -28,7 +28,8 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
 
     def slow(_: DataFrame, batch: int) -> None:
         began.set()
-        time.sleep(2)
+        draining.wait(PATIENCE_SECONDS)
+        pause(1, "who doesn't wait for the batch is done before it is")
         finished.append(batch)
 
     draining = threading.Event()
@@ -40,7 +41,7 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
         .option("checkpointLocation", str(tmp_path))
         .start()
     )
-    assert began.wait(60)
+    assert began.wait(PATIENCE_SECONDS)
     ready: Any = SimpleNamespace(job=None)
     one: Any = leading.RunningJob(ready, query, None, draining)  # type: ignore[arg-type]
     leading.drain([one])

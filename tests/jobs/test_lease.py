@@ -1,10 +1,9 @@
 """The lease: a driver that can't be sure that it leads doesn't write."""
 
-import threading
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from kazoo.exceptions import (
@@ -16,7 +15,10 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from millrace_jobs import lease as module
 from millrace_jobs.lease import Lease, LeaseLost
+
+from tests.clock import Clock
 
 SECONDS = 2.5
 
@@ -96,13 +98,6 @@ class FakeTransaction:
         return [True, *self.data]
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def make(client: FakeClient, clock: Clock) -> Lease:
     lease = Lease(client, "/leader", "driver", SECONDS, clock)  # type: ignore[arg-type]
     lease._keep = lambda: None  # type: ignore[method-assign]  # renewals are the test's
@@ -110,80 +105,78 @@ def make(client: FakeClient, clock: Clock) -> Lease:
     return lease
 
 
-def confirmed_within(lease: Lease, seconds: float) -> bool:
-    """Whether `confirm` returns; False when it waits on. Raises what it raises."""
-    outcome: list[BaseException | None] = []
+class WaitsOn(Exception):
+    """Instead of the pause before the next look."""
 
-    def ask() -> None:
+
+def confirmed(lease: Lease) -> bool:
+    """Whether `confirm` returns; False when it waits on. Raises LeaseLost as it does."""
+
+    def pause(_: float) -> None:
+        raise WaitsOn
+
+    with patch.object(module, "time", SimpleNamespace(sleep=pause)):
         try:
             lease.confirm()
-            outcome.append(None)
-        except LeaseLost as error:
-            outcome.append(error)
-
-    threading.Thread(target=ask, daemon=True).start()
-    deadline = time.monotonic() + seconds
-    while not outcome and time.monotonic() < deadline:
-        time.sleep(0.01)
-    if outcome and outcome[0]:
-        raise outcome[0]
-    return bool(outcome)
+        except WaitsOn:
+            return False
+    return True
 
 
 def test_a_lease_that_was_confirmed_just_now_holds() -> None:
-    assert confirmed_within(make(FakeClient(), Clock()), 1)
+    assert confirmed(make(FakeClient(), Clock(100)))
 
 
 def test_while_zookeeper_is_silent_a_driver_waits_and_then_goes_on() -> None:
-    client, clock = FakeClient(), Clock()
+    client, clock = FakeClient(), Clock(100)
     lease = make(client, clock)
     client.answers = False
-    clock.now += SECONDS - 0.1
+    clock.seconds += SECONDS - 0.1
     lease.renew()
-    assert confirmed_within(lease, 1)
-    clock.now += 0.2
-    assert not confirmed_within(lease, 0.2)
+    assert confirmed(lease)
+    clock.seconds += 0.2
+    assert not confirmed(lease)
     client.answers = True
     lease.renew()
-    assert confirmed_within(lease, 1)
+    assert confirmed(lease)
 
 
 def test_a_driver_that_was_frozen_finds_its_lease_gone_and_writes_no_more() -> None:
-    client, clock = FakeClient(), Clock()
+    client, clock = FakeClient(), Clock(100)
     lease = make(client, clock)
-    clock.now += 60
-    assert not confirmed_within(lease, 0.1)  # not even before it has asked
+    clock.seconds += 60
+    assert not confirmed(lease)  # not even before it has asked
     client.holds = False
     lease.renew()
     assert lease.is_lost
     with pytest.raises(LeaseLost):
-        confirmed_within(lease, 1)
+        confirmed(lease)
 
 
 def test_the_lease_is_counted_from_before_the_question() -> None:
-    client, clock = FakeClient(), Clock()
+    client, clock = FakeClient(), Clock(100)
     lease = make(client, clock)
 
     def slow() -> None:
-        clock.now += 2
+        clock.seconds += 2
 
     client.on_question = slow
     lease.renew()
-    clock.now += SECONDS - 2
-    assert not confirmed_within(lease, 0.1)
+    clock.seconds += SECONDS - 2
+    assert not confirmed(lease)
 
 
 def test_a_released_lease_is_over() -> None:
     client = FakeClient()
-    lease = make(client, Clock())
+    lease = make(client, Clock(100))
     lease.release()
     assert client.lock.released
     with pytest.raises(LeaseLost):
-        confirmed_within(lease, 1)
+        confirmed(lease)
 
 
 def test_standing_in_line_outlives_an_expired_session() -> None:
-    assert confirmed_within(make(FakeClient(interruptions=2), Clock()), 1)
+    assert confirmed(make(FakeClient(interruptions=2), Clock(100)))
 
 
 def test_who_asks_for_a_while_is_told_that_another_one_leads() -> None:
@@ -197,7 +190,7 @@ def test_who_asks_for_a_while_is_told_that_another_one_leads() -> None:
 
 def test_what_was_true_just_now_isnt_good_enough_to_fence_others() -> None:
     client = FakeClient()
-    lease = make(client, Clock())
+    lease = make(client, Clock(100))
     lease.verify()
     client.holds = False
     lease.confirm()  # as far as it knows
@@ -208,7 +201,7 @@ def test_what_was_true_just_now_isnt_good_enough_to_fence_others() -> None:
 
 def test_a_silent_zookeeper_is_asked_again() -> None:
     client = FakeClient()
-    lease = make(client, Clock())
+    lease = make(client, Clock(100))
     asked: list[None] = []
 
     def comes_back() -> None:
@@ -222,7 +215,7 @@ def test_a_silent_zookeeper_is_asked_again() -> None:
 
 def test_only_who_leads_writes_and_only_what_it_has_read() -> None:
     client = FakeClient()
-    lease = make(client, Clock())
+    lease = make(client, Clock(100))
     assert not lease.write("/epoch", b"2", version=2)
     assert lease.write("/epoch", b"2", version=3)
     client.holds = False

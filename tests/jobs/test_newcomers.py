@@ -10,6 +10,8 @@ from millrace_jobs import newcomers
 from millrace_jobs.newcomers import Newcomers
 from millrace_jobs.ready import ReadyJob
 
+from tests.waiting import PATIENCE_SECONDS
+
 JOBS: Any = [ReadyJob(SimpleNamespace(job=name), None, None) for name in ("traffic", "archive")]  # type: ignore[arg-type]
 
 
@@ -46,7 +48,7 @@ def ended() -> None:
     """What is being rehearsed."""
     for thread in threading.enumerate():
         if thread.name == "newcomers":
-            thread.join(5)
+            thread.join(PATIENCE_SECONDS)
 
 
 def test_one_that_joins_rehearses_all_that_runs(cluster: Cluster) -> None:
@@ -66,12 +68,12 @@ def test_one_that_joins_rehearses_all_that_runs(cluster: Cluster) -> None:
 
 def test_who_joins_meanwhile_has_a_turn_of_its_own(cluster: Cluster) -> None:
     has_begun, is_done = threading.Event(), threading.Event()
-    cluster.busy = lambda: (has_begun.set(), is_done.wait(5))
+    cluster.busy = lambda: (has_begun.set(), is_done.wait(PATIENCE_SECONDS))
     watch = of(cluster)
     for newcomer in ("worker-1:2", "worker-2:2"):
         cluster.there.add(newcomer)
         watch.look(JOBS[:1])
-        assert has_begun.wait(5)
+        assert has_begun.wait(PATIENCE_SECONDS)
     assert len(cluster.rehearsed) == 1
     is_done.set()
     ended()

@@ -227,7 +227,6 @@ def truth(sent: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
     }
 
 
-@pytest.mark.slow
 def test_a_job_goes_on_without_the_records_that_it_fails_by(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +250,6 @@ def test_a_job_goes_on_without_the_records_that_it_fails_by(
     assert running.stored == truth([event for batch in batches for event in batch])
 
 
-@pytest.mark.slow
 def test_a_job_that_fails_by_everything_is_left_as_it_is(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,7 +263,6 @@ def test_a_job_that_fails_by_everything_is_left_as_it_is(
     assert not running.job.take_skips()
 
 
-@pytest.mark.slow
 def test_a_sum_over_many_records_has_no_guilty_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

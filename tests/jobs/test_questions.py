@@ -11,6 +11,8 @@ from millrace_jobs.lease import LeaseLost
 from millrace_jobs.questions import Questions
 from millrace_jobs.redrive import Outcome
 
+from tests.waiting import PATIENCE_SECONDS
+
 RECOUNT = {"id": "q", "start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
 RETRY = {"id": "r", "records": ["events-0-7"]}
 
@@ -36,7 +38,7 @@ def asked(**questions: Any) -> dict[str, list[dict[str, Any]]]:
         answering.look()
         for thread in threading.enumerate():
             if thread.name in module.ANSWERS:
-                thread.join(10)
+                thread.join(PATIENCE_SECONDS)
     return coordination.answers
 
 

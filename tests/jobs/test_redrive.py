@@ -317,7 +317,6 @@ def test_closed_windows_get_what_was_put_aside_and_an_open_one_waits(make: Make)
     assert "was counted" in redrive(job, ALL[:1])[0].what
 
 
-@pytest.mark.slow
 def test_whenever_the_driver_dies_another_attempt_counts_each_once(make: Make) -> None:
     for step in range(3):
         job, service = make(mended, BEFORE)
@@ -331,7 +330,6 @@ def test_whenever_the_driver_dies_another_attempt_counts_each_once(make: Make) -
         assert service.retried == {1, 2, 4}, step
 
 
-@pytest.mark.slow
 def test_one_after_the_other_each_is_newer_than_the_last(make: Make) -> None:
     job, service = make(mended, BEFORE)
     for id in ALL:

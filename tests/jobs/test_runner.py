@@ -47,7 +47,6 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
     assert waited == [51]  # before it would rehearse beside another one that leads
 
 
-@pytest.mark.slow
 def test_batches_send_hadoops_configuration_without_the_names_of_its_files(
     spark: SparkSession,
 ) -> None:

@@ -26,8 +26,8 @@ from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.e2e.support import wait_until
 from tests.jobs.samples import NAMES, STREAM, at, event
+from tests.waiting import PATIENCE_SECONDS, soon, wait_until
 
 Records = Callable[[list[bytes | None]], DataFrame]
 
@@ -38,11 +38,11 @@ def test_two_writes_wait_for_each_other() -> None:
 
     def write() -> None:
         first.set()
-        ended.append(second.wait(5))
+        ended.append(second.wait(PATIENCE_SECONDS))
 
     with beside(write):
         second.set()
-        assert first.wait(5)
+        assert first.wait(PATIENCE_SECONDS)
     assert ended == [True]
 
 
@@ -285,16 +285,32 @@ def test_what_is_of_no_batch_is_sent_beside_them_and_moves_no_position(kafka: Fa
     assert [key for key, _ in kafka.committed] == ["a", "b", "c"]
 
 
+class Told:
+    """A lock that knows how often it was asked for."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+        self.asked = 0
+
+    def __enter__(self) -> None:
+        self.asked += 1
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 def test_a_transaction_waits_until_another_one_is_over(kafka: FakeKafka) -> None:
     publisher = led()
     publisher.check("query", 4, READ)
+    publisher._producing = Told(publisher._producing)  # type: ignore[assignment]
     with publisher._producing:
         beside = threading.Thread(target=publisher.publish_beside, args=([{"key": "b"}],))
         beside.start()
-        beside.join(0.2)
+        soon(lambda: publisher._producing.asked == 2, "it waits for its turn")
         assert kafka.committed == []
         publisher.publish("query", 4, READ, [{"key": "a"}])
-    beside.join(10)
+    beside.join(PATIENCE_SECONDS)
     assert [key for key, _ in kafka.committed] == ["a", "b"]
 
 

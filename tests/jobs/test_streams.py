@@ -25,8 +25,6 @@ from tests.jobs import running
 from tests.jobs.running import Events, Query, late_counts, records
 from tests.jobs.samples import at, millis, stream
 
-pytestmark = pytest.mark.slow
-
 JOB = "attribution"
 STREAMS = [stream("impressions"), stream("clicks")]
 ALL = load_plan("local").spark.rendered()["settings"]

@@ -3,8 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +14,10 @@ from millrace_jobs.warmup import Rehearsal
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.e2e.support import wait_until
+from tests.clock import Clock
+from tests.waiting import PATIENCE_SECONDS, wait_until
+
+LONG = 2 * PATIENCE_SECONDS  # a Spark that begins, or a handful of batches
 
 
 class Job:
@@ -46,10 +49,31 @@ def scratch(spark: SparkSession, tmp_path: Path) -> Checkpoint:
 
 
 def is_gone(scratch: Checkpoint) -> bool:
-    deadline = time.monotonic() + 120
-    while Path(scratch.location).exists() and time.monotonic() < deadline:
-        time.sleep(warmup.POLL_SECONDS)
-    return not Path(scratch.location).exists()
+    place = Path(scratch.location)
+    return wait_until(lambda: not place.exists(), LONG, "the rehearsal is over", every=0.1)
+
+
+def returns(call: Callable[[], object]) -> bool:
+    """Whether it does: it may hang for as long as it likes, and nobody would wait for it."""
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(LONG)
+    return not thread.is_alive()
+
+
+class Pauses(threading.Event):
+    """Takes no pause of ``seconds``, and writes each down."""
+
+    def __init__(self, seconds: float, course: list[str]) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._course = course
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout != self._seconds:
+            return super().wait(timeout)
+        self._course.append("pause")
+        return self.is_set()
 
 
 @pytest.fixture(autouse=True)
@@ -75,13 +99,13 @@ def rehearse(scratch: Checkpoint) -> Iterator[Callable[..., Rehearsal]]:
 
 
 def test_a_standby_rehearses_until_it_is_to_lead(spark, scratch, rehearse):
-    job, told = Job(spark), []
-    rehearsal = rehearse(job, 5, after_batch=lambda: told.append(time.monotonic()))
+    job, course = Job(spark), []
+    pauses = Pauses(3600, course)
+    rehearsal = rehearse(job, 3600, after_batch=lambda: course.append("batch"), over=pauses)
     rehearsal.wait()
     assert len(job.rehearsed) >= warmup.READY_BATCHES
-    wait_until(lambda: len(told) >= 5, 120, "it goes on")
-    gaps = [later - earlier for earlier, later in pairwise(told[2:5])]
-    assert min(gaps) >= 5  # rarely, once it is warm
+    wait_until(lambda: len(course) >= 7, LONG, "it goes on")
+    assert course[:7] == ["batch"] * 3 + ["pause", "batch"] * 2  # rarely, once it is warm
     rehearsal.end()
     assert is_gone(scratch)
     assert set(job.rehearsed) == {warmup.RECORDS}
@@ -91,7 +115,7 @@ def test_a_standby_rehearses_until_it_is_to_lead(spark, scratch, rehearse):
 def test_a_standby_is_warm_after_some_batches(spark, rehearse):
     job, told = Job(spark), []
     rehearse(job, 0, when_warm=lambda: told.append(len(job.rehearsed)))
-    wait_until(lambda: len(job.rehearsed) > 6, 120, "it goes on")
+    wait_until(lambda: len(job.rehearsed) > 6, LONG, "it goes on")
     assert len(told) == 1
     assert told[0] >= 3
 
@@ -109,11 +133,9 @@ def test_who_leads_before_it_is_warm_is_no_standby(spark, scratch, rehearse, mon
 def test_who_is_to_lead_waits_for_no_pause(spark, scratch, rehearse):
     job = Job(spark)
     rehearsal = rehearse(job, 3600)
-    wait_until(lambda: len(job.rehearsed) == 3, 120, "it is warm")
-    began = time.monotonic()
+    wait_until(lambda: len(job.rehearsed) == 3, LONG, "it is warm")
     rehearsal.end()
     assert is_gone(scratch)
-    assert time.monotonic() - began < 10
     assert len(job.rehearsed) == 3
 
 
@@ -127,29 +149,30 @@ def test_a_brief_rehearsal_ends_by_itself(spark, scratch, rehearse, caplog):
 
 
 def test_who_is_to_lead_ends_all_rehearsals(spark, scratch, rehearse, monkeypatch):
-    monkeypatch.setattr(warmup, "READY_BATCHES", 1000)
+    monkeypatch.setattr(warmup, "READY_BATCHES", 10**6)
+    monkeypatch.setattr(warmup, "SECONDS", 3600)
     over = threading.Event()
     rehearsal = rehearse(Job(spark), 0, over=over)
     over.set()
-    began = time.monotonic()
-    rehearsal.wait()  # for no batch
-    assert time.monotonic() - began < 10
+    assert returns(rehearsal.wait)  # for no batch
     assert is_gone(scratch)
 
 
 def test_who_is_warm_is_told_so_again(spark, rehearse, monkeypatch):
-    monkeypatch.setattr(warmup, "AGAIN_SECONDS", 4)
-    told: list[float] = []
-    rehearse(Job(spark), 0, when_warm=lambda: told.append(time.monotonic()))
-    wait_until(lambda: len(told) >= 3, 120, "it is told again")
-    assert min(later - earlier for earlier, later in pairwise(told)) >= 4
+    clock, told, job = Clock(), [], Job(spark)
+    monkeypatch.setattr(warmup, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+    rehearse(job, 0, when_warm=lambda: told.append("warm"))
+    wait_until(lambda: len(job.rehearsed) > 6, LONG, "it goes on")
+    assert told == ["warm"]
+    clock.sleep(warmup.AGAIN_SECONDS)
+    wait_until(lambda: len(told) == 2, LONG, "it is told again")
 
 
 def test_a_round_ends_before_its_state_grows(spark, rehearse, monkeypatch):
     monkeypatch.setattr(warmup, "ROUND_BATCHES", 4)
     job = Job(spark)
     rehearse(job, 0)
-    wait_until(lambda: len(job.rehearsed) > 5, 120, "another round")
+    wait_until(lambda: len(job.rehearsed) > 5, LONG, "another round")
     assert job.frames >= 2
 
 
@@ -165,7 +188,7 @@ def test_what_would_fail_when_leading_fails_the_rehearsal(spark, scratch, rehear
 def test_a_failure_while_standing_by_is_only_a_round_lost(spark, rehearse):
     job = Job(spark, fails_at=4)
     rehearse(job, 0.1).wait()
-    wait_until(lambda: len(job.rehearsed) > 6, 120, "another round")
+    wait_until(lambda: len(job.rehearsed) > 6, LONG, "another round")
 
 
 def test_whatever_fails_is_tried_again_in_another_round(spark, rehearse):
@@ -178,7 +201,7 @@ def test_whatever_fails_is_tried_again_in_another_round(spark, rehearse):
 
     job = Job(spark)
     rehearse(job, 0.1, when_warm=tell).wait()
-    wait_until(lambda: len(told) == 2 and len(job.rehearsed) > 6, 120, "it goes on")
+    wait_until(lambda: len(told) == 2 and len(job.rehearsed) > 6, LONG, "it goes on")
     assert len(spark.streams.active) == 1
 
 
@@ -200,15 +223,17 @@ def idle(spark: SparkSession, tmp_path: Path) -> Idle:
     return Idle(spark, tmp_path / "topic")
 
 
-def test_an_idle_topic_isnt_waited_for_but_rehearsed_with_once_it_has_records(idle, rehearse):
-    began, told = time.monotonic(), []
-    rehearse(idle, 2, when_warm=lambda: told.append("warm")).wait()
-    wait_until(lambda: told, 10, "it is as warm as it can get")
-    assert time.monotonic() - began < warmup.SECONDS / 2
+def test_an_idle_topic_isnt_waited_for_but_rehearsed_with_once_it_has_records(
+    idle, rehearse, monkeypatch
+):
+    monkeypatch.setattr(warmup, "SECONDS", 3600)
+    told: list[str] = []
+    assert returns(rehearse(idle, 2, when_warm=lambda: told.append("warm")).wait)
+    wait_until(lambda: told, LONG, "it is as warm as it can get")
     assert idle.rehearsed == []
     for number in range(2):
         (idle.folder / f"{number}.txt").write_text("one\n")
-    wait_until(lambda: len(idle.rehearsed) > 5, 60, "the records are read again")
+    wait_until(lambda: len(idle.rehearsed) > 5, LONG, "the records are read again")
 
 
 def test_a_topic_that_is_read_to_its_end_is_read_again(idle, rehearse, monkeypatch):
@@ -217,7 +242,7 @@ def test_a_topic_that_is_read_to_its_end_is_read_again(idle, rehearse, monkeypat
     for number in range(2):
         (idle.folder / f"{number}.txt").write_text("one\n")
     rehearse(idle, 2).wait()
-    wait_until(lambda: len(idle.rehearsed) > 4, 60, "the records are read again")
+    wait_until(lambda: len(idle.rehearsed) > 4, LONG, "the records are read again")
 
 
 @pytest.mark.parametrize("records", [0, 1])

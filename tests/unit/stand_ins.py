@@ -32,6 +32,6 @@ def run_drill(name: str, folder: Path, meanwhile: str = "", **environment: str) 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     return done.returncode == 0

@@ -1,7 +1,6 @@
 """A service's hosts as one: real HTTP servers on loopback, some of which are no help."""
 
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -14,6 +13,8 @@ from millrace.cluster.http import AnyHost, Unanswered
 from millrace.cluster.insight_api import InsightApi
 from millrace.common.errors import OperatorError
 from millrace.plan import load_plan
+from tests.clock import Clock
+from tests.waiting import PATIENCE_SECONDS
 
 NOBODY = "127.0.0.1:1"
 STANDBY = b'{"RemoteException": {"exception": "StandbyException"}}'
@@ -66,7 +67,7 @@ def servers() -> Iterator[list[Server]]:
 
 def test_the_host_that_answers_is_found_and_asked_first_from_then_on(servers):
     standby, active = servers
-    hosts = AnyHost([NOBODY, standby.address, active.address], seconds=2)
+    hosts = AnyHost([NOBODY, standby.address, active.address], seconds=PATIENCE_SECONDS)
     for _ in range(3):
         assert hosts.get("/x").json() == {"hello": 1}
     assert (standby.asked, active.asked) == (1, 3)
@@ -74,7 +75,7 @@ def test_the_host_that_answers_is_found_and_asked_first_from_then_on(servers):
 
 def test_when_it_fails_the_others_are_asked_at_once(servers):
     first, second = servers
-    hosts = AnyHost([first.address, second.address], seconds=2)
+    hosts = AnyHost([first.address, second.address], seconds=PATIENCE_SECONDS)
     hosts.get("/x")
     first.answer, second.answer = second.answer, first.answer
     assert hosts.get("/x").json() == {"hello": 1}
@@ -82,7 +83,7 @@ def test_when_it_fails_the_others_are_asked_at_once(servers):
 
 def test_nobody_says_of_each_host_what_it_did_instead(servers):
     standby, _ = servers
-    hosts = AnyHost([NOBODY, standby.address], seconds=2)
+    hosts = AnyHost([NOBODY, standby.address], seconds=PATIENCE_SECONDS)
     with pytest.raises(Unanswered) as failure:
         hosts.get("/x")
     assert NOBODY in str(failure.value)
@@ -94,25 +95,38 @@ def insight_api(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> InsightApi:
     return InsightApi(load_plan("local"))
 
 
+def moved(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that it makes, by which alone its time passes."""
+    clock, slept = Clock(), []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.sleep(seconds)
+
+    # Of that module alone: other tests' threads may be asleep.
+    its_time = SimpleNamespace(sleep=sleep, monotonic=clock)
+    monkeypatch.setattr("millrace.cluster.insight_api.time", its_time)
+    return slept
+
+
 def test_a_busy_api_is_asked_again_when_it_says(servers, monkeypatch):
     _, busy = servers
     busy.refusals, busy.retry_after = 2, "1"
-    asked = []
-    # Of that module alone: other tests' threads may be asleep.
-    clock = SimpleNamespace(sleep=asked.append, monotonic=time.monotonic)
-    monkeypatch.setattr("millrace.cluster.insight_api.time", clock)
+    slept = moved(monkeypatch)
     api = insight_api(monkeypatch, NOBODY, busy.address)
     assert api.get("/v1/progress") == {"hello": 1}
-    assert asked == [1, 1]
+    assert slept == [1, 1]
 
 
 def test_an_api_that_stays_busy_is_given_up_within_patience(servers, monkeypatch):
     busy, _ = servers
     busy.answer, busy.retry_after = (503, b"busy"), "1"
     monkeypatch.setattr("millrace.cluster.insight_api.PATIENCE_SECONDS", 1.5)
+    slept = moved(monkeypatch)
     with pytest.raises(OperatorError, match="503 busy"):
         insight_api(monkeypatch, busy.address).get("/v1/progress")
     assert busy.asked == 2
+    assert slept == [1]
 
 
 def test_an_api_that_refuses_without_a_time_is_given_up_at_once(servers, monkeypatch):

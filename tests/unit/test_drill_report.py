@@ -59,8 +59,8 @@ from millrace.drill.timeline import Episode, Mark, Span, Timeline, longest_gaps
 from millrace.drill.watch import audited, is_advertised
 from millrace.ledger.book import Ledger
 from millrace.plan import Plan, load_plan
-from tests.e2e.support import wait_until
 from tests.unit.test_drill_runbook import HEAD, text
+from tests.waiting import soon
 
 
 def planes(**seconds: float) -> Gaps:
@@ -647,7 +647,7 @@ def test_what_another_fault_keeps_from_being_taken_back_is_taken_back_last(tmp_p
     with healing(nemesis):
         nemesis.inject(host, 60)
         nemesis.inject(on_it, 0)
-        wait_until(lambda: "kafka" not in nemesis.broken, 10, "the rollback was tried")
+        soon(lambda: "kafka" not in nemesis.broken, "the rollback was tried")
     assert (tmp_path / "tries").read_text().split() == ["tried", "tried"]
     assert nemesis.verdict == []
 

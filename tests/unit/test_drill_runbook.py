@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from millrace.drill import blocks
 from millrace.drill.blocks import BlockFailed, run_blocks
 from millrace.drill.runbook import SECTIONS, Runbook, load_runbook, load_runbooks, parse_runbook
 from millrace.plan import load_plan
+from tests.waiting import PATIENCE_SECONDS, soon
 
 WITHIN = re.compile(r"--within (\w+)")
 
@@ -132,9 +135,26 @@ def test_the_stack_and_the_toolkit_are_at_hand(tmp_path):
     assert stack == "staging"
 
 
+def timing_out_once(is_true: Callable[[], bool]) -> type[subprocess.Popen[bytes]]:
+    """A first block for whose end nobody waits any longer once that is true."""
+    longest = iter([blocks.LONGEST_SECONDS])
+
+    class Waited(subprocess.Popen[bytes]):
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout == blocks.LONGEST_SECONDS and next(longest, None):
+                soon(is_true, "the block hangs")
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            return super().wait(timeout)
+
+    return Waited
+
+
 def test_a_block_that_hangs_is_ended_and_its_variables_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "LONGEST_SECONDS", 0.5)
-    runbook = parse(text(inject="HOST=kafka-1\nsleep 60", rollback=f"echo $HOST > {tmp_path}/seen"))
+    begun = tmp_path / "begun"
+    monkeypatch.setattr(blocks.subprocess, "Popen", timing_out_once(begun.exists))
+    monkeypatch.setattr(blocks, "GRACE_SECONDS", PATIENCE_SECONDS)
+    hangs = f"HOST=kafka-1\ntouch {begun}\nsleep 3600"
+    runbook = parse(text(inject=hangs, rollback=f"echo $HOST > {tmp_path}/seen"))
     with pytest.raises(BlockFailed, match="took longer than"):
         run_blocks(runbook, "inject", "local", tmp_path / "run")
     run_blocks(runbook, "rollback", "local", tmp_path / "run")

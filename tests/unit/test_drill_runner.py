@@ -25,6 +25,7 @@ from millrace.drill.runbook import Runbook, load_runbook
 from millrace.drill.watch import Loading, Watch
 from millrace.plan import load_plan
 from tests.unit.test_drill_runbook import HEAD, text
+from tests.waiting import pause
 
 PLAN = load_plan("local")
 (APPLICATION,) = PLAN.applications
@@ -104,8 +105,8 @@ def test_every_run_is_measured_audited_and_kept(cluster, runbook, tmp_path):
     assert report.jobs == [job for job in PLAN.jobs if job != "sessions"]
     ((marked, at),) = cluster.marks  # once, before anything is broken
     assert marked == "fault"
-    assert time.time() - 60 < at < time.time()
-    assert report.standby_idle_seconds == pytest.approx(600, abs=60)
+    assert at >= cluster.drivers[0]["since"] + 600  # now, not at some other drill's time
+    assert report.standby_idle_seconds >= 600
     assert (tmp_path / "faults").read_text().split() == ["x", "x"]
     (folder,) = (tmp_path / "state" / "drills").iterdir()
     assert Report.model_validate_json((folder / "report.json").read_text()) == report
@@ -147,7 +148,7 @@ def test_each_run_waits_for_a_standby_that_is_old_enough(cluster, tmp_path, monk
     looks = []
 
     def look(plan: Any) -> list[dict[str, Any]]:
-        looks.append(time.time())
+        looks.append(plan)
         return cluster.drivers
 
     monkeypatch.setattr(standby, "drivers", look)
@@ -184,7 +185,7 @@ def test_random_faults_have_the_same_report(cluster, runbook, tmp_path):
     injected = len((tmp_path / "faults").read_text().split())
     assert report.verdict == "passed", report.all_failures
     assert report.title == f"{injected} random faults in 0.02 minutes (seed 7)"
-    assert report.standby_idle_seconds == pytest.approx(600, abs=60)
+    assert report.standby_idle_seconds >= 600
     (one,) = report.runs
     assert one.floor.keys() == one.gaps.keys()
 
@@ -205,7 +206,7 @@ def fired(since: float, until: float) -> list[dict[str, Any]]:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long each fault was held, which takes no time here."""
-    wanted = Expected("LeaderDied", 7, 40, silent=False, also=(), evaluation_seconds=0.1)
+    wanted = Expected("LeaderDied", 700, 4000, silent=False, also=(), evaluation_seconds=0.1)
     monkeypatch.setattr(runner, "expected", lambda *_: wanted)
     times: list[float] = []
     monkeypatch.setattr(actions, "hold", lambda seconds: times.append(seconds))
@@ -245,7 +246,7 @@ def test_a_fault_is_held_until_its_alert_is_due_which_is_waited_for(cluster, run
     cluster.alerts = alerts
     console = Console(file=StringIO(), width=100)
     report = runner.run(PLAN, runbook, options(1, await_alerts=True), console)
-    assert held == [7]
+    assert held == [700]
     assert report.verdict == "passed", report.missed
     assert console.file.getvalue().count("until LeaderDied has resolved") == 1
     assert report.runs[0].alerts.fired["LeaderDied"].resolved_after_seconds >= 1
@@ -279,6 +280,6 @@ def test_without_a_prometheus_only_a_drill_of_alerts_fails(cluster, runbook, hel
     cluster.alerts = nobody
     report = runner.run(PLAN, runbook, options(1), QUIET)
     assert (report.verdict, report.runs[0].alerts) == ("passed", None)
-    time.sleep(1)  # a drill's folder is named by the second
+    pause(1.1, "a drill's folder is named by the second")
     report = runner.run(PLAN, runbook, options(1, await_alerts=True), QUIET)
     assert report.all_failures == ["alerts: no Prometheus answers"]

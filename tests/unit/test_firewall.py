@@ -89,6 +89,7 @@ while time.monotonic() < quiet and waiting.get_map():
     for key, _ in waiting.select(0.1):
         if not key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             through.append(key.data)
+            quiet = time.monotonic() + room["seconds"]  # after the last one that gets through
         waiting.unregister(key.fileobj); key.fileobj.close()
 print(json.dumps({"own": own, "through": through}))
 """
@@ -104,7 +105,7 @@ for text in room["rules"]: load(text)
 say("loaded")
 found = []
 for link in (taken, opened):
-    link.settimeout(2)
+    link.settimeout(60)
     try: found.append(link.recv(9).decode())
     except TimeoutError: found.append("nothing")
 say(found)
@@ -176,7 +177,7 @@ def in_room(inside: str, outside: str, **room: Any) -> Any:
         input=json.dumps(room),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -133,11 +133,12 @@ def replayed(name: str, folder: Path) -> list[bytes]:
 
 
 def test_poison_values_are_requests_that_only_their_range_keeps_out(tmp_path):
+    began = int(time.time())
     requests = [parse_line(line) for line in replayed("poison-value", tmp_path)]
     assert len(requests) == 15
     assert sum(request.bytes or 0 for request in requests) > 2**63
     assert all(request.bytes > LARGEST_BYTES for request in requests)
-    assert all(abs(request.time - time.time()) < 60 for request in requests)
+    assert all(began <= request.time <= time.time() for request in requests)
 
 
 def test_a_flood_is_malformed_but_for_a_first_line_that_is_out_of_range(tmp_path):
@@ -149,11 +150,12 @@ def test_a_flood_is_malformed_but_for_a_first_line_that_is_out_of_range(tmp_path
 
 
 def test_a_flood_of_pages_has_a_million_of_them_now(tmp_path):
+    began = int(time.time())
     lines = replayed("cardinality-flood", tmp_path)
     first, last = parse_line(lines[0]), parse_line(lines[-1])
     assert len(lines) == len({line.split()[6] for line in lines}) == 1_000_000
     assert (first.method, first.status, page_of(first.url)) == ("GET", 200, first.url)
-    assert all(abs(request.time - time.time()) < 300 for request in (first, last))
+    assert all(began <= request.time <= time.time() for request in (first, last))
     assert len({line.split()[0] for line in lines}) == 200  # a partition has as many as another
 
 

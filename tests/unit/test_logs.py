@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from millrace.common.errors import OperatorError
 from millrace.plan import Plan, load_plan
 from millrace.support.logs import hosts_of, in_json, known, merged, parts_of, pattern, show
 from tests.unit.stand_ins import install
+from tests.waiting import PATIENCE_SECONDS
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()
 
@@ -312,13 +314,18 @@ def test_hosts_that_are_down_or_hang_are_named_and_the_others_read(
     shells = {
         "kafka-1": ["sh", "-c"],
         "kafka-2": ["sh", "-c", "echo no route to host >&2; exit 255"],
-        "kafka-3": ["sh", "-c", "exec sleep 60"],
+        "kafka-3": ["sh", "-c", "exec sleep 3600"],
     }
     monkeypatch.setattr(cluster_logs, "ssh_command", lambda _, host: shells[host.name])
     journal(host, (NOON + 5, "kafka-broker.service", "ok"))
     hosts = [plan.host(name) for name in shells]
     wanted = Wanted(NOON, NOON + 60, {"kafka_broker"})
-    with reading(plan, hosts, wanted, within=2) as logs:
+    patience = iter([PATIENCE_SECONDS, PATIENCE_SECONDS, 0.5])  # the third one's ends at once
+    timer = threading.Timer
+    monkeypatch.setattr(
+        cluster_logs.threading, "Timer", lambda _, then: timer(next(patience), then)
+    )
+    with reading(plan, hosts, wanted, within=PATIENCE_SECONDS) as logs:
         assert list(merged(logs)) == [Entry(NOON + 5, "kafka-1", "kafka-broker", "info", "ok")]
         assert {log.host: log.problem for log in logs} == {
             "kafka-1": None,

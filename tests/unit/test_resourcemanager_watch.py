@@ -1,6 +1,7 @@
 """What kills a ResourceManager that hangs, against servers that say of themselves what they are."""
 
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -11,45 +12,59 @@ from pathlib import Path
 import pytest
 
 from millrace.common.paths import REPO
+from tests.waiting import PATIENCE_SECONDS, soon
 
 SCRIPT = REPO / "ansible/roles/resourcemanager/files/resourcemanager-watch"
 NOBODY = "127.0.0.1:1"
 
 
+class ResourceManager(HTTPServer):
+    """Says each state once, and the last one from then on."""
+
+    def __init__(self, *states: str) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.to_say = list(states)
+        self.asked = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: ResourceManager
+
+    def do_GET(self) -> None:
+        self.server.asked += 1
+        to_say = self.server.to_say
+        state = to_say.pop(0) if len(to_say) > 1 else to_say[0]
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f'{{"clusterInfo":{{"id":1,"haState":"{state}"}}}}'.encode())
+
+    def log_message(self, *_: object) -> None: ...
+
+
 @contextmanager
-def resourcemanager(*states: str) -> Iterator[str]:
-    """Its address; it says each state once, and the last one from then on."""
-    to_say = list(states)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            state = to_say.pop(0) if len(to_say) > 1 else to_say[0]
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(f'{{"clusterInfo":{{"id":1,"haState":"{state}"}}}}'.encode())
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+def resourcemanager(*states: str) -> Iterator[ResourceManager]:
+    server = ResourceManager(*states)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}"
+    yield server
     server.shutdown()
     server.server_close()
 
 
-def outlives(tmp_path: Path, seconds: float, *addresses: str) -> bool:
-    """Whether this host's process does, watched each second with a patience of two."""
-    mine = subprocess.Popen(["sleep", "60"])
+@contextmanager
+def watched(tmp_path: Path, *addresses: str) -> Iterator[subprocess.Popen[bytes]]:
+    """This host's process, watched each second with a patience of two."""
+    mine = subprocess.Popen(["sleep", "3600"])
     systemctl = tmp_path / "systemctl"
     systemctl.write_text(f"#!/bin/sh\necho {mine.pid}\n")
     systemctl.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     watch = subprocess.Popen([SCRIPT, "1", "2", *addresses], env=os.environ | {"PATH": path})
     try:
-        mine.wait(seconds)
-        return False
-    except subprocess.TimeoutExpired:
-        return True
+        yield mine
     finally:
         for process in (watch, mine):
             process.kill()
@@ -57,8 +72,8 @@ def outlives(tmp_path: Path, seconds: float, *addresses: str) -> bool:
 
 
 def test_it_is_killed_when_none_is_active(tmp_path):
-    with resourcemanager("STANDBY") as one:
-        assert not outlives(tmp_path, 20, one, NOBODY)
+    with resourcemanager("STANDBY") as one, watched(tmp_path, one.address, NOBODY) as mine:
+        assert mine.wait(PATIENCE_SECONDS) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
@@ -67,5 +82,6 @@ def test_it_is_killed_when_none_is_active(tmp_path):
     ids=["active", "active again in time"],
 )
 def test_it_is_left_alone_while_one_is(tmp_path, states):
-    with resourcemanager(*states) as one:
-        assert outlives(tmp_path, 5, NOBODY, one)
+    with resourcemanager(*states) as one, watched(tmp_path, NOBODY, one.address) as mine:
+        soon(lambda: one.asked > 5, "it has looked often")
+        assert mine.poll() is None

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import tarfile
 import threading
-import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +20,7 @@ from millrace.setup.locks import Jar, parse_jar, read_lock, write_lock
 from millrace.setup.maven import LISTED
 from millrace.setup.relock import excluded
 from millrace.setup.versions import Distribution, Unpack, load_versions
+from tests.waiting import pause
 
 BYTES = b"a jar, as far as anyone here can tell"
 SHA256 = hashlib.sha256(BYTES).hexdigest()
@@ -233,7 +233,7 @@ def test_no_apt_runs_under_an_installation(tmp_path, monkeypatch):
         if "download" in command:  # into the folder it is run in, and empties nothing
             pass
         elif running.acquire(blocking=False):
-            time.sleep(0.05)
+            pause(0.05, "an installation takes a while")
             running.release()
         else:
             overlapped.append(command)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from millrace.common.errors import OperatorError
 from millrace.setup.steps import Step, run_steps
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def fail(report):
 
 
 def test_independent_steps_run_side_by_side(console):
-    meeting = threading.Barrier(2, timeout=5)
+    meeting = threading.Barrier(2, timeout=PATIENCE_SECONDS)
     run_steps([Step("a", lambda r: meeting.wait()), Step("b", lambda r: meeting.wait())], console)
 
 

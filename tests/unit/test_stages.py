@@ -67,13 +67,16 @@ def test_all_stages_of_a_run_are_done(tmp_path: Path) -> None:
     assert ran(tmp_path, named("b", "a"), named("a")) == {"a": False, "b": False}
 
 
-def test_none_begins_after_one_has_failed_and_what_runs_ends(tmp_path: Path) -> None:
-    """``slow`` is made to run until ``broken`` has failed."""
-    mark = tmp_path / "failed"
-    broken = [sys.executable, "-c", f"open({str(mark)!r}, 'w'); raise SystemExit(3)"]
+def test_none_begins_after_one_has_failed_and_what_runs_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``slow`` runs until the failure of ``broken`` has been shown."""
+    mark = tmp_path / "shown"
+    monkeypatch.setattr(stages, "_show", lambda *_: mark.touch())
     until = f"import os, time\nwhile not os.path.exists({str(mark)!r}): time.sleep(0.01)"
-    slow = [sys.executable, "-c", until]
-    found = ran(tmp_path, Stage("slow", slow), Stage("broken", broken), named("next", "slow"))
+    slow = Stage("slow", [sys.executable, "-c", until])
+    broken = Stage("broken", [sys.executable, "-c", "raise SystemExit(3)"])
+    found = ran(tmp_path, slow, broken, named("next", "slow"))
     assert found == {"broken": True, "slow": False}
 
 
