@@ -74,27 +74,24 @@ def take_format(name: str, asked: str, first: Sequence[bytes]) -> Fit:
 
 
 def _no_log(name: str, asked: str, found: Fit) -> OperatorError:
-    tried = f"--format {asked}" if asked else ", ".join(one.name for one in KNOWN)
-    few = f"{found.fitting:,} of its first {found.lines:,} lines"
+    of_first = f"of its first {found.lines:,} lines fit"
+    if asked:
+        message = f"{name} isn't in the format {asked}: {found.fitting:,} {of_first}"
+        tried = "tried: this format"
+    else:
+        message = f"{name} is no web log in a known format: {found.read:,} {of_first}"
+        tried = f"tried: {', '.join(one.name for one in KNOWN)}"
     if asked and found.others:
-        other, count = found.others.most_common(1)[0]
-        return OperatorError(
-            f"{name} isn't in the format {asked}, which fits {few}",
-            f"{count:,} of them fit {other}: leave --format out",
-        )
+        (other, count), *_ = found.others.most_common()
+        return OperatorError(message, f"{count:,} lines fit {other}: leave --format out")
+    misfit = found.misfit or b""
+    message += f". The first that doesn't: {_as_text(misfit)}"
+    if misfit.startswith(UTF_16):
+        return OperatorError(message, "it is UTF-16: `iconv -f UTF-16 -t UTF-8` makes it UTF-8")
     return OperatorError(
-        f"{name} is no web log of a known format: {few} are read. The first that isn't: "
-        f"{_as_text(found.misfit or b'')}",
-        _next_step(found.misfit or b"", tried),
-    )
-
-
-def _next_step(line: bytes, tried: str) -> str:
-    if line.startswith(UTF_16):
-        return "it is UTF-16: `iconv -f UTF-16 -t UTF-8` makes it UTF-8"
-    return (
-        f"tried: {tried}. --format 'STRING' takes your server's own, as it stands in its "
-        "LogFormat (Apache) or log_format (nginx); docs/replay.md"
+        message,
+        f"{tried}. --format 'STRING' takes your server's own, as its LogFormat (Apache) or "
+        "log_format (nginx) has it; docs/replay.md",
     )
 
 

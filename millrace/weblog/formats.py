@@ -19,8 +19,8 @@ NGINX_MAIN = (
 
 _ADDRESS = r"(?:\d{1,3}(?:\.\d{1,3}){3}|(?:[\da-fA-F]{0,4}:){2}[\da-fA-F:.]*)"
 # A name in front is a virtual host, an address or a list of them what proxies say of the client.
-_HOST = r"\S+ "
-_FORWARDED = rf"(?P<address>-|(?:unknown|{_ADDRESS})(?:, ?(?:unknown|{_ADDRESS}))*) "
+_HOST = r"\S+ (?!- )"
+_FORWARDED = rf"(?P<address>-|(?:unknown|{_ADDRESS})(?:, ?(?:unknown|{_ADDRESS}))*) (?!- )"
 
 
 class Format(Protocol):
@@ -29,7 +29,8 @@ class Format(Protocol):
     def parse(self, text: str) -> Request | None: ...
 
 
-_MORE = r"(?: .*)?"
+# Not another request, whose line's beginning was lost or never had a newline before it.
+_MORE = r"(?: (?!.*\[\d\d/[A-Z][a-z]{2}/\d{4}:).*)?"
 _MORE_UNQUOTED = r'(?: [^"]*)?'
 
 # In the order in which they are tried.

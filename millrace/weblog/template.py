@@ -283,7 +283,7 @@ def _merged(pieces: Iterable[Piece]) -> list[Piece]:
 def _compile(pieces: list[Piece], kinds: Counter[str]) -> str:
     """The regular expression of a format; counts its fields in ``kinds``."""
     expression, quotes = "", 0
-    for piece, after in zip(pieces, [*pieces[1:], ""], strict=True):
+    for piece, after in zip(pieces, [*pieces, ""][1:], strict=True):
         if isinstance(piece, str):
             quotes += piece.count('"')
             expression += re.escape(piece)
@@ -304,7 +304,7 @@ def _shape(kind: str, after: Piece, is_quoted: bool) -> str:
     if kind in _SHAPES:
         return _SHAPES[kind]
     if isinstance(after, Field):  # nothing parts the two
-        return r'[^\s"/]*?'
+        return r'[^\s"/]*'
     end = re.escape(after[:1])
     if is_quoted:
         if end == '"':
