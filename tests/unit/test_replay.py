@@ -6,27 +6,30 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
 from millrace.config import load_names
-from millrace.replay import start
+from millrace.replay import run, start
 from millrace.replay.events import ORIGINAL_SIZE, Encoder, Limits, Message
 from millrace.replay.pace import Pace, parse_speed
+from millrace.replay.pipeline import Pipeline
 from millrace.replay.progress import Progress
 from millrace.replay.run import Asked
 from millrace.replay.session import Replay
-from millrace.replay.source import GZIP_MAGIC, Line, Source
+from millrace.replay.source import GZIP_MAGIC, Line, Lines, Source
 from millrace.replay.transactions import EventLog, Stopped
 from millrace.weblog import Reader, format_of, parse_line
 
@@ -163,16 +166,37 @@ faults = st.sampled_from(["kill", "kill after", "abort", "retry", "retry after"]
 lives = st.lists(st.dictionaries(st.integers(1, 40), faults, max_size=4), max_size=6)
 
 
-@given(count=st.integers(1, 60), lives=lives, zipped=st.booleans(), batch=st.integers(1, 20))
+def in_members(content: bytes) -> bytes:
+    """Gzipped in two members, with padding behind both."""
+    half = len(content) // 2
+    return b"".join(gzip.compress(part) + b"\0" * 600 for part in (content[:half], content[half:]))
+
+
+# A log as it may come: with a byte order mark, behind a hole, and packed.
+FORMS: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes,
+    "marked": lambda content: b"\xef\xbb\xbf" + content,
+    "behind a hole": lambda content: b"\0" * 5000 + content,
+    "gzipped": gzip.compress,
+    "gzipped in members": in_members,
+}
+
+
+@given(
+    count=st.integers(1, 60),
+    lives=lives,
+    form=st.sampled_from(sorted(FORMS)),
+    batch=st.integers(1, 20),
+)
 def test_every_line_arrives_once_wherever_the_replay_dies(
     tmp_path_factory: pytest.TempPathFactory,
     count: int,
     lives: list[dict[int, str]],
-    zipped: bool,
+    form: str,
     batch: int,
 ) -> None:
     lines = [log_line(n) for n in range(count)]
-    path = write(tmp_path_factory.mktemp("log"), b"\n".join(lines), zipped)
+    path = write(tmp_path_factory.mktemp("log"), FORMS[form](b"\n".join(lines)))
     broker = Broker()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("millrace.replay.session.BATCH_MESSAGES", batch)
@@ -181,8 +205,9 @@ def test_every_line_arrives_once_wherever_the_replay_dies(
                 replay(path, broker, script)
             except Killed:
                 continue
-    urls = [json.loads(value)["url"] for value in broker.values(TOPICS.events)]
-    assert urls == [f"/{n}" for n in range(count)]
+    events = [json.loads(value) for value in broker.values(TOPICS.events)]
+    assert [event["url"] for event in events] == [f"/{n}" for n in range(count)]
+    assert len({event["visitor_id"] for event in events}) == min(count, 7)
     progress = broker.last_progress()
     assert progress
     assert (progress.lines, progress.done) == (count, True)
@@ -634,6 +659,54 @@ def test_a_run_keeps_its_format() -> None:
         start.require_same_format("common", begun)
     assert Progress.from_json(begun.to_json()) == begun
     assert Progress.from_json(b'{"source": "x.log", "run": "", "lines": 7}').format == ""
+
+
+class NothingProcessed:
+    """The insight API of a cluster whose jobs have seen no event."""
+
+    def progress(self, job: str) -> dict[str, Any]:
+        return {}
+
+
+def begin(path: str, recorded: Progress | None, asked: str = "") -> tuple[Progress, Lines, Reader]:
+    pipeline = Pipeline({}, NothingProcessed(), TOPICS, DAY, LIMITS)  # type: ignore[arg-type]
+    return run._begin(Asked(path, format=asked), Source(path), recorded, pipeline, Console())
+
+
+def test_a_replay_goes_on_in_the_format_it_began_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its next lines alone, its visitors would be others."""
+    line = b"198.51.100.9 " + log_line(0) + b"\n"
+    path = write(tmp_path, line * 20)
+    first, _, read = begin(path, None, "virtual host and combined")
+    assert read(line.strip()).address == "10.0.0.0"
+    recorded = replace(first, lines=10, offset=10 * len(line))
+    again, lines, read = begin(path, Progress.from_json(recorded.to_json()))
+    assert again == recorded
+    assert {read(line.data).address for line in lines if line} == {"10.0.0.0"}
+    assert begin(path, None)[2](line.strip()).address == "198.51.100.9"
+    assert [said for said in capsys.readouterr().out.splitlines() if said] == [
+        "format: virtual host and combined (20 of the first 20 lines fit)",
+        "format: virtual host and combined, as before",
+        "format: X-Forwarded-For and combined (20 of the first 20 lines fit)",
+    ]
+
+
+def test_a_replay_that_was_begun_before_formats_were_kept_goes_on_in_combined(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path, LOG)
+    progress, _, read = begin(path, Progress("x.log", "", lines=1, offset=LOG.index(b"\n") + 1))
+    assert (progress.format, read.format.name) == ("combined", "combined")
+
+
+def test_a_replay_that_is_done_is_done_unless_its_log_has_grown(tmp_path: Path) -> None:
+    path = write(tmp_path, LOG)
+    done = Progress("x.log", "", lines=40, offset=len(LOG), done=True, format="combined")
+    assert begin(path, done)[0].done
+    write(tmp_path, LOG + log_line(40) + b"\n")
+    assert not begin(path, done)[0].done
 
 
 def test_a_format_is_judged_before_anything_is_sent() -> None:

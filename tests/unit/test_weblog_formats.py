@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO
 from millrace.weblog import KNOWN, Malformed, Reader, Request, detect, format_of
 
 MOMENT = int(datetime(2024, 2, 29, 10, 5, 3, tzinfo=UTC).timestamp())
@@ -498,3 +499,26 @@ def test_no_line_takes_long_to_be_refused(make: Callable[[int], str]) -> None:
     own = '%{A}i %{B}i %{C}i %h %u %{D}i %t "%{E}i %U %{F}i %m" %>s %{G}i %{H}i'
     with pytest.raises(Malformed):
         read(line, own)
+
+
+# --- what the document says -----------------------------------------------------------------------
+
+DOCUMENT = (REPO / "docs" / "replay.md").read_text()
+
+
+def test_the_document_has_every_known_format_with_a_line_of_it() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| `(.+)` \|$", DOCUMENT, re.MULTILINE)
+    assert [(name, named(line)) for name, line in rows] == [(one.name, one.name) for one in KNOWN]
+
+
+def test_the_document_has_formats_that_are_read() -> None:
+    given = re.findall(r"--format '([^']+)'", DOCUMENT)
+    assert len(given) == 3
+    lines = [
+        '192.0.2.1 - [29/Feb/2024:10:05:03.123 +0000] "GET /a HTTP/1.1" 200 100 17',
+        "192.0.2.1|2024-02-29T10:05:03+00:00|GET /a HTTP/1.1|200|100",
+        f'10.0.0.1 - - {COMBINED} "192.0.2.1, 198.51.100.3"',
+    ]
+    for one, line in zip(given, lines, strict=True):
+        request = read(line, one)
+        assert (request.address, request.time, request.url) == ("192.0.2.1", MOMENT, "/a")
