@@ -8,8 +8,8 @@ text beyond ASCII, and reads a ninth of the lines in the same time, because it c
 of a line. So this is our own: it captures what a `Request` has, and skips the rest.
 
 There is one way to read a line, so that none takes long to be refused: a field ends before the
-first character that stands behind it in the format. Only a user and a target may hold any
-character, and an unquoted list of addresses the blanks behind its commas.
+first character that stands behind it in the format. Only a target may hold it, and a list the
+blanks behind its commas.
 """
 
 import re
@@ -318,8 +318,7 @@ def _shape(kind: str, after: Piece, is_quoted: bool) -> str:
     if after == "":
         return ".*"
     if after.startswith(" "):
-        # Lists, too: of upstreams and their times. What was read of one isn't given back.
-        return r"(?>[^\s,]*(?:, ?[^\s,]+)*)"
+        return r"[^\s,]*(?:, ?[^\s,]+)*"  # lists, too, as of upstreams and their times
     return rf"[^{end}]*"
 
 

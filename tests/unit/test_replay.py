@@ -480,6 +480,17 @@ def test_a_cut_line_tells_its_original_size() -> None:
     assert encode(b"x" * 10, size=10**9).headers == [(ORIGINAL_SIZE, b"1000000000")]
 
 
+def test_half_a_character_in_json_goes_as_it_is() -> None:
+    line = (
+        b'{"ts":1431857103,"request":{"client_ip":"192.0.2.1","method":"GET",'
+        b'"uri":"/URI"},"status":200,"size":1}'
+    )
+    assert json.loads(encode(line).value)["url"] == "/URI"
+    for half in (line.replace(b"URI", rb"\ud800"), line.replace(b"192.0.2.1", rb"\udc00")):
+        message = encode(half)
+        assert (message.value, message.malformed) == (half, True)
+
+
 @pytest.mark.parametrize("shift", [24 * 365 * 8000, -24 * 365 * 3000])
 def test_a_time_shifted_out_of_the_calendar_goes_as_it_is(shift: int) -> None:
     assert encode(log_line(0), shift).malformed

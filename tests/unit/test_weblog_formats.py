@@ -314,6 +314,12 @@ def test_a_line_is_read_in_the_format_that_was_taken_before_any_other() -> None:
     assert Reader(format_of("virtual host and combined"))(line).address == "10.0.0.1"
 
 
+@pytest.mark.parametrize("front", ["X-Forwarded-For", "virtual host"])
+def test_a_line_with_nothing_in_front_is_read_as_such(front: str) -> None:
+    request = read(f"192.0.2.1 - jane {COMBINED}", f"{front} and combined")
+    assert (request.address, request.user) == ("192.0.2.1", "jane")
+
+
 # --- format strings: whatever is rendered by one is read by it ------------------------------------
 
 words = st.text(string.ascii_letters + string.digits + "_", min_size=1, max_size=12)
