@@ -19,8 +19,6 @@ LOOK_AHEAD_SECONDS = 2.0  # of a log that grows meanwhile
 LEAST_SHARE = 0.1  # of these lines that are requests
 SHOWN_BYTES = 200  # of a line that isn't read
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-
-
 ONCE_MORE = "--run NAME replays the log once more, as new events"
 
 
