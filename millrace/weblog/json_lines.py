@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from millrace.weblog import times
@@ -42,6 +42,8 @@ NAMES = {
     "referrer": ("http_referer", "http_referrer", "referer", "referrer"),
     "user_agent": ("http_user_agent", "user_agent", "useragent", "agent"),
 }
+# By name: the kind of field, and how telling the name is (least first).
+_MEANINGS = {name: (kind, rank) for kind, names in NAMES.items() for rank, name in enumerate(names)}
 _ERROR_LOGGER = "http.log.error"  # Caddy logs a request that fails a second time, by this one
 
 _LOCAL = re.compile(rf"\[?{times.LOCAL}\]?", re.ASCII)
@@ -67,13 +69,9 @@ class JsonLines:
             record = _loads(text)
         except (ValueError, RecursionError):
             return None
-        flat: dict[str, Any] = {}
-        for fields in _objects(record):
-            for key, value in fields.items():
-                flat.setdefault(key.lower().replace("-", "_"), value)
-        if str(flat.get("logger", "")).startswith(_ERROR_LOGGER):
+        if str(record.get("logger", "")).startswith(_ERROR_LOGGER):
             return None
-        return _request({kind: _first(flat, kind) for kind in NAMES})
+        return _request(_found(record))
 
 
 def _loads(text: str) -> dict[str, Any]:
@@ -89,23 +87,33 @@ def _mended(match: re.Match[str]) -> str:
     return _HEX_ESCAPE.sub(r"\1\\\\x", match[0]) if match[0].startswith('"') else "null"
 
 
-def _objects(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The object, then those in it: an outer field comes before an inner one of the same name."""
+def _found(record: dict[str, Any]) -> dict[str, str]:
+    """The text of each kind of field, of the most telling name that says anything, else "".
+
+    An outer field comes before an inner one of the same name.
+    """
+    texts, ranks = dict.fromkeys(NAMES, ""), dict.fromkeys(NAMES, len(_MEANINGS))
     waiting = [record]
-    while waiting:
-        yield from waiting
-        waiting = [inner for one in waiting for inner in one.values() if isinstance(inner, dict)]
+    for fields in waiting:  # which grows meanwhile
+        for key, value in fields.items():
+            if isinstance(value, dict):
+                waiting.append(value)
+            elif meaning := _meaning(key):
+                kind, rank = meaning
+                if rank < ranks[kind] and (text := _text(value)):
+                    texts[kind], ranks[kind] = text, rank
+    return texts
 
 
-def _first(flat: dict[str, Any], kind: str) -> str:
-    """The text of the first field that says anything, or ""."""
-    for name in NAMES[kind]:
-        value = flat.get(name)
-        if isinstance(value, list) and value:  # Caddy's headers
-            value = value[0]
-        if isinstance(value, str | int | float) and value not in ("", ABSENT):
-            return str(value)
-    return ""
+@lru_cache(maxsize=4096)
+def _meaning(key: str) -> tuple[str, int] | None:
+    return _MEANINGS.get(key.lower().replace("-", "_"))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list) and value:  # Caddy's headers
+        value = value[0]
+    return str(value) if isinstance(value, str | int | float) and value != ABSENT else ""
 
 
 def _request(found: dict[str, str]) -> Request | None:
