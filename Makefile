@@ -1,6 +1,7 @@
 # `make` prints this file's targets. Each one is a thin name for a `millrace` command.
 STACK ?= local
 INPUT ?=
+FORMAT ?=
 VERSION ?=
 PURGE ?=
 KEEP ?=
@@ -10,6 +11,9 @@ VENV := .venv
 MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
+# A text as the shell's one word; a log's format has $, % and " in it.
+quoted = '$(subst ','\'',$(1))'
+
 .DEFAULT_GOAL := help
 .PHONY: help demo up deploy upgrade drill status plan down bench bench-dstreams bench-engines bench-growth bench-load bench-modes bench-transforms test test-all test-fast lint rehearse-aws
 
@@ -18,7 +22,7 @@ help: ## Show this help
 	@echo "  variables: STACK=$(STACK)  INPUT=access.log  PURGE=1  KEEP=1"
 
 demo: $(VENV)/toolkit ## From nothing to live insights (INPUT=access.log replays your own log)
-	@$(MILLRACE) demo $(if $(INPUT),--input $(INPUT))
+	@$(MILLRACE) demo $(if $(INPUT),--input $(INPUT)) $(if $(value FORMAT),--format $(call quoted,$(value FORMAT)))
 
 up: $(VENV)/toolkit ## Make or heal the cluster: hosts (Pulumi) and services (Ansible)
 	@$(MILLRACE) setup

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from millrace.audit.page_views import PageViewRule, page_of
 from millrace.replay.progress import HOUR
 from millrace.replay.source import Source
-from millrace.weblog import Malformed, Request, parse_line
+from millrace.weblog import Malformed, Reader, Request, detect
 
 MINUTE = 60
 SLOT = 1800
@@ -73,11 +73,11 @@ def recount(
 ) -> Recount:
     """The truth about a log whose events were all moved by ``shift_hours``."""
     result = Recount()
-    for line in Source(path).lines(0, 0, line_bytes):
-        if line is None:
-            continue
+    lines = [line for line in Source(path).lines(0, 0, line_bytes) if line]
+    read = Reader(detect([line.data for line in lines]).format)
+    for line in lines:
         try:
-            request = parse_line(line.data)
+            request = read(line.data)
         except Malformed:
             result.malformed += 1
             continue

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from millrace.audit.command import audit_command
 from millrace.cli.dead_letters import app as dead_letters_app
@@ -26,7 +27,7 @@ from millrace.hosts.commands import (
 from millrace.ledger.advertise import advertise_command
 from millrace.ledger.command import load_command
 from millrace.plan import load_plan
-from millrace.replay.command import replay_command
+from millrace.replay.command import FormatOption, replay_command
 from millrace.replay.send import send_command
 from millrace.support.bundle import bundle_command
 from millrace.support.logs import logs_command
@@ -249,11 +250,12 @@ def demo(
     log: Annotated[
         str | None, typer.Option("--input", metavar="FILE|-", help="Your own access log.")
     ] = None,
+    log_format: FormatOption = "",
 ) -> None:
     """From nothing to live insights: everything above, then traffic, then a look at the results."""
     from millrace.cli.demo import run_demo
 
-    run_demo(stack_name(), log, console)
+    run_demo(stack_name(), log, log_format, console)
 
 
 @app.command()
@@ -305,7 +307,7 @@ def main() -> None:
         app()
     except OperatorError as error:
         show = Console(stderr=True)
-        show.print(f"[bold red]error:[/] {error.message}", highlight=False, soft_wrap=True)
+        show.print(f"[bold red]error:[/] {escape(error.message)}", highlight=False, soft_wrap=True)
         if error.hint:
-            show.print(f"[bold]next:[/]  {error.hint}", highlight=False, soft_wrap=True)
+            show.print(f"[bold]next:[/]  {escape(error.hint)}", highlight=False, soft_wrap=True)
         sys.exit(error.exit_code)

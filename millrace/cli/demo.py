@@ -32,7 +32,7 @@ LIVE_RATE = "40"
 PROCESSED_WITHIN_SECONDS = 300  # all that was sent
 
 
-def run_demo(stack: str, log: str | None, console: Console) -> None:
+def run_demo(stack: str, log: str | None, log_format: str, console: Console) -> None:
     """Every step can be interrupted; the same command again goes on where it was."""
     started = time.monotonic()
 
@@ -53,7 +53,7 @@ def run_demo(stack: str, log: str | None, console: Console) -> None:
     if log is None:
         _generated_traffic(plan, console)
     else:
-        _replay(plan, log, console)
+        _replay(plan, log, console, log_format)
     _wait_until_processed(plan, console)
     step("Insights")
     api = InsightApi(plan)
@@ -85,14 +85,14 @@ def _millrace(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "millrace.cli", *arguments]
 
 
-def _replay(plan: Plan, log: str, console: Console) -> None:
+def _replay(plan: Plan, log: str, console: Console, log_format: str = "") -> None:
     """The log with its own dates where the jobs can still take them, else as today's traffic."""
     with twice_readable(log) as path:
         try:
-            _send(plan, Asked(path))
+            _send(plan, Asked(path, format=log_format))
         except TooLate as late:
             console.print(f"{late.message}; sending it as today's traffic (--shift-to-now)")
-            _send(plan, Asked(path, to_now=True))
+            _send(plan, Asked(path, to_now=True, format=log_format))
 
 
 def _send(plan: Plan, asked: Asked) -> None:

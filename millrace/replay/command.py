@@ -8,6 +8,14 @@ from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.plan import load_plan
 
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="STRING",
+        help="Your server's own LogFormat or log_format, where it isn't a known one.",
+    ),
+]
 EXIT_STOPPED = 130  # what a shell says of a command ended by Ctrl-C
 
 
@@ -23,10 +31,12 @@ def replay_command(
         bool, typer.Option("--shift-to-now", help="Move the log so that it ends within this hour.")
     ] = False,
     run: Annotated[str, typer.Option(help="Under a new name, the same log is new events.")] = "",
+    log_format: FormatOption = "",
 ) -> None:
-    """Send a web log (Apache's or nginx's combined format) into the pipeline, each line once.
+    """Send a web log of Apache, nginx or Caddy into the pipeline, each line once.
 
-    Stop it anywhere, by Ctrl-C or kill -9, and run the same command again: it goes on.
+    The first lines show its format, or --format gives it. Stop it anywhere, by Ctrl-C or kill -9,
+    and run the same command again: it goes on.
     """
     from millrace.replay.pace import parse_speed
     from millrace.replay.run import Asked, replay_log
@@ -35,6 +45,6 @@ def replay_command(
     if shift is not None and shift_to_now:
         raise OperatorError("--shift and --shift-to-now exclude each other")
     hours = None if shift is None else parse_shift(shift)
-    asked = Asked(log, parse_speed(speed), hours, shift_to_now, run)
+    asked = Asked(log, parse_speed(speed), hours, shift_to_now, run, log_format)
     if not replay_log(load_plan(stack_name()), asked):
         raise typer.Exit(EXIT_STOPPED)

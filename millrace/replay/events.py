@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -9,8 +10,7 @@ from hashlib import blake2b
 
 from millrace.replay.progress import HOUR
 from millrace.replay.source import Line
-from millrace.weblog import Malformed, Request, parse_line
-from millrace.weblog.combined import ABSENT
+from millrace.weblog import ABSENT, Request
 
 ORIGINAL_SIZE = "original-size"
 
@@ -40,25 +40,28 @@ class Message:
 class Encoder:
     """Turns lines of one source into messages, the same ones whenever it is asked again."""
 
-    def __init__(self, source_id: str, shift_hours: int, limits: Limits) -> None:
+    def __init__(
+        self,
+        source_id: str,
+        shift_hours: int,
+        limits: Limits,
+        read: Callable[[bytes], Request],
+    ) -> None:
         self._source_id = source_id
         self._shift = shift_hours * HOUR
         self._limits = limits
+        self._read = read
 
     def __call__(self, line: Line) -> Message:
         event_id = _digest(f"{self._source_id}:{line.number}")
         try:
-            request = parse_line(line.data)
+            request = self._read(line.data)
             when = request.time + self._shift
-            event_time = _iso(when)
-        except (
-            Malformed,
-            ValueError,
-            OverflowError,
-        ):  # the latter two: shifted out of the calendar
+            visitor_id = _visitor(request.address)
+            value = _to_json(_event(event_id, _iso(when), visitor_id, request)).encode()
+        except (ValueError, OverflowError):
+            # Malformed, shifted out of the calendar, or with half a character in JSON's escapes.
             return self._as_it_is(line, event_id)
-        visitor_id = _visitor(request.address)
-        value = _to_json(_event(event_id, event_time, visitor_id, request)).encode()
         return Message(visitor_id.encode(), value, [], self._plausible(when), malformed=False)
 
     def _as_it_is(self, line: Line, event_id: str) -> Message:

@@ -13,6 +13,7 @@ class Progress:
     source: str  # its name, for whoever reads the topic
     run: str
     shift: int = 0  # hours added to every event's time, decided once for the whole run
+    format: str = ""  # of the log, decided likewise: a known one's name, or a format string
     lines: int = 0
     offset: int = 0
     malformed: int = 0

@@ -22,13 +22,15 @@ from millrace.replay.progress import Progress
 from millrace.replay.session import Replay
 from millrace.replay.source import STDIN, Lines, Source
 from millrace.replay.transactions import EventLog, Stopped, connect, last_progress
+from millrace.weblog import Reader, format_of
 
 
 @dataclass(frozen=True)
 class Asked:
     """What the operator asked for.
 
-    ``speed`` None is as fast as is safe; ``shift`` is in hours, None when none was given.
+    ``speed`` None is as fast as is safe; ``shift`` is in hours, None when none was given; without
+    a ``format`` the log's own is found out.
     """
 
     path: str
@@ -36,11 +38,17 @@ class Asked:
     shift: int | None = None
     to_now: bool = False
     run: str = ""
+    format: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises OperatorError for a format that can't be read by."""
+        if self.format:
+            format_of(self.format)
 
 
 def replay_log(plan: Plan, asked: Asked) -> bool:
     """A replay that Ctrl-C ends in order; False when it did."""
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(soft_wrap=True, highlight=False, markup=False)
     with twice_readable(asked.path, asked.to_now) as path, stop_on_signals() as stop:
         return replay(replace(asked, path=path), Pipeline.of(plan), stop, console)
 
@@ -53,7 +61,7 @@ def replay(asked: Asked, pipeline: Pipeline, stop: threading.Event, console: Con
     try:
         log = _open_log(pipeline, source_id, stop, console)
         recorded = last_progress(pipeline, source_id)
-        begin, lines = _begin(asked, source, recorded, pipeline)
+        begin, lines, read = _begin(asked, source, recorded, pipeline, console)
         if begin.done:
             console.print(
                 f"already replayed on {begin.updated}: {begin.lines:,} lines; nothing to do. "
@@ -61,7 +69,7 @@ def replay(asked: Asked, pipeline: Pipeline, stop: threading.Event, console: Con
             )
             return True
         _announce(console, begin)
-        encode = Encoder(source_id, begin.shift, pipeline.limits)
+        encode = Encoder(source_id, begin.shift, pipeline.limits, read)
         with Display(console, begin, source, pace) as display:
             span = longest_span(pipeline.watermark)
             session = Replay(log, encode, pace, begin, span, stop, display.update)
@@ -84,25 +92,35 @@ def _open_log(
 
 
 def _begin(
-    asked: Asked, source: Source, recorded: Progress | None, pipeline: Pipeline
-) -> tuple[Progress, Lines]:
-    """Where to begin and the lines from there; ``done`` only if there are none."""
+    asked: Asked,
+    source: Source,
+    recorded: Progress | None,
+    pipeline: Pipeline,
+    console: Console,
+) -> tuple[Progress, Lines, Reader]:
+    """Where to begin, the lines from there and their reader; ``done`` only if there are none."""
     begin = recorded or Progress(source.name, asked.run)
     lines = source.lines(begin.lines, begin.offset, pipeline.limits.line_bytes)
-    first, seen, lines = start.look_ahead(lines)
+    first, lines = start.look_ahead(lines, begin.format or asked.format)
     if recorded:
         start.require_same_shift(asked.shift, recorded)
+        start.require_same_format(asked.format, recorded)
+        read = Reader(format_of(recorded.format or asked.format or "combined"))
+        console.print(f"format: {read.format.name}, as before")
     else:
-        start.require_log(source.name, first, seen)
-        begin = replace(begin, shift=_shift(asked, pipeline))
-    if first is not None:
-        start.require_in_time(first, begin.shift, pipeline.traffic_watermark())
-    return replace(begin, done=begin.done and not seen), lines
+        fit = start.take_format(source.name, asked.format, first)
+        console.print(start.describe(fit))
+        read = Reader(fit.format)
+        begin = replace(begin, shift=_shift(asked, pipeline, read))
+    begin = replace(begin, format=read.format.name, done=begin.done and not first)
+    if (time := start.first_time(first, read)) is not None:
+        start.require_in_time(time, begin.shift, pipeline.traffic_watermark())
+    return begin, lines, read
 
 
-def _shift(asked: Asked, pipeline: Pipeline) -> int:
+def _shift(asked: Asked, pipeline: Pipeline, read: Reader) -> int:
     if asked.to_now:
-        return start.shift_to_now(asked.path, pipeline.limits.line_bytes)
+        return start.shift_to_now(asked.path, pipeline.limits.line_bytes, read)
     return asked.shift or 0
 
 

@@ -76,12 +76,13 @@ class Source:
                 data = kept + piece
                 size = len(data) + dropped
                 number, offset = number + 1, offset + size + 1
-                yield Line(number, offset, data[:limit], size)
+                yield Line(number, offset, _cut(data, limit), size)
                 kept, dropped = b"", 0
             kept += tail
-            dropped += max(0, len(kept) - limit)
-            kept = kept[:limit]
-        if kept:  # the last line may lack its newline
+            before = len(kept)
+            kept = _cut(kept, limit)
+            dropped += before - len(kept)
+        if kept or dropped:  # the last line may lack its newline
             size = len(kept) + dropped
             yield Line(number + 1, offset + size, kept, size)
 
@@ -92,6 +93,12 @@ class Source:
             raise _shorter(self.name, offset)
         os.lseek(self._fd, offset, os.SEEK_SET)
         return _read(self._fd)
+
+
+def _cut(data: bytes, limit: int) -> bytes:
+    """At most ``limit`` bytes. Padding goes first: a log that was truncated while its server went
+    on writing begins with as many zero bytes as it had been long."""
+    return data if len(data) <= limit else data.lstrip(b"\0")[:limit]
 
 
 def _open(path: str) -> int:
@@ -117,7 +124,10 @@ def _read(fd: int) -> Chunks:
 
 
 def _gunzip(chunks: Chunks, name: str) -> Chunks:
-    """Decompressed chunks of one or more gzip members (rotated logs are often concatenated)."""
+    """Decompressed chunks of one or more gzip members (rotated logs are often concatenated).
+
+    Zero bytes behind a member are padding, as tapes and block devices make it.
+    """
     inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         for chunk in chunks:
@@ -125,6 +135,9 @@ def _gunzip(chunks: Chunks, name: str) -> Chunks:
                 yield None
             while chunk:
                 if inflate.eof:
+                    chunk = chunk.lstrip(b"\0")
+                    if not chunk:
+                        break
                     inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
                 if data := inflate.decompress(chunk, CHUNK):
                     yield data

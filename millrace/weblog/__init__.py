@@ -1,5 +1,30 @@
-"""Web access logs in the combined format of Apache and nginx. Pure: text in, requests out."""
+"""Web access logs of Apache, nginx and Caddy. Pure: text in, requests out."""
 
-from millrace.weblog.combined import Malformed, Request, format_line, parse_line
+from millrace.weblog.formats import (
+    KNOWN,
+    Fit,
+    Format,
+    Reader,
+    detect,
+    fit,
+    fits,
+    format_of,
+    parse_line,
+)
+from millrace.weblog.request import ABSENT, Malformed, Request, format_line
 
-__all__ = ["Malformed", "Request", "format_line", "parse_line"]
+__all__ = [
+    "ABSENT",
+    "KNOWN",
+    "Fit",
+    "Format",
+    "Malformed",
+    "Reader",
+    "Request",
+    "detect",
+    "fit",
+    "fits",
+    "format_line",
+    "format_of",
+    "parse_line",
+]

@@ -94,7 +94,7 @@ def test_nothing_is_acknowledged_before_kafka_has(
 @pytest.mark.parametrize(
     ("headers", "body", "record"),
     [
-        (JSON, [EVENT, EVENT | {"status": 1}, EVENT], 2),
+        (JSON, [EVENT, EVENT | {"status": 1000}, EVENT], 2),
         (NDJSON, None, 3),
         ({"Content-Type": CLOUD_EVENTS}, [cloud_event(EVENT), {"id": "1"}], 2),
     ],

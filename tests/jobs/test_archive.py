@@ -235,6 +235,7 @@ def test_expiry_does_not_wait_for_the_archive_to_pause(
     assert spark.read.format("delta").load(table).count() == batch
 
 
+@pytest.mark.extended
 def test_who_loses_a_race_tries_again(spark: SparkSession, records: Records, table: str) -> None:
     """Both touch the same files; the archive's job goes on appending meanwhile."""
     for batch in range(3):

@@ -98,7 +98,7 @@ MALFORMED: dict[str, list[bytes | None]] = {
         encoded(event_time=datetime(9999, 12, 31)),
         encoded(event_time=datetime(1, 1, 1)),
     ],
-    "status out of range": [encoded(status=99), encoded(status=-(2**31))],
+    "status out of range": [encoded(status=1000), encoded(status=-(2**31))],
     "bytes out of range": [encoded(bytes=-1), encoded(bytes=2**63 - 1)],
 }
 

@@ -107,6 +107,7 @@ def test_what_the_state_forgot_is_older_than_the_watermark(
     assert [n for _, n in sorted(counted.items())] == [2, 1, 2]
 
 
+@pytest.mark.extended
 def test_a_recount_leaves_out_what_the_archive_has_twice(
     spark: SparkSession, tmp_path: Path, run: Run
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_job_keeps_to_a_checkpoint_of_events_that_count_once(spark: SparkSessi
     assert job_of(spark).output.state == [*raw.output.state, "events once by event_id"]
 
 
+@pytest.mark.extended
 def test_streams_are_joined_without_repeats(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ MALFORMED = {
         event(event_time="1999-12-31T23:59:59.999Z"),
         event(event_time="2026-01-01T01:00:00.001Z"),
     ],
-    "status out of range": [event(status=99), event(status=600), event(status=-200)],
+    "status out of range": [event(status=-1), event(status=1000), event(status=-200)],
     "bytes out of range": [event(bytes=-1), event(bytes=MOST_BYTES + 1), event(bytes=10**18 - 1)],
     "unusual JSON": [event().replace(b'"url"', b'"ur\\u006c"')],
 }

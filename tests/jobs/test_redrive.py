@@ -317,6 +317,7 @@ def test_closed_windows_get_what_was_put_aside_and_an_open_one_waits(make: Make)
     assert "was counted" in redrive(job, ALL[:1])[0].what
 
 
+@pytest.mark.extended
 def test_whenever_the_driver_dies_another_attempt_counts_each_once(make: Make) -> None:
     for step in range(3):
         job, service = make(mended, BEFORE)

@@ -226,6 +226,7 @@ BATCHES: list[tuple[Events, Events]] = [
 LATE = {"impressions": 1, "clicks": 2}
 
 
+@pytest.mark.extended
 def test_a_stream_gives_what_a_batch_gives_but_for_late_events(
     spark: SparkSession, query: Query, written: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,8 @@
 """The recount, held to a log counted by hand and to what is known of the real one."""
 
+import gzip
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -45,6 +47,53 @@ def test_the_whole_log(counted: Recount) -> None:
     assert counted.pages == Counter({"/a": 2})
     assert counted.first == moment("2015-05-17T10:05:03")
     assert counted.last == moment("2015-05-17T11:00:00")
+
+
+LINE = '[29/Feb/2024:10:05:03 +0000] "GET /a HTTP/1.1" 200 100 "-" "Example/1.0"'
+STOCK = {
+    "nginx main": [
+        f'192.0.2.1 - - {LINE} "-"',
+        f'192.0.2.2 - - {LINE} "203.0.113.7"',
+        f'192.0.2.2 - - {LINE} "203.0.113.7, 198.51.100.3"',
+        f'2001:db8::5 - - {LINE} "-"',
+    ],
+    "users": [
+        f"192.0.2.1 - jane@example.com {LINE}",
+        f"192.0.2.2 - john doe {LINE}",
+        f'192.0.2.3 - "" {LINE}',
+        f"192.0.2.1 - DOMAIN\\\\jane {LINE}",
+    ],
+    "marks": [
+        f"\ufeff192.0.2.1 - - {LINE}",
+        f"192.0.2.1 - - {LINE}",
+        f"\ufeff192.0.2.2 - - {LINE}",
+        f"192.0.2.3 - - {LINE}",
+    ],
+    "statuses": [
+        f"192.0.2.1 - - {LINE}",
+        f"192.0.2.1 - - {LINE}".replace("GET /a", "CONNECT example.com:443").replace("200", "000"),
+        f"192.0.2.2 - - {LINE}".replace(" HTTP/1.1", "").replace(" 200 ", " 009 "),
+        f"192.0.2.3 - - {LINE}".replace("GET /a HTTP/1.1", "-").replace(" 200 ", " 499 "),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "form", [bytes, gzip.compress, lambda log: gzip.compress(log) + bytes(512)]
+)
+@pytest.mark.parametrize("kind", STOCK)
+def test_logs_as_servers_write_them(
+    tmp_path: Path, kind: str, form: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "access.log"
+    path.write_bytes(form("\n".join(STOCK[kind]).encode()))
+    counted = recount(str(path), RULE, 1000)
+    total = counted.total
+    assert (counted.malformed, total.requests, len(total.clients)) == (0, 4, 3)
+    assert total.bytes == 400
+    views = 1 if kind == "statuses" else 4
+    assert (total.page_views, counted.pages) == (views, Counter({"/a": views}))
+    assert (total.status["2xx"], total.status["other"]) == (views, 2 if kind == "statuses" else 0)
 
 
 def test_slots_of_visitors(counted: Recount) -> None:

@@ -4,26 +4,35 @@ import gzip
 import io
 import json
 import os
-from dataclasses import dataclass, field
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from millrace.common.errors import OperatorError
+from millrace.common.paths import REPO
 from millrace.config import load_names
-from millrace.replay import start
+from millrace.replay import run, start
 from millrace.replay.events import ORIGINAL_SIZE, Encoder, Limits, Message
 from millrace.replay.pace import Pace, parse_speed
+from millrace.replay.pipeline import Pipeline
 from millrace.replay.progress import Progress
+from millrace.replay.run import Asked
 from millrace.replay.session import Replay
-from millrace.replay.source import GZIP_MAGIC, Line, Source
+from millrace.replay.source import GZIP_MAGIC, Line, Lines, Source
 from millrace.replay.transactions import EventLog, Stopped
+from millrace.weblog import Reader, format_of, parse_line
 
 TOPICS = load_names().kafka.topics
 DAY = 86400
@@ -140,7 +149,7 @@ def replay(path: str, broker: Broker, script: dict[int, str], watermark: float =
     log.open()
     begin = broker.last_progress() or Progress(source.name, "")
     lines = source.lines(begin.lines, begin.offset, LIMITS.line_bytes)
-    encode = Encoder(source_id, begin.shift, LIMITS)
+    encode = Encoder(source_id, begin.shift, LIMITS, parse_line)
     Replay(log, encode, Pace(None, watermark), begin, watermark / 10, Event(), lambda *_: None).run(
         lines
     )
@@ -158,16 +167,37 @@ faults = st.sampled_from(["kill", "kill after", "abort", "retry", "retry after"]
 lives = st.lists(st.dictionaries(st.integers(1, 40), faults, max_size=4), max_size=6)
 
 
-@given(count=st.integers(1, 60), lives=lives, zipped=st.booleans(), batch=st.integers(1, 20))
+def in_members(content: bytes) -> bytes:
+    """Gzipped in two members, with padding behind both."""
+    half = len(content) // 2
+    return b"".join(gzip.compress(part) + b"\0" * 600 for part in (content[:half], content[half:]))
+
+
+# A log as it may come: with a byte order mark, behind a hole, and packed.
+FORMS: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes,
+    "marked": lambda content: b"\xef\xbb\xbf" + content,
+    "behind a hole": lambda content: b"\0" * 5000 + content,
+    "gzipped": gzip.compress,
+    "gzipped in members": in_members,
+}
+
+
+@given(
+    count=st.integers(1, 60),
+    lives=lives,
+    form=st.sampled_from(sorted(FORMS)),
+    batch=st.integers(1, 20),
+)
 def test_every_line_arrives_once_wherever_the_replay_dies(
     tmp_path_factory: pytest.TempPathFactory,
     count: int,
     lives: list[dict[int, str]],
-    zipped: bool,
+    form: str,
     batch: int,
 ) -> None:
     lines = [log_line(n) for n in range(count)]
-    path = write(tmp_path_factory.mktemp("log"), b"\n".join(lines), zipped)
+    path = write(tmp_path_factory.mktemp("log"), FORMS[form](b"\n".join(lines)))
     broker = Broker()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("millrace.replay.session.BATCH_MESSAGES", batch)
@@ -176,8 +206,9 @@ def test_every_line_arrives_once_wherever_the_replay_dies(
                 replay(path, broker, script)
             except Killed:
                 continue
-    urls = [json.loads(value)["url"] for value in broker.values(TOPICS.events)]
-    assert urls == [f"/{n}" for n in range(count)]
+    events = [json.loads(value) for value in broker.values(TOPICS.events)]
+    assert [event["url"] for event in events] == [f"/{n}" for n in range(count)]
+    assert len({event["visitor_id"] for event in events}) == min(count, 7)
     progress = broker.last_progress()
     assert progress
     assert (progress.lines, progress.done) == (count, True)
@@ -305,6 +336,23 @@ def test_concatenated_gzip_members_are_one_log(tmp_path: Path) -> None:
     assert data(Source(str(path))) == LOG.splitlines()
 
 
+@pytest.mark.parametrize("padding", [1, 511, 200_000])
+def test_zero_bytes_behind_a_gzip_member_are_padding(tmp_path: Path, padding: int) -> None:
+    path = tmp_path / "log.gz"
+    zeros = b"\0" * padding
+    path.write_bytes(gzip.compress(LOG[:500]) + zeros + gzip.compress(LOG[500:]) + zeros)
+    assert data(Source(str(path))) == LOG.splitlines()
+    last = Source(str(path)).lines(39, len(LOG) - len(LOG.splitlines()[-1]) - 1, 1000)
+    assert [line.data for line in last if line] == LOG.splitlines()[-1:]
+
+
+def test_what_else_stands_behind_a_gzip_member_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(LOG) + b"\0\0trailing")
+    with pytest.raises(OperatorError, match="damaged gzip file"):
+        data(Source(str(path)))
+
+
 def test_a_gzip_file_that_ends_too_early_gives_its_lines_and_then_an_error(tmp_path: Path) -> None:
     path = tmp_path / "log.gz"
     path.write_bytes(gzip.compress(os.urandom(300_000).hex().encode())[:-1000])
@@ -329,6 +377,20 @@ def test_an_endless_line_is_cut_and_says_how_long_it_was(tmp_path: Path) -> None
         (b"y" * 20, 50),
     ]
     assert [line.end for line in lines] == [2, 300_003, 300_005, 300_055]
+
+
+def test_padding_is_cut_before_the_line_behind_it(tmp_path: Path) -> None:
+    """As where a log was truncated while its server went on writing at its old position."""
+    hole = b"\0" * 300_000
+    path = write(tmp_path, hole + b"first\n" + hole + b"x" * 30 + b"\n\0\0b\n" + hole)
+    lines = [line for line in Source(path).lines(0, 0, 20) if line]
+    assert [(line.number, line.data, line.size) for line in lines] == [
+        (1, b"first", 300_005),
+        (2, b"x" * 20, 300_030),
+        (3, b"\0\0b", 3),
+        (4, b"", 300_000),
+    ]
+    assert [line.end for line in lines] == [300_006, 600_037, 600_041, 900_041]
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -359,7 +421,7 @@ def test_what_cannot_be_read(path: str, reason: str) -> None:
 
 
 def encode(line: bytes, shift: int = 0, number: int = 7, size: int | None = None) -> Message:
-    return Encoder("source", shift, LIMITS)(Line(number, 0, line, size or len(line)))
+    return Encoder("source", shift, LIMITS, parse_line)(Line(number, 0, line, size or len(line)))
 
 
 def test_an_event_says_what_the_line_says() -> None:
@@ -417,6 +479,17 @@ def test_a_malformed_line_goes_as_it_is(line: bytes) -> None:
 
 def test_a_cut_line_tells_its_original_size() -> None:
     assert encode(b"x" * 10, size=10**9).headers == [(ORIGINAL_SIZE, b"1000000000")]
+
+
+def test_half_a_character_in_json_goes_as_it_is() -> None:
+    line = (
+        b'{"ts":1431857103,"request":{"client_ip":"192.0.2.1","method":"GET",'
+        b'"uri":"/URI"},"status":200,"size":1}'
+    )
+    assert json.loads(encode(line).value)["url"] == "/URI"
+    for half in (line.replace(b"URI", rb"\ud800"), line.replace(b"192.0.2.1", rb"\udc00")):
+        message = encode(half)
+        assert (message.value, message.malformed) == (half, True)
 
 
 @pytest.mark.parametrize("shift", [24 * 365 * 8000, -24 * 365 * 3000])
@@ -486,24 +559,171 @@ def test_speeds() -> None:
 # --- before the first line ------------------------------------------------------------------------
 
 
-def look(path: str) -> tuple[int | None, int, list[bytes]]:
-    first, seen, lines = start.look_ahead(Source(path).lines(0, 0, 1000))
-    return first, seen, [line.data for line in lines if line]
+def look(path: str, asked: str = "") -> tuple[list[bytes], list[bytes]]:
+    first, lines = start.look_ahead(Source(path).lines(0, 0, 1000), asked)
+    return first, [line.data for line in lines if line]
 
 
 def test_looking_ahead_loses_no_line(tmp_path: Path) -> None:
-    content = b"garbage\n" * 3 + LOG
-    first, seen, lines = look(write(tmp_path, content))
-    assert first == datetime(2015, 5, 17, 10, 5, 3, tzinfo=UTC).timestamp()
-    assert seen == 4
+    content = b"garbage\n" * 3 + LOG * 30
+    first, lines = look(write(tmp_path, content))
+    assert first == content.splitlines()[:1000]
     assert lines == content.splitlines()
+    read = Reader(format_of("combined"))
+    moment = datetime(2015, 5, 17, 10, 5, 3, tzinfo=UTC).timestamp()
+    assert start.first_time(first, read) == moment
+    assert start.first_time(first[:3], read) is None
+
+
+def growing(*content: bytes | None) -> Iterator[Line | None]:
+    """Lines as they come; None where nothing came for a while."""
+    for number, line in enumerate(content):
+        yield None if line is None else Line(number + 1, 0, line, len(line))
+
+
+def test_a_log_that_grows_is_looked_at_until_there_is_a_request_and_a_pause() -> None:
+    content = [None, b"garbage", None, log_line(0), log_line(1), None, log_line(2)]
+    first, lines = start.look_ahead(growing(*content), "")
+    assert first == [b"garbage", log_line(0), log_line(1)]
+    assert [line.data for line in lines if line] == [line for line in content if line]
+
+
+def test_a_log_that_grows_without_a_pause_is_looked_at_for_a_while() -> None:
+    clock = Clock()
+    passed = start.LOOK_AHEAD_SECONDS / 4
+
+    def lines() -> Iterator[Line | None]:
+        for line in growing(*(log_line(number) for number in range(20))):
+            clock.now += passed
+            yield line
+
+    first, _ = start.look_ahead(lines(), "", clock)
+    assert len(first) == 5
+
+
+def test_a_log_that_grows_in_a_format_of_its_own_is_looked_at_no_longer() -> None:
+    own = "%h|%{sec}t|%r|%>s"
+    content = [b"192.0.2.1|1431857103|GET / HTTP/1.1|200", None, b"more"]
+    assert start.look_ahead(growing(*content), own)[0] == content[:1]
 
 
 @pytest.mark.parametrize(("content", "reason"), [(b"", "empty"), (b"a\n" * 5000, "no web log")])
 def test_what_is_no_log_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
-    first, seen, _ = look(write(tmp_path, content))
+    first, _ = look(write(tmp_path, content))
     with pytest.raises(OperatorError, match=reason):
-        start.require_log("x.log", first, seen)
+        start.take_format("x.log", "", first)
+
+
+def test_a_log_that_shows_next_to_no_request_is_refused_unless_its_format_is_given() -> None:
+    few = [log_line(0)] * 9 + [b"garbage"] * 91
+    with pytest.raises(OperatorError, match="9 of its first 100 lines fit"):
+        start.take_format("x.log", "", few)
+    assert start.take_format("x.log", "", [log_line(1), *few[:-1]]).fitting == 10
+    assert start.take_format("x.log", "combined", few).fitting == 9
+
+
+def test_a_refusal_shows_the_first_line_that_does_not_fit_and_what_to_do() -> None:
+    lines = [log_line(0), b"[/b] \x1b[31m\xff 1.2.3.4" + b"x" * 500, b"other"] + [b"garbage"] * 20
+    with pytest.raises(OperatorError) as refusal:
+        start.take_format("x.log", "", lines)
+    assert "1 of its first 23 lines fit" in refusal.value.message
+    assert r"[/b] \x1b[31m\xff 1.2.3.4xxx" in refusal.value.message
+    assert len(refusal.value.message) < 400
+    assert refusal.value.hint
+    for said in ("nginx main", "combined", "common", "JSON", "--format"):
+        assert said in refusal.value.hint
+
+
+def test_utf_16_is_named() -> None:
+    lines = log_line(0).decode().encode("utf-16").split(b"\n")
+    with pytest.raises(OperatorError) as refusal:
+        start.take_format("x.log", "", lines)
+    assert "iconv" in (refusal.value.hint or "")
+
+
+def test_a_given_format_that_no_line_is_in_is_refused_with_the_one_that_they_are_in() -> None:
+    with pytest.raises(OperatorError, match="isn't in the format common") as refusal:
+        start.take_format("x.log", "common", [log_line(0)] * 3)
+    assert "3 lines fit combined" in (refusal.value.hint or "")
+    with pytest.raises(OperatorError, match="0 of its first 1 lines fit"):
+        start.take_format("x.log", "common", [b"garbage"])
+
+
+def test_one_line_says_which_format_was_taken_and_how_well_it_fits() -> None:
+    main, host = log_line(0) + b' "-"', b"example.com:80 " + log_line(0)
+    described = [
+        start.describe(start.take_format("x.log", "", lines))
+        for lines in ([main] * 3, [main] * 3 + [host] * 2 + [b"garbage"], [main, b"garbage"])
+    ]
+    assert described == [
+        "format: nginx main (3 of the first 3 lines fit)",
+        "format: nginx main (3 of the first 6 lines fit, 2 virtual host and combined, 1 none)",
+        "format: nginx main (1 of the first 2 lines fit)",
+    ]
+
+
+def test_a_run_keeps_its_format() -> None:
+    begun = Progress("x.log", "", format="nginx main")
+    start.require_same_format("", begun)
+    start.require_same_format("nginx main", begun)
+    start.require_same_format("common", Progress("x.log", ""))  # begun before formats were kept
+    with pytest.raises(OperatorError, match="nginx main and can't go on with common"):
+        start.require_same_format("common", begun)
+    assert Progress.from_json(begun.to_json()) == begun
+    assert Progress.from_json(b'{"source": "x.log", "run": "", "lines": 7}').format == ""
+
+
+class NothingProcessed:
+    """The insight API of a cluster whose jobs have seen no event."""
+
+    def progress(self, job: str) -> dict[str, Any]:
+        return {}
+
+
+def begin(path: str, recorded: Progress | None, asked: str = "") -> tuple[Progress, Lines, Reader]:
+    pipeline = Pipeline({}, NothingProcessed(), TOPICS, DAY, LIMITS)  # type: ignore[arg-type]
+    return run._begin(Asked(path, format=asked), Source(path), recorded, pipeline, Console())
+
+
+def test_a_replay_goes_on_in_the_format_it_began_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its next lines alone, its visitors would be others."""
+    line = b"198.51.100.9 " + log_line(0) + b"\n"
+    path = write(tmp_path, line * 20)
+    first, _, read = begin(path, None, "virtual host and combined")
+    assert read(line.strip()).address == "10.0.0.0"
+    recorded = replace(first, lines=10, offset=10 * len(line))
+    again, lines, read = begin(path, Progress.from_json(recorded.to_json()))
+    assert again == recorded
+    assert {read(line.data).address for line in lines if line} == {"10.0.0.0"}
+    assert begin(path, None)[2](line.strip()).address == "198.51.100.9"
+    assert [said for said in capsys.readouterr().out.splitlines() if said] == [
+        "format: virtual host and combined (20 of the first 20 lines fit)",
+        "format: virtual host and combined, as before",
+        "format: X-Forwarded-For and combined (20 of the first 20 lines fit)",
+    ]
+
+
+def test_a_replay_that_was_begun_before_formats_were_kept_goes_on_in_combined(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path, LOG)
+    progress, _, read = begin(path, Progress("x.log", "", lines=1, offset=LOG.index(b"\n") + 1))
+    assert (progress.format, read.format.name) == ("combined", "combined")
+
+
+def test_a_replay_that_is_done_is_done_unless_its_log_has_grown(tmp_path: Path) -> None:
+    path = write(tmp_path, LOG)
+    done = Progress("x.log", "", lines=40, offset=len(LOG), done=True, format="combined")
+    assert begin(path, done)[0].done
+    write(tmp_path, LOG + log_line(40) + b"\n")
+    assert not begin(path, done)[0].done
+
+
+def test_a_format_is_judged_before_anything_is_sent() -> None:
+    with pytest.raises(OperatorError, match="has no field for a time"):
+        Asked("x.log", format='%h "%r" %>s')
 
 
 def test_shifted_to_now_the_log_ends_within_this_hour(
@@ -512,7 +732,7 @@ def test_shifted_to_now_the_log_ends_within_this_hour(
     now = 1_795_000_000.0
     monkeypatch.setattr(start, "time", SimpleNamespace(time=lambda: now))
     path = write(tmp_path, LOG + log_line(0, "20/May/2015:10:05:03 +0000") + b"\n" + LOG)
-    hours = start.shift_to_now(path, 1000)
+    hours = start.shift_to_now(path, 1000, parse_line)
     ends = datetime(2015, 5, 20, 10, 5, 3, tzinfo=UTC).timestamp() + hours * 3600
     assert 0 <= now - ends < 3600
 
@@ -540,3 +760,16 @@ def test_what_would_be_dropped_as_late_is_refused_with_the_least_shift_that_is_n
     with pytest.raises(OperatorError, match="everything before 2015-05-19 12:00 UTC") as refusal:
         start.require_in_time(first, 0, watermark)
     assert "--shift 3d" in (refusal.value.hint or "")
+
+
+# --- make demo ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ['%h "%{Referer}i" it\'s, %>s', "$remote_addr [$time_local] $(x) \\\\"]
+)
+def test_make_hands_a_format_on_as_it_is(text: str) -> None:
+    command = ["make", "-n", "demo", "INPUT=access.log", f"FORMAT={text}"]
+    printed = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True).stdout
+    line = next(line for line in printed.splitlines() if " demo " in line)
+    assert shlex.split(line)[-4:] == ["--input", "access.log", "--format", text]
