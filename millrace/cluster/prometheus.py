@@ -1,18 +1,121 @@
-"""Prometheus on the edge hosts. It is asked there: operators' machines can't reach its port."""
+"""Prometheus on the edge hosts: what it has now, asked at its port; what it had, asked by SSH."""
 
 import json
 import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from subprocess import TimeoutExpired
 from typing import Any
+from urllib.parse import urlencode
 
+from millrace.cluster.services import get_json
 from millrace.cluster.ssh import on_all, run_on
 from millrace.common.errors import OperatorError
-from millrace.plan import Host, Plan
+from millrace.plan import Endpoint, Host, Plan
 
 SERVICE = "prometheus_server"
 ANSWER_SECONDS = 10
 
 Series = dict[str, Any]  # `metric`: its labels; `values`: pairs of Unix seconds and text
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is scraped: a service (``job``) on a host, and how the last scrape went.
+
+    ``health`` is up, down, or unknown before the first scrape, which was ``age`` seconds ago;
+    ``error`` is why it failed.
+    """
+
+    job: str
+    host: str
+    health: str
+    age: float
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """``state`` is pending or firing, ``since`` ISO 8601. ``labels`` say which one it is."""
+
+    labels: Mapping[str, str]
+    state: str
+    since: str
+    summary: str
+    runbook: str
+
+    @property
+    def name(self) -> str:
+        return self.labels["alertname"]
+
+    @property
+    def severity(self) -> str:
+        return self.labels["severity"]
+
+    @property
+    def component(self) -> str:
+        return self.labels["component"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A figure of a service (``job``) on a host. ``labels`` are the others."""
+
+    name: str
+    job: str
+    host: str
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scraped:
+    """What one Prometheus has now; ``at`` is its own clock, in seconds since 1970."""
+
+    at: float
+    targets: tuple[Target, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+
+
+def scraped(at: Endpoint, expression: str, seconds: float) -> Scraped:
+    """Its targets, its alerts, and what an expression gives now, asked at its port.
+
+    Raises as `millrace.cluster.services` does. A figure whose target didn't answer its last scrape
+    is none any more.
+    """
+    found = get_json(at, f"/api/v1/query?{urlencode({'query': expression})}", seconds)
+    result: list[Series] = found["data"]["result"]
+    now = max((series["value"][0] for series in result), default=time.time())
+    targets = get_json(at, "/api/v1/targets?state=active", seconds)["data"]["activeTargets"]
+    alerts = get_json(at, "/api/v1/alerts", seconds)["data"]["alerts"]
+    return Scraped(
+        now,
+        tuple(_target(target, now) for target in targets),
+        tuple(_sample(series) for series in result),
+        tuple(_alert(alert) for alert in alerts),
+    )
+
+
+def _target(target: dict[str, Any], now: float) -> Target:
+    labels = target["labels"]
+    since = datetime.fromisoformat(target["lastScrape"]).timestamp()
+    age = max(0.0, now - since)
+    return Target(labels["job"], labels["host"], target["health"], age, target["lastError"])
+
+
+def _sample(series: Series) -> Sample:
+    labels = dict(series["metric"])
+    name, job, host = (labels.pop(key, "") for key in ("__name__", "job", "host"))
+    return Sample(name, job, host, float(series["value"][1]), labels)
+
+
+def _alert(alert: dict[str, Any]) -> Alert:
+    notes = alert["annotations"]
+    runbook = notes["runbook_url"].rpartition("/")[2]
+    return Alert(alert["labels"], alert["state"], alert["activeAt"], notes["summary"], runbook)
 
 
 def firing(plan: Plan, seconds: float) -> list[Series]:
