@@ -181,16 +181,12 @@ def worst(states: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class _Members(Generic[T]):
-    """A service's hosts: what those that answered say, and whose loss or silence is known, by host.
-
-    ``problems`` are the losses' reasons, and what is wrong with hosts whose service answers.
-    """
+    """A service's hosts: what some answered, and why others are known to be lost, or are silent."""
 
     total: int
-    answers: dict[str, T]
-    lost: set[str]
-    silent: dict[str, str]
-    problems: list[str]
+    answers: dict[str, T] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    silent: dict[str, str] = field(default_factory=dict)
 
     @property
     def majority_is_lost(self) -> bool:
@@ -200,42 +196,41 @@ class _Members(Generic[T]):
 def _members(
     plan: Plan, snapshot: Snapshot, service: str, replies: Mapping[str, Reply[T]]
 ) -> _Members[T]:
-    """By the services' own replies, and by what is known of their hosts and units."""
-    members: _Members[T] = _Members(len(replies), {}, set(), {}, [])
-    for host in plan.hosts_of(service):
-        reply, facts = replies[host.name], snapshot.hosts[host.name]
-        is_stopped = isinstance(facts, HostFacts) and not _is_active(facts, service)
-        if is_stopped:
-            members.problems.append(f"{host.name}: {plan.services[service].unit} is not active")
+    """By the services' own replies. One that doesn't answer is lost if its host or unit is."""
+    members: _Members[T] = _Members(len(replies))
+    for host, reply in replies.items():
+        facts = snapshot.hosts[host]
+        if not isinstance(reply, Silence | Fault):
+            members.answers[host] = reply
         elif isinstance(facts, Fault):
-            members.problems.append(facts.why)
+            members.lost[host] = facts.why
+        elif isinstance(facts, HostFacts) and not _is_active(facts, service):
+            members.lost[host] = f"{host}: {plan.services[service].unit} is not active"
         elif isinstance(reply, Fault):
-            members.problems.append(reply.why)
-        if not is_stopped and not isinstance(reply, Silence | Fault):
-            members.answers[host.name] = reply
-        elif is_stopped or isinstance(facts, Fault) or isinstance(reply, Fault):
-            members.lost.add(host.name)
-        elif isinstance(reply, Silence):
-            members.silent[host.name] = reply.why
+            members.lost[host] = reply.why
+        else:
+            members.silent[host] = reply.why
     return members
-
-
-def _is_active(facts: HostFacts, service: str) -> bool:
-    return service not in facts.units or facts.units[service].is_active
 
 
 def _units(plan: Plan, snapshot: Snapshot, service: str) -> _Members[bool]:
     """Of a service that nobody asks: whether its units are active."""
-    replies: dict[str, Reply[bool]] = {}
-    for host in plan.hosts_of(service):
-        facts = snapshot.hosts[host.name]
+    unit = plan.services[service].unit if service in plan.services else service
+
+    def reply(host: str) -> Reply[bool]:
+        facts = snapshot.hosts[host]
         if isinstance(facts, Silence | Fault):
-            replies[host.name] = facts
-        else:
-            is_known = service in facts.units
-            unit = plan.services[service].unit
-            replies[host.name] = is_known or Silence(f"{host.name} doesn't say how {unit} is")
+            return facts
+        if service not in facts.units:
+            return Silence(f"{host} doesn't say how {unit} is")
+        return _is_active(facts, service) or Fault(f"{host}: {unit} is not active")
+
+    replies = {host.name: reply(host.name) for host in plan.hosts_of(service)}
     return _members(plan, snapshot, service, replies)
+
+
+def _is_active(facts: HostFacts, service: str) -> bool:
+    return service not in facts.units or facts.units[service].is_active
 
 
 def _component(
@@ -266,7 +261,7 @@ def _quorum(name: str, members: _Members[Any], roles: Mapping[str, str]) -> Comp
     """One leader; the rest follow."""
     counts = Counter(roles.values())
     leaders = counts["leader"]
-    problems = list(members.problems)
+    problems = list(members.lost.values())
     if leaders > 1:
         problems.append(f"{leaders} hosts say that they lead")
     return _component(
@@ -285,7 +280,7 @@ def _is_not_one(count: int, members: _Members[Any]) -> bool:
 
 def _kafka(plan: Plan, snapshot: Snapshot) -> Component:
     units = _units(plan, snapshot, "kafka_broker")
-    problems, silences = list(units.problems), list(units.silent.values())
+    problems, silences = list(units.lost.values()), list(units.silent.values())
     kafka = snapshot.kafka
     if isinstance(kafka, Silence | Fault):
         return _component(
@@ -306,7 +301,7 @@ def _kafka(plan: Plan, snapshot: Snapshot) -> Component:
 
 def _cassandra(plan: Plan, snapshot: Snapshot) -> Component:
     units = _units(plan, snapshot, "cassandra")
-    problems, silences = list(units.problems), list(units.silent.values())
+    problems, silences = list(units.lost.values()), list(units.silent.values())
     if isinstance(snapshot.ring, Silence | Fault):
         silences.append(snapshot.ring.why)
         return _component(
@@ -324,7 +319,7 @@ def _redis(plan: Plan, snapshot: Snapshot) -> Component:
     servers = _members(plan, snapshot, "redis", snapshot.redis)
     sentinels = _members(plan, snapshot, "redis_sentinel", snapshot.sentinels)
     roles = Counter(server.role for server in servers.answers.values())
-    problems = [*servers.problems, *sentinels.problems]
+    problems = [*servers.lost.values(), *sentinels.lost.values()]
     problems += [
         f"{host}: replica has lost its master"
         for host, server in servers.answers.items()
@@ -368,7 +363,7 @@ def _yarn(plan: Plan, snapshot: Snapshot) -> Component:
 def _pair(name: str, members: _Members[Any], roles: Mapping[str, str]) -> Component:
     """One active, one standby."""
     counts = Counter(roles.values())
-    problems = list(members.problems)
+    problems = list(members.lost.values())
     if not counts["standby"] and not members.silent:
         problems.append("no standby to fail over to")
     return _component(
@@ -386,7 +381,7 @@ def _plain(plan: Plan, snapshot: Snapshot, service: str, name: str) -> Component
     return _component(
         name,
         f"{len(units.answers)} of {units.total} up",
-        units.problems,
+        units.lost.values(),
         units.silent.values(),
         is_down=units.majority_is_lost,
     )
@@ -400,7 +395,7 @@ def _ready(
     return _component(
         name,
         f"{len(members.answers)} of {members.total} ready",
-        members.problems,
+        members.lost.values(),
         members.silent.values(),
         is_down=len(members.lost) == members.total,
     )
@@ -569,7 +564,7 @@ def _monitoring(plan: Plan, snapshot: Snapshot) -> Component:
         for service in ("node_exporter", "redis_exporter", "cloudwatch_agent")
     ]
     all_members: list[_Members[Any]] = [monitors, pair, *others]
-    problems = [problem for members in all_members for problem in members.problems]
+    problems = [why for members in all_members for why in members.lost.values()]
     problems += [
         f"{host}: this Alertmanager knows of no other: what it tells, both may tell"
         for host, peers in pair.answers.items()
@@ -592,12 +587,9 @@ def _alerts(snapshot: Snapshot) -> list[Alert] | None:
     """
     monitors = known(snapshot.monitors.values())
     told = [alert for monitor in monitors for alert in monitor.alerts]
-    found = {
-        json.dumps(dict(alert.labels), sort_keys=True): alert
-        for alert in sorted(
-            told, key=lambda alert: (alert.state == "firing", alert.since), reverse=True
-        )
-    }
+    told.sort(key=lambda alert: alert.since, reverse=True)
+    told.sort(key=lambda alert: alert.state == "firing")
+    found = {json.dumps(dict(alert.labels), sort_keys=True): alert for alert in told}
     ranked = sorted(found.values(), key=lambda a: (SEVERITIES.index(a.severity), a.since))
     return ranked if monitors else None
 
