@@ -289,7 +289,7 @@ def test_unanswered_questions_alone_never_make_anything_down(some):
 
 @given(snapshots(), SILENCES)
 def test_another_silence_never_makes_a_state_better(snapshot, some):
-    """What isn't known any more is unknown; a host that is gone takes what is silent on it along."""
+    """What isn't known any more is unknown; a host that is gone takes what is silent along."""
     before, after = judge(PLAN, snapshot), judge(PLAN, silenced(snapshot, some))
     pairs = [(before.state, after.state)]
     pairs += [(a.state, b.state) for a, b in zip(before.components, after.components, strict=True)]
