@@ -117,7 +117,6 @@ def status(
     Unknown is what wasn't answered in time, which a busy cluster may be; each line says by whom.
     """
     from millrace.status.collect import collect
-    from millrace.status.render import render
     from millrace.status.verdict import HEALTHY, judge
 
     planned = load_plan(stack_name())
@@ -125,6 +124,8 @@ def status(
     if as_json:
         print(json.dumps(seen.as_json(), indent=2))
     else:
+        from millrace.status.render import render
+
         console.print(render(seen, planned.cluster))
     if seen.state != HEALTHY:
         raise typer.Exit(1)

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
@@ -160,9 +161,9 @@ def supervise(
 
 def trouble_of(job: AnyJob) -> str:
     """Why a job is kept out or pauses, or what it failed by while it looks for the records."""
-    if isinstance(job, RunningJob) and isinstance(job.ready.job, Declared):
-        quarantine = job.ready.job.quarantine
-        return quarantine.searched_for if quarantine.is_searching else job.trouble
+    if isinstance(job, RunningJob) and job.state == "isolating":
+        declared: Any = job.ready.job  # no other one isolates
+        return str(declared.quarantine.searched_for)
     return job.trouble
 
 

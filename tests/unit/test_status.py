@@ -1,5 +1,6 @@
 """The verdict on every state a cluster may be in."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -401,7 +402,7 @@ def test_a_job_that_failed_shows_why():
     assert found.problems == [f"it has failed and is tried again: {why}"]
     assert found.trouble == why
     assert verdict(snapshot, "Job traffic").state == "healthy"
-    lines = judge(PLAN, snapshot).as_json()["components"]
+    lines = json.loads(json.dumps(judge(PLAN, snapshot).as_json()))["components"]
     assert [line["trouble"] for line in lines if line["name"] == "Job sessions"] == [why]
 
 
