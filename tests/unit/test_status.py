@@ -645,14 +645,18 @@ def test_what_comes_from_outside_is_text():
     """Neither an error, nor an event, nor an alert is read as markup."""
     snapshot = healthy()
     leading, standby = drivers_of(snapshot)
-    trouble = replace(leading, troubles={"archive": "at /a[/b]"})
+    trouble = replace(
+        leading,
+        jobs={"sessions": "isolating"},
+        troubles={"archive": "at /a[/b]", "sessions": "by [/c]"},
+    )
     snapshot = with_drivers(snapshot, trouble, standby)
     snapshot = replace(snapshot, events=(Event(NOW, "restart", "of [/x]"),))
     snapshot = on(snapshot, "apis", "edge-1", Fault("edge-1: 500 [/y]"))
     snapshot = on(snapshot, "zookeeper", "coord-2", "observer[/z]")
     snapshot = on(snapshot, "hosts", "edge-2", Silence("[/ssh] said nothing"))
     text = shown(judge(PLAN, snapshot))
-    for said in ("at /a[/b]", "of [/x]", "500 [/y]", "observer[/z]", "[/ssh] said"):
+    for said in ("at /a[/b]", "by [/c]", "of [/x]", "500 [/y]", "observer[/z]", "[/ssh] said"):
         assert said in text
 
 

@@ -136,6 +136,14 @@ def test_a_later_scrape_that_met_nobody_counts_more_than_an_earlier_one_that_did
     assert names(doubtful(PLAN, of(lost, well(9)))) == ["kafka-1"]
 
 
+def test_of_two_prometheis_the_one_that_asked_last_is_believed():
+    later = figure(well(1), figures.RESTARTS, "kafka-1", 4, name="kafka-broker.service")
+    for answers in ((later, well(9)), (well(9), later)):
+        found = of(*answers)
+        assert found.hosts["kafka-1"].units["kafka_broker"].restarts == 4
+        assert found.age == 1
+
+
 def test_a_host_that_is_back_is_known_by_the_later_scrape():
     lost = scrape(well(), "node_exporter", "kafka-1", health="down", age=9.0, error=REFUSED)
     assert doubtful(PLAN, of(well(1), lost)) == []
