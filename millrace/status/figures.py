@@ -124,9 +124,11 @@ class _Told:
         if not failed:
             return "no Prometheus has figures of it"
         newest = min(failed, key=lambda target: target.age)
+        if newest.health == "unknown":
+            return "Prometheus has not asked it yet"
         if newest.health == "up":
             return f"Prometheus' last figures of it are {newest.age:.0f} s old"
-        return f"Prometheus, {newest.age:.0f} s ago: {newest.error or 'not asked yet'}"
+        return f"Prometheus, {newest.age:.0f} s ago: {newest.error}"
 
 
 def stale_seconds(plan: Plan) -> float:

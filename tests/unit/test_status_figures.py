@@ -129,6 +129,11 @@ def test_a_host_whose_last_scrape_failed_is_asked_itself(error):
     assert found.doubts["kafka-1"] == f"Prometheus, 3 s ago: {error}"
 
 
+def test_a_host_that_a_new_prometheus_has_not_asked_yet_is_asked_itself():
+    found = of(scrape(well(), "node_exporter", "kafka-1", health="unknown", age=6e10))
+    assert found.doubts == {"kafka-1": "Prometheus has not asked it yet"}
+
+
 def test_a_later_scrape_that_met_nobody_counts_more_than_an_earlier_one_that_did():
     """A host that has just died has good figures still, at the Prometheus that asked first."""
     lost = scrape(well(), "node_exporter", "kafka-1", health="down", age=1.0, error=REFUSED)
