@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -61,18 +60,21 @@ class Alert:
 
 @dataclass(frozen=True)
 class Sample:
-    """A figure of a service (``job``) on a host. ``labels`` are the others."""
+    """A figure of a service (``job``) on a host, scraped ``age`` seconds ago. ``labels`` are the
+    others. Those of one scrape have one age."""
 
     name: str
     job: str
     host: str
     value: float
+    age: float
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Scraped:
-    """What one Prometheus has now; ``at`` is its own clock, in seconds since 1970."""
+    """What one Prometheus has: of each series its last figure. All ages are by its own clock, which
+    was ``at`` when it was asked, in seconds since 1970."""
 
     at: float
     targets: tuple[Target, ...] = ()
@@ -80,22 +82,25 @@ class Scraped:
     alerts: tuple[Alert, ...] = ()
 
 
-def scraped(at: Endpoint, expression: str, seconds: float) -> Scraped:
-    """Its targets, its alerts, and what an expression gives now, asked at its port.
+def scraped(at: Endpoint, selector: str, within: float, seconds: float) -> Scraped:
+    """Its targets, its alerts, and the figures of a selector that are no older than ``within``,
+    asked at its port. Raises as `millrace.cluster.services` does.
 
-    Raises as `millrace.cluster.services` does. A figure whose target didn't answer its last scrape
-    is none any more.
+    Asked for a range, it gives a figure with the time of its scrape, and also where the next scrape
+    got no answer; asked for what is now, it would give neither.
     """
-    found = get_json(at, f"/api/v1/query?{urlencode({'query': expression})}", seconds)
-    result: list[Series] = found["data"]["result"]
-    now = max((series["value"][0] for series in result), default=time.time())
-    targets = get_json(at, "/api/v1/targets?state=active", seconds)["data"]["activeTargets"]
-    alerts = get_json(at, "/api/v1/alerts", seconds)["data"]["alerts"]
+
+    def ask(path: str, **words: str) -> Any:
+        return get_json(at, f"/api/v1/{path}?{urlencode(words)}", seconds)["data"]
+
+    now, _ = ask("query", query="time()")["result"]
+    series = ask("query", query=f"{selector}[{within:.0f}s]", time=f"{now}")["result"]
+    targets = ask("targets", state="active")["activeTargets"]
     return Scraped(
         now,
         tuple(_target(target, now) for target in targets),
-        tuple(_sample(series) for series in result),
-        tuple(_alert(alert) for alert in alerts),
+        tuple(_sample(one, now) for one in series),
+        tuple(_alert(alert) for alert in ask("alerts")["alerts"]),
     )
 
 
@@ -106,10 +111,11 @@ def _target(target: dict[str, Any], now: float) -> Target:
     return Target(labels["job"], labels["host"], target["health"], age, target["lastError"])
 
 
-def _sample(series: Series) -> Sample:
+def _sample(series: Series, now: float) -> Sample:
     labels = dict(series["metric"])
     name, job, host = (labels.pop(key, "") for key in ("__name__", "job", "host"))
-    return Sample(name, job, host, float(series["value"][1]), labels)
+    since, value = series["values"][-1]
+    return Sample(name, job, host, float(value), max(0.0, now - since), labels)
 
 
 def _alert(alert: dict[str, Any]) -> Alert:

@@ -84,7 +84,13 @@ def collect(plan: Plan, *, fresh: bool = False) -> Snapshot:
     inside.prepare(plan, list(places))
     asked = Round(FRESH_SECONDS if fresh else SECONDS)
     sooner = Round(FIGURES_SECONDS)
-    scrapes = _each(sooner, plan, "prometheus_server", _scraped)
+    longest = figures.stale_seconds(plan)
+    scrapes = _each(
+        sooner,
+        plan,
+        "prometheus_server",
+        lambda at, left: prometheus.scraped(at, figures.SELECTOR, longest, left),
+    )
     zookeepers = _each(asked, plan, "zookeeper", services.zookeeper_mode)
     redis = _each(asked, plan, "redis", services.redis)
     master = plan.names.redis.master
@@ -178,10 +184,6 @@ def _first(replies: Mapping[str, Reply[T]]) -> Reply[T]:
 
 
 # -- What services say
-
-
-def _scraped(at: Endpoint, left: float) -> prometheus.Scraped:
-    return prometheus.scraped(at, figures.EXPRESSION, left)
 
 
 def _monitor(reply: Reply[prometheus.Scraped]) -> Reply[Monitor]:

@@ -1,8 +1,9 @@
 """What Prometheus' figures say of hosts and of services that operators may not call. Pure.
 
 Each Prometheus scrapes all targets for itself; of each target the one that has reached it last is
-believed. A figure may be as old as the last scrape, so it is taken for an answer only where it says
-that all is well: whatever it says against a host is asked of the host.
+believed. A figure is as old as its scrape, so it is taken for an answer only where it says that all
+is well: whatever it says against a host is asked of the host. On a busy machine a scrape may get no
+answer in time; the one before counts as long as no later one met nobody.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,11 +27,11 @@ LOOKED = "millrace_gateway_looked_timestamp_seconds"
 LAG = "millrace_job_lag_records"
 OVERDUE = "millrace_job_overdue_records"
 NAMES = (
-    *(RESTARTS, DISK_FREE, DISK_SIZE, LEADER, EPOCH, PEERS, NODES_DOWN, NODE_MODE),
+    *(UNIT, RESTARTS, DISK_FREE, DISK_SIZE, LEADER, EPOCH, PEERS, NODES_DOWN, NODE_MODE),
     *(LOOKED, LAG, OVERDUE),
 )
-# One query for all of it.
-EXPRESSION = f'{UNIT}{{state="active"}} or {{__name__=~"{"|".join(NAMES)}"}}'
+# All of it in one query; only units have a state.
+SELECTOR = f'{{__name__=~"{"|".join(NAMES)}",state=~"active|"}}'
 # A figure counts for so many scrapes: one may be lost, and the next is on its way.
 SCRAPES = 3
 
@@ -78,26 +79,25 @@ class _Told:
     def __init__(self, plan: Plan, answers: Iterable[Scraped]) -> None:
         self._plan = plan
         self._longest = stale_seconds(plan)
-        self._targets: dict[tuple[str, str], Target] = {}
         self._samples: dict[tuple[str, str], list[Sample]] = {}
         self._at: dict[tuple[str, str], float] = {}
-        self._failed: dict[str, list[Target]] = {}
+        self._failed: dict[tuple[str, str], list[Target]] = {}
         for answer in answers:
             self._take(answer)
 
     @property
     def ages(self) -> list[float]:
-        return [target.age for target in self._targets.values()]
+        return [samples[0].age for samples in self._samples.values()]
 
     def _take(self, answer: Scraped) -> None:
         for target in answer.targets:
-            place = target.job, target.host
-            if target.health != "up" or target.age > self._longest:
-                self._failed.setdefault(target.host, []).append(target)
-            elif place not in self._targets or target.age < self._targets[place].age:
-                self._targets[place] = target
+            if target.health != "up":
+                self._failed.setdefault((target.job, target.host), []).append(target)
+        for place, samples in _last_scrapes(answer).items():
+            age, best = samples[0].age, self._samples.get(place)
+            if age <= self._longest and (best is None or age < best[0].age):
+                self._samples[place] = samples
                 self._at[place] = answer.at
-                self._samples[place] = [s for s in answer.samples if (s.job, s.host) == place]
 
     def samples(self, service: str, host: str, name: str) -> list[Sample]:
         place = self._plan.services[service].unit, host
@@ -112,23 +112,30 @@ class _Told:
 
     def refusal(self, service: str, host: str) -> Target | None:
         """A later scrape than the one that is believed, which met nobody."""
-        unit = self._plan.services[service].unit
-        believed = self._targets.get((unit, host))
-        failed = [t for t in self._failed.get(host, []) if t.job == unit and is_refusal(t.error)]
-        later = [t for t in failed if believed is None or t.age < believed.age]
+        place = self._plan.services[service].unit, host
+        believed = self._samples.get(place)
+        failed = [target for target in self._failed.get(place, []) if is_refusal(target.error)]
+        later = [t for t in failed if believed is None or t.age < believed[0].age]
         return min(later, key=lambda target: target.age, default=None)
 
     def doubt(self, host: Host) -> str:
-        unit = self._plan.services["node_exporter"].unit
-        failed = [target for target in self._failed.get(host.name, []) if target.job == unit]
-        if not failed:
-            return "no Prometheus has figures of it"
-        newest = min(failed, key=lambda target: target.age)
+        place = self._plan.services["node_exporter"].unit, host.name
+        newest = min(self._failed.get(place, []), key=lambda target: target.age, default=None)
+        if newest is None:
+            return "Prometheus has no recent figures of it"
         if newest.health == "unknown":
             return "Prometheus has not asked it yet"
-        if newest.health == "up":
-            return f"Prometheus' last figures of it are {newest.age:.0f} s old"
         return f"Prometheus, {newest.age:.0f} s ago: {newest.error}"
+
+
+def _last_scrapes(answer: Scraped) -> dict[tuple[str, str], list[Sample]]:
+    """By service and host; without series that have ended since."""
+    found: dict[tuple[str, str], list[Sample]] = {}
+    for sample in sorted(answer.samples, key=lambda sample: sample.age):
+        scrape = found.setdefault((sample.job, sample.host), [])
+        if not scrape or scrape[0].age == sample.age:
+            scrape.append(sample)
+    return found
 
 
 def stale_seconds(plan: Plan) -> float:

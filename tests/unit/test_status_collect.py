@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -212,49 +213,44 @@ ALERT = {
 
 
 def prometheus_answers(scraped: prometheus.Scraped) -> dict[str, object]:
-    """What Prometheus' HTTP API makes of figures."""
+    """What Prometheus' HTTP API makes of figures; of each there is an older one, too."""
     moment = "2027-01-15T07:59:{:09.6f}Z"  # NOW is the end of this minute
+
+    def series(s: prometheus.Sample) -> dict[str, object]:
+        labels = {"__name__": s.name, "job": s.job, "host": s.host, "zone": "a", **s.labels}
+        at = scraped.at - s.age
+        return {"metric": labels, "values": [[at - 15, "1e9"], [at, str(s.value)]]}
+
+    def target(t: prometheus.Target) -> dict[str, object]:
+        return {
+            "labels": {"job": t.job, "host": t.host, "zone": "a", "instance": "x"},
+            "health": t.health,
+            "lastError": t.error,
+            "lastScrape": moment.format(60 - t.age),
+        }
+
+    def query(path: str) -> object:
+        asked = parse_qs(path.partition("?")[2])
+        if asked["query"] == ["time()"]:
+            return {"data": {"result": [scraped.at, str(scraped.at)]}}
+        assert asked["query"][0].endswith("[45s]")
+        assert asked["time"] == [str(scraped.at)]
+        return {"data": {"result": [series(sample) for sample in scraped.samples]}}
+
     return {
-        "/api/v1/query": {
-            "data": {
-                "result": [
-                    {
-                        "metric": {
-                            "__name__": s.name,
-                            "job": s.job,
-                            "host": s.host,
-                            "zone": "a",
-                            **s.labels,
-                        },
-                        "value": [scraped.at, str(s.value)],
-                    }
-                    for s in scraped.samples
-                ]
-            }
-        },
-        "/api/v1/targets": {
-            "data": {
-                "activeTargets": [
-                    {
-                        "labels": {"job": t.job, "host": t.host, "zone": "a", "instance": "x"},
-                        "health": t.health,
-                        "lastError": t.error,
-                        "lastScrape": moment.format(60 - t.age),
-                    }
-                    for t in scraped.targets
-                ]
-            }
-        },
+        "/api/v1/query": query,
+        "/api/v1/targets": {"data": {"activeTargets": [target(t) for t in scraped.targets]}},
         "/api/v1/alerts": {"data": {"alerts": [ALERT]}},
     }
 
 
 def test_a_prometheus_is_read_as_it_tells():
     with web(prometheus_answers(well(5.0))) as at:
-        found = prometheus.scraped(at, "up", 10)
+        found = prometheus.scraped(at, "up", 45, 10)
     assert found.at == NOW
     assert {round(target.age, 3) for target in found.targets} == {5.0}
     sample = found.samples[0]
+    assert sample.age == 5.0
     assert (sample.job, sample.host, sample.value) == ("node-exporter", "coord-1", 1.0)
     assert sample.labels["state"] == "active"
     [alert] = found.alerts
@@ -412,6 +408,6 @@ def test_a_host_that_says_nothing_by_ssh_either_is_unknown_with_both_reasons(wor
     reply = snapshot.hosts["worker-1"]
     assert isinstance(reply, Silence)
     assert reply.why.startswith("worker-1, by SSH, gave no answer in ")
-    assert reply.why.endswith("; no Prometheus has figures of it")
+    assert reply.why.endswith("; Prometheus has no recent figures of it")
     lines = {c.name: c.state for c in judge(PLAN, snapshot).components}
     assert lines["DataNodes"] == UNKNOWN
