@@ -101,7 +101,9 @@ class _Told:
 
     def samples(self, service: str, host: str, name: str) -> list[Sample]:
         place = self._plan.services[service].unit, host
-        return [sample for sample in self._samples.get(place, []) if sample.name == name]
+        if place not in self._samples or self._is_refused(place):
+            return []
+        return [sample for sample in self._samples[place] if sample.name == name]
 
     def value(self, service: str, host: str, name: str) -> float | None:
         return next((sample.value for sample in self.samples(service, host, name)), None)
@@ -110,13 +112,11 @@ class _Told:
         """When that was asked, by the clock of the Prometheus that has it."""
         return self._at[self._plan.services[service].unit, host]
 
-    def refusal(self, service: str, host: str) -> Target | None:
-        """A later scrape than the one that is believed, which met nobody."""
-        place = self._plan.services[service].unit, host
-        believed = self._samples.get(place)
-        failed = [target for target in self._failed.get(place, []) if is_refusal(target.error)]
-        later = [t for t in failed if believed is None or t.age < believed[0].age]
-        return min(later, key=lambda target: target.age, default=None)
+    def _is_refused(self, place: tuple[str, str]) -> bool:
+        """Whether a later scrape than the one that is believed met nobody."""
+        age = self._samples[place][0].age
+        failed = self._failed.get(place, [])
+        return any(target.age < age and is_refusal(target.error) for target in failed)
 
     def doubt(self, host: Host) -> str:
         place = self._plan.services["node_exporter"].unit, host.name
@@ -156,7 +156,7 @@ def _host(plan: Plan, told: _Told, host: Host) -> HostFacts | str:
     units = {sample.labels["name"]: sample.value for sample in _of(told, host, UNIT)}
     restarts = {sample.labels["name"]: int(sample.value) for sample in _of(told, host, RESTARTS)}
     names = {service: f"{plan.services[service].unit}.service" for service in host.services}
-    if told.refusal("node_exporter", host.name) or not units.keys() >= set(names.values()):
+    if not units.keys() >= set(names.values()):
         return told.doubt(host)
     if inactive := [name for name in names.values() if units[name] != 1]:
         return f"by Prometheus {', '.join(inactive)} was not active"
@@ -196,7 +196,6 @@ def _ring(plan: Plan, told: _Told) -> dict[str, str]:
         told.value("cassandra", node.name, NODES_DOWN) == 0
         and [s.labels.get("value") for s in told.samples("cassandra", node.name, NODE_MODE)]
         == ["NORMAL"]
-        and not told.refusal("cassandra", node.name)
         for node in nodes
     )
     return {node.address: "UN" for node in nodes} if is_whole else {}

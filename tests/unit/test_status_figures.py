@@ -216,6 +216,11 @@ def test_controllers_that_disagree_are_asked_on_their_hosts(leader):
     assert names(doubtful(PLAN, found)) == ["coord-1", "coord-2", "coord-3"]
 
 
+def test_a_controller_that_refuses_a_scrape_is_asked_on_its_host():
+    found = of(scrape(well(9), "kafka_controller", "coord-2", 2, REFUSED))
+    assert names(doubtful(PLAN, found)) == ["coord-2"]
+
+
 def test_an_alertmanager_that_knows_of_no_other_is_asked_on_its_host():
     found = of(figure(well(), figures.PEERS, "edge-2", 1))
     assert names(doubtful(PLAN, found)) == ["edge-2"]
