@@ -38,8 +38,10 @@ SCRAPES = 3
 
 @dataclass(frozen=True)
 class Figures:
-    """What was read. Hosts, controllers and so on of which nothing recent says that they are well
-    are left out; ``doubts`` says of hosts why. ``age`` is the oldest of what was used, in seconds.
+    """What was read, of those of which something recent says that they are well.
+
+    ``doubts`` has the other hosts, and why, where that is more than that no Prometheus has figures.
+    ``age`` is the oldest of what was used, in seconds.
     """
 
     hosts: Mapping[str, HostFacts] = field(default_factory=dict)
@@ -119,6 +121,8 @@ class _Told:
         return any(target.age < age and is_refusal(target.error) for target in failed)
 
     def doubt(self, host: Host) -> str:
+        if not self._at:
+            return ""  # no Prometheus has any figures: that is told once, of them
         place = self._plan.services["node_exporter"].unit, host.name
         newest = min(self._failed.get(place, []), key=lambda target: target.age, default=None)
         if newest is None:

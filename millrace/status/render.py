@@ -104,9 +104,9 @@ def _hosts(status: Status) -> Table:
 
 def _services(host: HostLine) -> Text:
     if host.state == DOWN:
-        return Text("unreachable", style="red")
+        return Text(f"unreachable: {host.why}", style="red")
     if host.state == UNKNOWN:
-        return Text("not known", style=MARKS[UNKNOWN][1])
+        return Text(f"not known: {host.why}", style=MARKS[UNKNOWN][1])
     return Text(
         ", ".join(
             service if role in ("up", "down") else f"{service} ({role})"

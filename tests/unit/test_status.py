@@ -199,13 +199,13 @@ def test_a_cluster_too_busy_to_answer_anything_is_unknown():
 
 def test_a_host_without_a_word_takes_nothing_from_services_that_answer():
     """Its units are unknown, and with them what only they say."""
-    snapshot = on(healthy(), "hosts", "coord-1", Silence("coord-1, by SSH, gave no answer"))
+    snapshot = on(healthy(), "hosts", "coord-1", Silence("coord-1 by SSH gave no answer"))
     assert verdict(snapshot, "ZooKeeper").state == "healthy"
     assert verdict(snapshot, "JournalNodes").state == "unknown"
 
 
 def test_a_service_that_answers_is_there_whatever_its_host_says():
-    refuses = Fault("coord-1, by SSH: Connection refused")
+    refuses = Fault("coord-1 by SSH: Connection refused")
     snapshot = on(healthy(), "hosts", "coord-1", refuses)
     assert verdict(snapshot, "ZooKeeper").state == "healthy"
     assert verdict(snapshot, "JournalNodes").problems == [refuses.why]
@@ -626,16 +626,16 @@ def test_the_last_events_are_told_and_that_nobody_knows_them():
 
 
 def test_every_state_can_be_shown():
-    snapshot = on(healthy(), "hosts", "edge-2", Fault("edge-2, by SSH: No route to host"))
-    snapshot = on(snapshot, "hosts", "edge-1", Silence("edge-1, by SSH, gave no answer in 9 s"))
+    snapshot = on(healthy(), "hosts", "edge-2", Fault("edge-2 by SSH: No route to host"))
+    snapshot = on(snapshot, "hosts", "edge-1", Silence("edge-1 by SSH gave no answer in 9 s"))
     snapshot = replace(
         snapshot,
         progress=(Progress("archive", 2), Progress("traffic", 15, "2026-11-21T03:36:00Z")),
     )
     text = shown(judge(PLAN, snapshot))
     assert "unreachable" in text
-    assert "edge-2, by SSH: No route to host" in text
-    assert "not known: edge-1, by SSH, gave no answer in 9 s" in text
+    assert "edge-2 by SSH: No route to host" in text
+    assert "not known: edge-1 by SSH gave no answer in 9 s" in text
     assert "traffic: batch 15, watermark 2026-11-21T03:36:00Z" in text
     assert "archive: batch 2 " in text
     assert "None" not in text

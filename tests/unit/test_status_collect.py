@@ -6,6 +6,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from urllib.parse import parse_qs
@@ -404,10 +405,14 @@ def test_a_host_that_says_nothing_by_ssh_either_is_unknown_with_both_reasons(wor
         raise TimeoutError
 
     monkeypatch.setattr(collecting, "_ask_host", silent)
-    snapshot = collect(PLAN)
+    scraped = well()
+    samples = tuple(sample for sample in scraped.samples if sample.host != "worker-1")
+    with web(prometheus_answers(replace(scraped, samples=samples))) as at:
+        world.places = {"edge-1": at}
+        snapshot = collect(PLAN)
     reply = snapshot.hosts["worker-1"]
     assert isinstance(reply, Silence)
-    assert reply.why.startswith("worker-1, by SSH, gave no answer in ")
+    assert reply.why.startswith("worker-1 by SSH gave no answer in ")
     assert reply.why.endswith("; Prometheus has no recent figures of it")
     lines = {c.name: c.state for c in judge(PLAN, snapshot).components}
     assert lines["DataNodes"] == UNKNOWN
