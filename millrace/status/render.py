@@ -41,12 +41,6 @@ def render(status: Status, cluster: str) -> Group:
     )
 
 
-def state_line(status: Status, cluster: str) -> Text:
-    """The cluster's state alone, with what isn't healthy, in one line."""
-    parts = [f"{c.name} {c.state}" for c in status.components if c.state != HEALTHY]
-    return Text.assemble(f"{cluster}  ", _mark(status.state), f"  {', '.join(parts)}".rstrip())
-
-
 def _mark(state: str) -> Text:
     symbol, colour = MARKS[state]
     return Text(f"{symbol} {state}", style=colour)

@@ -15,7 +15,7 @@ from millrace.cluster.services import Application, NameNode, Redis, ResourceMana
 from millrace.drill.runbook import load_runbooks
 from millrace.plan import CONTROLLER_ID_BASE, load_plan
 from millrace.status import health
-from millrace.status.render import render, state_line
+from millrace.status.render import render
 from millrace.status.ring import states
 from millrace.status.snapshot import (
     Controller,
@@ -660,14 +660,6 @@ def test_what_comes_from_outside_is_text():
         assert said in text
 
 
-def test_one_line_tells_the_state_and_what_isnt_healthy():
-    assert line(judge(PLAN, healthy())) == "millrace-local  ● healthy"
-    snapshot = on(healthy(), "apis", "edge-1", Silence("edge-1 gave no answer"))
-    snapshot = on(snapshot, "lags", "archive", Lag(9, 9))
-    told = "millrace-local  ? unknown  Job archive degraded, Insight API unknown"
-    assert line(judge(PLAN, snapshot)) == told
-
-
 def test_how_old_figures_are_is_told_at_one_place():
     asked, read = healthy(), replace(healthy(), age=14.2)
     assert "all of it was asked just now" in shown(judge(PLAN, asked))
@@ -738,10 +730,6 @@ def test_folders_on_a_full_disk_are_told_in_one_line_for_each_host():
     assert verdict(with_disks(healthy(), "worker-1", disks), "Disks").problems == [
         "worker-1: 4.0% left for /data/datanode, /data/nodemanager; runbooks/disk-full.md"
     ]
-
-
-def line(status) -> str:
-    return state_line(status, PLAN.cluster).plain
 
 
 def shown(status) -> str:
