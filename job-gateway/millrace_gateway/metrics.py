@@ -42,7 +42,7 @@ HELP = {
     "millrace_submission_started_timestamp_seconds": "Changes with each start of a driver.",
     "millrace_submission_failures": "Submissions in a row that brought no driver.",
     "millrace_job_state": "What the leading driver's job does.",
-    "millrace_job_trouble": "Whether the job is kept out, or has failed and is tried again.",
+    "millrace_job_trouble": "Whether the job is kept out, fails and is tried again, or isolates.",
     "millrace_job_epoch_given": "The highest epoch that ZooKeeper knows of.",
     "millrace_job_lag_records": "Records that no committed batch has read.",
     "millrace_job_overdue_records": "Those that wait for longer than the job's lag_seconds.",

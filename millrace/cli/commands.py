@@ -108,18 +108,25 @@ def capacity(
 @app.command()
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Ask each host by SSH and no Prometheus: slow, with memory."),
+    ] = False,
 ) -> None:
-    """Show the cluster's state; exit 1 unless it is healthy."""
-    from millrace.cluster.insight_api import last_events
+    """Show the cluster's state: healthy, degraded, down or unknown; exit 1 unless it is healthy.
+
+    Unknown is what wasn't answered in time, which a busy cluster may be; each line says by whom.
+    """
     from millrace.status.collect import collect
-    from millrace.status.render import render
     from millrace.status.verdict import HEALTHY, judge
 
     planned = load_plan(stack_name())
-    seen = judge(planned, collect(planned), last_events(planned))
+    seen = judge(planned, collect(planned, fresh=fresh))
     if as_json:
         print(json.dumps(seen.as_json(), indent=2))
     else:
+        from millrace.status.render import render
+
         console.print(render(seen, planned.cluster))
     if seen.state != HEALTHY:
         raise typer.Exit(1)

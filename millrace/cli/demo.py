@@ -11,7 +11,7 @@ from rich.console import Console
 from millrace.cli.insights import insights_view
 from millrace.cli.operations import make_hosts
 from millrace.cli.playbook import run_playbook
-from millrace.cluster.insight_api import InsightApi, last_events
+from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.kafka import connect, traffic_lag
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_state
@@ -58,7 +58,7 @@ def run_demo(stack: str, log: str | None, log_format: str, console: Console) -> 
     step("Insights")
     api = InsightApi(plan)
     console.print(insights_view(api))
-    console.print(render(judge(plan, collect(plan), last_events(plan)), plan.cluster))
+    console.print(render(judge(plan, collect(plan)), plan.cluster))
     first, *others = [f"http://{address}/" for address in plan.addresses("insight_api", "http")]
     console.print(f"[bold]The live page: {first}[/]   (or {' '.join(others)})")
     console.print("All of it keeps running. `make status` shows it, `make down` removes it.")

@@ -51,6 +51,11 @@ def at(plan: Plan, endpoint: Endpoint) -> Endpoint:
     return found
 
 
+def prepare(plan: Plan, endpoints: list[Endpoint]) -> None:
+    """Have the ways to many places at once, for who then asks for them one by one."""
+    _reach(plan, endpoints)
+
+
 def enter(plan: Plan) -> None:
     """Have the way that `access.way_in` leads by, where hosts aren't entered straight."""
     if plan.by_edge:

@@ -5,31 +5,13 @@ from datetime import datetime
 from typing import Any
 
 from millrace.cluster import inside
-from millrace.cluster.http import AnyHost, Unanswered, any_host
+from millrace.cluster.http import AnyHost, Unanswered
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
 TIMEOUT_SECONDS = 10
 # A busy API says when to ask again; so does one whose store has no quorum at the moment.
 PATIENCE_SECONDS = 20
-# At what is nice to know: a laptop that has just made its cluster answers late, a host that is gone
-# isn't waited for.
-LOOK_SECONDS = 15
-LOOK_CONNECT_SECONDS = 2
-LOOK_BACK = "6h"
-
-
-def last_events(plan: Plan) -> list[dict[str, Any]] | None:
-    """Take-overs, restarts, deployments and alerts, the newest first: ``at`` in seconds since 1970,
-    ``kind``, ``text``. None while no edge host and its Prometheus answer."""
-    addresses = inside.addresses(plan, "insight_api", "http")
-    with any_host(addresses, LOOK_SECONDS, LOOK_CONNECT_SECONDS) as hosts:
-        try:
-            answer = hosts.get("/v1/operations/events", range=LOOK_BACK)
-        except Unanswered:
-            return None
-    events: list[dict[str, Any]] = answer.json()["events"]
-    return events
 
 
 class InsightApi:

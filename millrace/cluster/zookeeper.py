@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -24,6 +25,22 @@ FIRST_CONNECTION_SECONDS = 10
 LOCK_SECONDS = 30  # longer than any restart of ZooKeeper's, one server after the other
 
 
+@dataclass(frozen=True)
+class Coordination:
+    """What applications and operators have agreed on: see `drivers`, `disabled`, `upkeep`."""
+
+    drivers: list[dict[str, Any]]
+    disabled: set[str]
+    upkeep: dict[str, Any] | None
+
+
+def coordination(plan: Plan, seconds: float) -> Coordination:
+    """All of it in one session. OperatorError when none begins in so many seconds."""
+    what = "who drives, which jobs are disabled and how the upkeep went"
+    with _glancing(plan, what, seconds) as client:
+        return Coordination(_drivers(client, plan), _disabled(client, plan), _upkeep(client, plan))
+
+
 def drivers(plan: Plan) -> list[dict[str, Any]]:
     """Each living driver: application, run, host, version, state, jvm, python; ``since`` when it
     has been in this state, and ``standing_by_since`` and ``rehearsed_at`` (or None),
@@ -31,15 +48,14 @@ def drivers(plan: Plan) -> list[dict[str, Any]]:
 
     OperatorError when ZooKeeper doesn't answer.
     """
-    root = plan.names.zookeeper.applications
     with _glancing(plan, "who drives") as client:
-        return [driver for name in plan.applications for driver in _registered(client, root, name)]
+        return _drivers(client, plan)
 
 
 def disabled(plan: Plan) -> set[str]:
     """The jobs that an operator wants not to run. OperatorError when ZooKeeper doesn't answer."""
     with _glancing(plan, "which jobs are disabled") as client:
-        return {job for job in plan.jobs if client.exists(_order(plan, job))}
+        return _disabled(client, plan)
 
 
 def upkeep(plan: Plan) -> dict[str, Any] | None:
@@ -47,10 +63,8 @@ def upkeep(plan: Plan) -> dict[str, Any] | None:
 
     OperatorError when ZooKeeper doesn't answer.
     """
-    with _glancing(plan, "how the upkeep went") as client, suppress(NoNodeError):
-        content, _ = client.get(plan.names.zookeeper.upkeep)
-        return json.loads(content) if content else None
-    return None
+    with _glancing(plan, "how the upkeep went") as client:
+        return _upkeep(client, plan)
 
 
 def disable(plan: Plan, job: str) -> None:
@@ -91,12 +105,12 @@ def ask(plan: Plan, path: str, question: dict[str, Any], seconds: float) -> dict
 
 
 @contextmanager
-def _glancing(plan: Plan, what: str) -> Iterator[KazooClient]:
+def _glancing(plan: Plan, what: str, seconds: float = TIMEOUT_SECONDS) -> Iterator[KazooClient]:
     """A client that gives up soon; OperatorError then, also while in use."""
     quiet()
     client = _client(plan)
     try:
-        client.start(TIMEOUT_SECONDS)
+        client.start(seconds)
         yield client
     except (KazooException, KazooTimeoutError) as error:
         raise OperatorError(
@@ -163,6 +177,24 @@ def _client(
 def _order(plan: Plan, job: str) -> str:
     """The node whose being there disables a job; the drivers look for it."""
     return f"{plan.names.zookeeper.jobs}/{job}/disabled"
+
+
+def _drivers(client: KazooClient, plan: Plan) -> list[dict[str, Any]]:
+    root = plan.names.zookeeper.applications
+    return [driver for name in plan.applications for driver in _registered(client, root, name)]
+
+
+def _disabled(client: KazooClient, plan: Plan) -> set[str]:
+    return {job for job in plan.jobs if client.exists(_order(plan, job))}
+
+
+def _upkeep(client: KazooClient, plan: Plan) -> dict[str, Any] | None:
+    try:
+        content, _ = client.get(plan.names.zookeeper.upkeep)
+    except NoNodeError:
+        return None
+    record: dict[str, Any] | None = json.loads(content) if content else None
+    return record
 
 
 def _registered(client: KazooClient, root: str, application: str) -> Iterator[dict[str, Any]]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from millrace.cluster import kafka, probe
+from millrace.cluster import inside, kafka, probe, services
 from millrace.cluster.ssh import on_all, run_on
 from millrace.cluster.zookeeper import drivers
 from millrace.common.errors import NobodyError, OperatorError
-from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Host, Plan
+from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Endpoint, Host, Plan
 
 EXECUTOR = "YarnCoarseGrainedExecutorBackend"
 TIMEOUT = 4  # s; a frozen service accepts the call and never answers
@@ -82,16 +82,16 @@ def leader_id(states: Iterable[dict[str, int] | None]) -> int | None:
     return max(alive, key=lambda state: state["leaderEpoch"])["leaderId"] if alive else None
 
 
-def _reporting(service: str, role: str) -> Callable[[Plan], Holder | None]:
+def _reporting(
+    service: str, port: str, ask: Callable[[Endpoint], str], role: str
+) -> Callable[[Plan], Holder | None]:
     """Finds the host whose service says of itself that it has the role, as `status` asks it."""
-    ask = probe.QUESTIONS[service]
 
     def find(plan: Plan) -> Holder | None:
         def says(host: Host) -> str | None:
-            question = {"address": host.address, "ports": plan.services[service].ports}
             try:
-                return ask(question)["role"]
-            except Exception:  # dead, frozen or starting: whatever it is, it doesn't have the role
+                return ask(inside.on_host(plan, host, service, port))
+            except (services.BadAnswer, OSError):  # dead, frozen or starting: it doesn't have it
                 return None
 
         hosts = plan.hosts_of(service)
@@ -187,9 +187,18 @@ def _at(plan: Plan, service: str, address: str) -> Holder | None:
 ROLES = {
     "kafka-leader": Role("kafka_broker", _kafka_leader),
     "kafka-controller": Role("kafka_controller", _kafka_controller),
-    "zookeeper-leader": Role("zookeeper", _reporting("zookeeper", "leader")),
-    "namenode": Role("namenode", _reporting("namenode", "active")),
-    "resourcemanager": Role("resourcemanager", _reporting("resourcemanager", "active")),
+    "zookeeper-leader": Role(
+        "zookeeper", _reporting("zookeeper", "client", services.zookeeper_mode, "leader")
+    ),
+    "namenode": Role(
+        "namenode", _reporting("namenode", "http", lambda at: services.namenode(at).role, "active")
+    ),
+    "resourcemanager": Role(
+        "resourcemanager",
+        _reporting(
+            "resourcemanager", "http", lambda at: services.resourcemanager(at).role, "active"
+        ),
+    ),
     "redis-master": Role("redis", _redis_master),
     "driver": Role("nodemanager", _driver("leading")),
     "standby-driver": Role("nodemanager", _driver("standby")),

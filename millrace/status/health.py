@@ -24,28 +24,36 @@ PARTS = {
 
 
 def problems(plan: Plan) -> list[str]:
-    """Why it is not; empty when it is.
+    """Why it is not; empty when it is. What isn't known is a reason, too.
 
-    Drivers are looked at first: their return takes longest, and a look at all hosts is work for
-    each of them, at a time when others need the cores.
+    Fresh, as a figure of before the fault would say that all is well. Drivers are looked at first:
+    their return takes longest, and a look at all hosts is work for each of them, at a time when
+    others need the cores.
     """
     return _lines([applications(plan, ask_drivers(plan), time.time())]) or _lines(
-        judge(plan, collect(plan)).components
+        judge(plan, collect(plan, fresh=True)).components
     )
 
 
 def unhealthy(plan: Plan) -> set[str]:
-    """What isn't whole, in the words of runbooks (their ``component``). A backlog is no illness."""
+    """What isn't known to be whole, in the words of runbooks (their ``component``).
+
+    A backlog is no illness.
+    """
     return {
         PARTS[component.name]
-        for component in judge(plan, collect(plan)).components
+        for component in judge(plan, collect(plan, fresh=True)).components
         if component.name in PARTS and component.state != HEALTHY
     }
 
 
 def _lines(components: list[Component]) -> list[str]:
     return [
-        f"{component.name}: {component.state}, {'; '.join(component.problems) or component.seen}"
+        f"{component.name}: {component.state}, {'; '.join(_reasons(component)) or component.seen}"
         for component in components
         if component.state != HEALTHY
     ]
+
+
+def _reasons(component: Component) -> list[str]:
+    return component.problems + component.unanswered

@@ -1,4 +1,4 @@
-"""The status as a person reads it."""
+"""The status as a person reads it. What came from the cluster is text, never markup."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,9 +7,24 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from millrace.status.verdict import DEGRADED, DOWN, HEALTHY, Status, age, moment
+from millrace.status.verdict import (
+    DEGRADED,
+    DOWN,
+    HEALTHY,
+    UNKNOWN,
+    Component,
+    HostLine,
+    Status,
+    age,
+    moment,
+)
 
-MARKS = {HEALTHY: ("●", "green"), DEGRADED: ("▲", "yellow"), DOWN: ("✖", "red")}
+MARKS = {
+    HEALTHY: ("●", "green"),
+    DEGRADED: ("▲", "yellow"),
+    DOWN: ("✖", "red"),
+    UNKNOWN: ("?", "magenta"),
+}
 SEVERITY_COLOURS = {"critical": "red", "warning": "yellow", "info": "dim"}
 GIB = 2**30
 
@@ -18,6 +33,7 @@ def render(status: Status, cluster: str) -> Group:
     """Components, hosts, alerts, events, applications and where to look next."""
     return Group(
         _components(status, cluster),
+        _as_of(status),
         _hosts(status),
         _alerts(status),
         _events(status),
@@ -36,13 +52,27 @@ def _components(status: Status, cluster: str) -> Table:
     table.add_column("state", no_wrap=True)
     table.add_column("seen")
     for component in status.components:
-        seen = Text(component.seen)
-        for problem in component.problems:
-            seen.append(f"\n{problem}", style="dim")
-        for alert, since in component.since.items():
-            seen.append(f"\n{alert} for {age(status.at - moment(since))}", style="dim")
-        table.add_row(component.name, _mark(component.state), seen)
+        table.add_row(component.name, _mark(component.state), _seen(component, status.at))
     return table
+
+
+def _seen(component: Component, at: float) -> Text:
+    seen = Text(component.seen)
+    for problem in component.problems:
+        seen.append(f"\n{problem}", style="dim")
+    for silence in component.unanswered:
+        seen.append(f"\nnot known: {silence}", style="dim")
+    for alert, since in component.since.items():
+        seen.append(f"\n{alert} for {age(at - moment(since))}", style="dim")
+    return seen
+
+
+def _as_of(status: Status) -> Text:
+    """How old what is shown may be: the one place that says so."""
+    if status.figures_age is None:
+        return Text("all of it was asked just now", style="dim")
+    text = f"units, disks and lag as of up to {age(status.figures_age)} ago, by Prometheus"
+    return Text(f"{text}; the rest was asked just now", style="dim")
 
 
 def _hosts(status: Status) -> Table:
@@ -50,21 +80,37 @@ def _hosts(status: Status) -> Table:
     for column in ("host", "zone", "address", "services"):
         table.add_column(column)
     table.add_column("restarts", justify="right")
-    table.add_column("resident", justify="right")
+    if status.resident is not None:
+        table.add_column("resident", justify="right")
     for name, host in status.hosts.items():
-        services = ", ".join(
-            service if role in ("up", "down") else f"{service} ({role})"
-            for service, role in host["services"].items()
-        )
-        table.add_row(
+        row: list[str | Text] = [
             name,
-            host["zone"],
-            host["address"],
-            services if host["reachable"] else Text("unreachable", style="red"),
-            str(host["restarts"]),
-            f"{host['resident'] / 2**20:,.0f} MiB",
-        )
+            host.zone,
+            host.address,
+            _services(host),
+            _count(host.restarts),
+        ]
+        if status.resident is not None:
+            row.append(f"{(host.resident or 0) / 2**20:,.0f} MiB")
+        table.add_row(*row)
     return table
+
+
+def _services(host: HostLine) -> Text:
+    if host.state == DOWN:
+        return Text(f"unreachable: {host.why}", style="red")
+    if host.state == UNKNOWN:
+        return Text(f"not known: {host.why}", style=MARKS[UNKNOWN][1])
+    return Text(
+        ", ".join(
+            service if role in ("up", "down") else f"{service} ({role})"
+            for service, role in host.services.items()
+        )
+    )
+
+
+def _count(number: int | None) -> str:
+    return "–" if number is None else str(number)
 
 
 def _alerts(status: Status) -> Table | Text:
@@ -80,10 +126,10 @@ def _alerts(status: Status) -> Table | Text:
         table.add_column(column)
     for alert in status.alerts:
         table.add_row(
-            Text(alert["alert"], style=SEVERITY_COLOURS[alert["severity"]]),
-            alert["since"][:19].replace("T", " "),
-            Text(alert["summary"]),
-            f"runbooks/{alert['runbook']}.md",
+            Text(alert.alert, style=SEVERITY_COLOURS[alert.severity]),
+            Text(alert.since[:19].replace("T", " ")),
+            Text(alert.summary),
+            Text(f"runbooks/{alert.runbook}.md"),
         )
     return table
 
@@ -97,21 +143,22 @@ def _events(status: Status) -> Table | Text:
     for column in ("when (UTC)", "ago", "what"):
         table.add_column(column)
     for event in status.events:
-        when = datetime.fromtimestamp(event["at"], UTC)
-        what = Text(f"{event['kind']}: {event['text']}")
-        table.add_row(f"{when:%Y-%m-%d %H:%M:%S}", age(status.at - event["at"]), what)
+        when = datetime.fromtimestamp(event.at, UTC)
+        what = Text(f"{event.kind}: {event.text}")
+        table.add_row(f"{when:%Y-%m-%d %H:%M:%S}", age(status.at - event.at), what)
     return table
 
 
 def _footer(status: Status) -> Panel:
     lines = Text()
     for app in status.applications:
-        age = timedelta(seconds=app["elapsedTime"] // 1000)
-        lines.append(f"{app['name']}: {app['state'].lower()} for {age} ({app['id']})\n")
+        running = timedelta(seconds=int(app.elapsed_seconds))
+        lines.append(f"{app.name}: {app.state.lower()} for {running} ({app.id})\n")
     for job in status.progress:
-        watermark = job.get("watermark")  # only a job with windows has one
-        lines.append(f"{job['job']}: batch {job['batch']}")
-        lines.append(f", watermark {watermark}\n" if watermark else "\n")
-    lines.append(f"resident memory of all hosts: {status.resident / GIB:.1f} GiB\n")
+        lines.append(f"{job.job}: batch {job.batch}")
+        # Only a job with windows has one.
+        lines.append(f", watermark {job.watermark}\n" if job.watermark else "\n")
+    if status.resident is not None:
+        lines.append(f"resident memory of all hosts: {status.resident / GIB:.1f} GiB\n")
     lines.append("live page: " + "  ".join(status.endpoints["insight_api"]))
     return Panel(lines, border_style="dim")

@@ -1,19 +1,44 @@
-"""From observations to a verdict. Pure, so that every state of a cluster can be tested."""
+"""From a snapshot to a verdict. Pure, so that every state of a cluster can be tested.
+
+A state is one of `STATES`. What nobody answered is never taken for down: a part is down when that
+is known, whatever the silent ones are; else unknown as long as something it is judged by is silent,
+since that may be worse than what is known; only then degraded or healthy. So it is with the whole
+cluster, and another silence never makes a state better.
+"""
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from millrace.alerts import SEVERITIES
-from millrace.plan import Plan
+from millrace.cluster.prometheus import Alert
+from millrace.cluster.services import Application
+from millrace.plan import CONTROLLER_ID_BASE, Plan
+from millrace.status.snapshot import (
+    Coordination,
+    Driver,
+    Event,
+    Fault,
+    HostFacts,
+    Lag,
+    Progress,
+    Reply,
+    Silence,
+    Snapshot,
+    Upkeep,
+    known,
+)
 
-HEALTHY, DEGRADED, DOWN = "healthy", "degraded", "down"
-MOST_EVENTS = 8  # that are told
+T = TypeVar("T")
+
+HEALTHY, DEGRADED, DOWN, UNKNOWN = "healthy", "degraded", "down", "unknown"
+STATES = (DOWN, UNKNOWN, DEGRADED, HEALTHY)  # the first of its parts' is the cluster's
+MOST_EVENTS = 8
 # A line of the status -> the component of configs/alerts that tells since when it is as it is.
 ALERTS = {
     "ZooKeeper": "zookeeper",
@@ -36,246 +61,360 @@ ALERTS = {
 
 @dataclass(frozen=True)
 class Component:
-    """One line of the status: what it is, how it is, what was seen, and since when Prometheus sees
-    what is wrong, by alert (ISO 8601)."""
+    """One line of the status.
+
+    ``seen`` is what was observed, ``problems`` what is wrong with it, ``unanswered`` what isn't
+    known: who was asked, and what came instead. ``since`` is when Prometheus first saw what is
+    wrong, by alert (ISO 8601). ``trouble`` is why a job doesn't run as it should, by its driver.
+    """
 
     name: str
     state: str
     seen: str
     problems: list[str] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)
     since: dict[str, str] = field(default_factory=dict)
+    trouble: str | None = None
+
+
+@dataclass(frozen=True)
+class HostLine:
+    """A host and its services, each with its role, or up, down or unknown.
+
+    ``state`` is up, down or unknown as well, ``why`` says so where it isn't up. ``restarts`` and
+    ``resident`` (bytes) are None where nobody knows them.
+    """
+
+    zone: str
+    address: str
+    state: str
+    why: str
+    services: dict[str, str]
+    restarts: int | None
+    resident: int | None
+
+
+@dataclass(frozen=True)
+class AlertLine:
+    """An alert that fires, with the runbook that helps; ``since`` is ISO 8601."""
+
+    alert: str
+    severity: str
+    component: str
+    since: str
+    summary: str
+    runbook: str
 
 
 @dataclass(frozen=True)
 class Status:
-    """The cluster's state. ``resident`` is bytes over all hosts, ``at`` seconds since 1970.
+    """The cluster's state at ``at``, in seconds since 1970.
 
     ``alerts`` are those that fire; None while nobody knows. They don't make the state: many go on
     for minutes after what they tell of has ended. ``events`` are the last, the newest first; None
-    while nobody knows, or was asked.
+    while nobody knows. ``resident`` is bytes over all hosts; None unless all were asked.
+    ``figures_age`` is how many seconds ago Prometheus got the oldest figure that was used.
     """
 
     state: str
     components: list[Component]
-    hosts: dict[str, dict[str, Any]]
-    applications: list[dict[str, Any]]
-    progress: list[dict[str, Any]]
-    alerts: list[dict[str, Any]] | None
-    events: list[dict[str, Any]] | None
+    hosts: dict[str, HostLine]
+    applications: list[Application]
+    progress: list[Progress]
+    alerts: list[AlertLine] | None
+    events: list[Event] | None
     at: float
-    resident: int
-    endpoints: dict[str, Any]
+    figures_age: float | None
+    resident: int | None
+    endpoints: dict[str, list[str]]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def judge(
-    plan: Plan, observed: dict[str, Any], events: list[dict[str, Any]] | None = None
-) -> Status:
-    """The status of a plan's cluster, from what ``collect`` observed."""
-    seen = _Seen(plan, observed["hosts"], observed["drivers"])
+def judge(plan: Plan, snapshot: Snapshot) -> Status:
+    """The status of a plan's cluster."""
     components = [
-        _quorum(seen, "zookeeper", "ZooKeeper"),
-        _quorum(seen, "kafka_controller", "Kafka controllers"),
-        _kafka(seen, observed["kafka"]),
-        _cassandra(seen, observed["cassandra"]),
-        _redis(seen),
-        _namenodes(seen),
-        _pair(seen, "resourcemanager", "YARN"),
-        _plain(seen, "journalnode", "JournalNodes"),
-        _plain(seen, "datanode", "DataNodes"),
-        _plain(seen, "nodemanager", "NodeManagers"),
-        _plain(seen, "zkfc", "Failover controllers"),
-        applications(plan, seen.drivers, observed["at"]),
-        *(
-            _job(plan, job, lag, seen.trouble(job), is_disabled=job in observed["disabled"])
-            for job, lag in observed["lag"].items()
-        ),
-        _plain(seen, "job_gateway", "Job gateways"),
-        _upkeep(plan, observed["upkeep"], observed["at"]),
-        _ready(seen, "insight_api", "Insight API"),
-        _ready(seen, "collector", "Collector"),
-        _disks(seen),
-        _monitoring(seen),
+        _zookeeper(plan, snapshot),
+        _controllers(plan, snapshot),
+        _kafka(plan, snapshot),
+        _cassandra(plan, snapshot),
+        _redis(plan, snapshot),
+        _hdfs(plan, snapshot),
+        _yarn(plan, snapshot),
+        _plain(plan, snapshot, "journalnode", "JournalNodes"),
+        _plain(plan, snapshot, "datanode", "DataNodes"),
+        _plain(plan, snapshot, "nodemanager", "NodeManagers"),
+        _plain(plan, snapshot, "zkfc", "Failover controllers"),
+        applications(plan, _drivers(snapshot), snapshot.at),
+        *(_job(plan, job, snapshot) for job in snapshot.lags),
+        _plain(plan, snapshot, "job_gateway", "Job gateways"),
+        _upkeep(plan, snapshot),
+        _ready(plan, snapshot, "insight_api", snapshot.apis, "Insight API"),
+        _ready(plan, snapshot, "collector", snapshot.collectors, "Collector"),
+        _disks(plan, snapshot),
+        _monitoring(plan, snapshot),
     ]
-    active = seen.alerts() or []
-    states = {component.state for component in components}
+    alerts = _alerts(snapshot)
+    residents = [facts.resident for facts in known(snapshot.hosts.values()) if facts.resident]
     return Status(
-        state=next(s for s in (DOWN, DEGRADED, HEALTHY) if s in states),
-        components=[_dated(component, active) for component in components],
-        hosts={name: _host(plan, name, answer) for name, answer in observed["hosts"].items()},
-        applications=seen.applications(),
-        progress=seen.progress(),
-        alerts=seen.alerts("firing"),
-        events=events if events is None else events[:MOST_EVENTS],
-        at=observed["at"],
-        resident=sum(answer.get("resident", 0) for answer in observed["hosts"].values()),
+        state=worst(component.state for component in components),
+        components=[_dated(component, alerts or []) for component in components],
+        hosts={host: _host(plan, host, snapshot) for host in snapshot.hosts},
+        applications=_applications(snapshot),
+        progress=[] if isinstance(snapshot.progress, Silence | Fault) else list(snapshot.progress),
+        alerts=None if alerts is None else _firing(alerts),
+        events=None
+        if isinstance(snapshot.events, Silence | Fault)
+        else list(snapshot.events[:MOST_EVENTS]),
+        at=snapshot.at,
+        figures_age=snapshot.age,
+        resident=sum(residents) if len(residents) == len(snapshot.hosts) else None,
         endpoints=_reachable_endpoints(plan),
     )
 
 
-class _Seen:
-    """What the hosts said, by service."""
-
-    def __init__(
-        self, plan: Plan, hosts: dict[str, dict[str, Any]], drivers: list[dict[str, Any]]
-    ) -> None:
-        self.plan = plan
-        self.hosts = hosts
-        self.drivers = drivers
-
-    def answers(self, service: str) -> dict[str, dict[str, Any]]:
-        """Host → the service's answer; a host that didn't answer has an error."""
-        return {
-            host.name: self.hosts[host.name]
-            if "error" in self.hosts[host.name]
-            else self.hosts[host.name]["services"][service]
-            for host in self.plan.hosts_of(service)
-        }
-
-    def roles(self, service: str) -> Counter[str]:
-        return Counter(a["role"] for a in self.answers(service).values() if "role" in a)
-
-    def problems(self, service: str) -> Iterator[str]:
-        for host, answer in self.answers(service).items():
-            if "error" in answer:
-                yield f"{host}: {answer['error']}"
-            elif not answer["active"]:
-                yield f"{host}: unit is not active"
-
-    def applications(self) -> list[dict[str, Any]]:
-        answers = self.answers("resourcemanager").values()
-        return [app for answer in answers for app in answer.get("applications", [])]
-
-    def trouble(self, job: str) -> str | None:
-        """Why a job doesn't run, by the driver that leads."""
-        told = (d.get("troubles", {}) for d in self.drivers if d["state"] == "leading")
-        return next((troubles[job] for troubles in told if job in troubles), None)
-
-    def alerts(self, *states: str) -> list[dict[str, Any]] | None:
-        """What either Prometheus found, the worst first; both see all, so most is told by both.
-
-        In any state: one that is pending has begun as well. Labels say which it is: its figures
-        differ by when each of them looked.
-        """
-        answers = [a for a in self.answers("prometheus_server").values() if "alerts" in a]
-        told = [a for answer in answers for a in answer["alerts"]]
-        found = {
-            json.dumps(a["labels"], sort_keys=True): a
-            for a in sorted(told, key=lambda a: a["since"], reverse=True)
-            if not states or a["state"] in states
-        }
-        ranked = sorted(found.values(), key=lambda a: (SEVERITIES.index(a["severity"]), a["since"]))
-        return ranked if answers else None
-
-    def progress(self) -> list[dict[str, Any]]:
-        for answer in self.answers("insight_api").values():
-            if "progress" in answer:
-                found = answer["progress"]
-                return found.get("jobs", []) if isinstance(found, dict) else found
-        return []
+def worst(states: Iterable[str]) -> str:
+    """The state of the whole, from its parts'."""
+    return min(states, key=STATES.index, default=HEALTHY)
 
 
-def _dated(component: Component, alerts: list[dict[str, Any]]) -> Component:
-    """With the alerts that tell of its part. Infos go on for long after what they tell of."""
-    part = "jobs" if component.name.startswith("Job ") else ALERTS.get(component.name)
-    if component.state == HEALTHY or part is None:
-        return component
-    mine = [a for a in alerts if a["component"] == part and a["severity"] != SEVERITIES[-1]]
-    ages = sorted((a["since"], a["alert"]) for a in mine)
-    return replace(component, since={name: since for since, name in reversed(ages)})
+@dataclass(frozen=True)
+class _Members(Generic[T]):
+    """A service's hosts: what some answered, and why others are known to be lost, or are silent."""
+
+    total: int
+    answers: dict[str, T] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    silent: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def majority_is_lost(self) -> bool:
+        return len(self.lost) * 2 > self.total
 
 
-def _component(name: str, seen: str, problems: list[str], down: bool) -> Component:
-    return Component(name, DOWN if down else DEGRADED if problems else HEALTHY, seen, problems)
+def _members(
+    plan: Plan, snapshot: Snapshot, service: str, replies: Mapping[str, Reply[T]]
+) -> _Members[T]:
+    """By the services' own replies. One that doesn't answer is lost if its host or unit is."""
+    members: _Members[T] = _Members(len(replies))
+    for host, reply in replies.items():
+        facts = snapshot.hosts[host]
+        if not isinstance(reply, Silence | Fault):
+            members.answers[host] = reply
+        elif isinstance(facts, Fault):
+            members.lost[host] = facts.why
+        elif isinstance(facts, HostFacts) and not _is_active(facts, service):
+            members.lost[host] = f"{host}: {plan.services[service].unit} is not active"
+        elif isinstance(reply, Fault):
+            members.lost[host] = reply.why
+        else:
+            members.silent[host] = reply.why
+    return members
 
 
-def _quorum(seen: _Seen, service: str, name: str) -> Component:
+def _units(plan: Plan, snapshot: Snapshot, service: str) -> _Members[bool]:
+    """Of a service that nobody asks: whether its units are active."""
+    unit = plan.services[service].unit if service in plan.services else service
+
+    def reply(host: str) -> Reply[bool]:
+        facts = snapshot.hosts[host]
+        if isinstance(facts, Silence | Fault):
+            return facts
+        if service not in facts.units:
+            return Silence(f"{host} doesn't say how {unit} is")
+        return _is_active(facts, service) or Fault(f"{host}: {unit} is not active")
+
+    replies = {host.name: reply(host.name) for host in plan.hosts_of(service)}
+    return _members(plan, snapshot, service, replies)
+
+
+def _is_active(facts: HostFacts, service: str) -> bool:
+    return service not in facts.units or facts.units[service].is_active
+
+
+def _component(
+    name: str, seen: str, problems: Iterable[str], unanswered: Iterable[str], *, is_down: bool
+) -> Component:
+    """``is_down`` is what is known, whatever the silent ones are."""
+    found, silences = list(dict.fromkeys(problems)), list(dict.fromkeys(unanswered))
+    state = DOWN if is_down else UNKNOWN if silences else DEGRADED if found else HEALTHY
+    return Component(name, state, seen, found, silences)
+
+
+def _zookeeper(plan: Plan, snapshot: Snapshot) -> Component:
+    members = _members(plan, snapshot, "zookeeper", snapshot.zookeeper)
+    return _quorum("ZooKeeper", members, dict(members.answers))
+
+
+def _controllers(plan: Plan, snapshot: Snapshot) -> Component:
+    """Who leads in the newest epoch that any of them knows; older words are outdated."""
+    members = _members(plan, snapshot, "kafka_controller", snapshot.controllers)
+    newest = max(members.answers.values(), key=lambda one: one.epoch, default=None)
+    ids = {host: CONTROLLER_ID_BASE + plan.host(host).index for host in members.answers}
+    leads = newest and newest.leader
+    roles = {host: "leader" if node == leads else "follower" for host, node in ids.items()}
+    return _quorum("Kafka controllers", members, roles)
+
+
+def _quorum(name: str, members: _Members[Any], roles: Mapping[str, str]) -> Component:
     """One leader; the rest follow."""
-    roles = seen.roles(service)
-    leaders, followers = roles["leader"], roles["follower"]
-    problems = list(seen.problems(service))
+    counts = Counter(roles.values())
+    leaders = counts["leader"]
+    problems = list(members.lost.values())
     if leaders > 1:
         problems.append(f"{leaders} hosts say that they lead")
-    return _component(name, f"{leaders} leader, {followers} followers", problems, leaders != 1)
-
-
-def _kafka(seen: _Seen, kafka: dict[str, Any]) -> Component:
-    if "error" in kafka:
-        return _component("Kafka brokers", "no answer", [kafka["error"]], down=True)
-    problems = list(seen.problems("kafka_broker"))
-    if kafka["under_replicated"]:
-        problems.append(f"{kafka['under_replicated']} partitions have replicas out of sync")
-    text = f"{kafka['brokers']} brokers, {kafka['partitions']} partitions"
-    text += f", {kafka['under_replicated']} under-replicated"
-    return _component("Kafka brokers", text, problems, down=kafka["leaderless"] > 0)
-
-
-def _cassandra(seen: _Seen, nodes: dict[str, str]) -> Component:
-    states = Counter(nodes.values())
-    text = ", ".join(f"{count} × {state}" for state, count in sorted(states.items(), reverse=True))
-    needed = seen.plan.replication.cassandra // 2 + 1
-    problems = list(seen.problems("cassandra"))
-    if states.total() - states["UN"]:
-        problems.append(f"{states.total() - states['UN']} nodes are not up and normal")
-    return _component("Cassandra", text or "no answer", problems, states["UN"] < needed)
-
-
-def _redis(seen: _Seen) -> Component:
-    roles = seen.roles("redis")
-    problems = [*seen.problems("redis"), *seen.problems("redis_sentinel")]
-    problems += [
-        f"{host}: replica has lost its master"
-        for host, answer in seen.answers("redis").items()
-        if answer.get("link") == "down"
-    ]
-    problems += [
-        f"{host}: this Sentinel sees no quorum"
-        for host, answer in seen.answers("redis_sentinel").items()
-        if answer.get("quorum") is False
-    ]
-    text = f"{roles['master']} master, {roles['replica']} replicas"
-    return _component("Redis", text, problems, down=roles["master"] != 1)
-
-
-def _namenodes(seen: _Seen) -> Component:
-    component = _pair(seen, "namenode", "HDFS")
-    active = [a for a in seen.answers("namenode").values() if a.get("role") == "active"]
-    if not active:
-        return component
-    missing = active[0]["missing_blocks"]
-    problems = component.problems + ([f"{missing} blocks are missing"] if missing else [])
-    text = f"{component.seen}, {active[0]['live_datanodes']} live DataNodes"
-    return _component("HDFS", text, problems, component.state == DOWN or missing > 0)
-
-
-def _pair(seen: _Seen, service: str, name: str) -> Component:
-    """One active, one standby."""
-    roles = seen.roles(service)
-    problems = list(seen.problems(service))
-    if not roles["standby"]:
-        problems.append("no standby to fail over to")
-    text = f"{roles['active']} active, {roles['standby']} standby"
-    return _component(name, text, problems, roles["active"] != 1)
-
-
-def _plain(seen: _Seen, service: str, name: str) -> Component:
-    """Hosts that do the same work; more than half must be there."""
-    answers = seen.answers(service)
-    up = sum(answer.get("active", False) for answer in answers.values())
     return _component(
-        name, f"{up} of {len(answers)} up", list(seen.problems(service)), up * 2 < len(answers)
+        name,
+        f"{leaders} leader, {counts['follower']} followers",
+        problems,
+        members.silent.values(),
+        is_down=_is_not_one(leaders, members) or members.majority_is_lost,
     )
 
 
-def applications(plan: Plan, drivers: list[dict[str, Any]], now: float) -> Component:
+def _is_not_one(count: int, members: _Members[Any]) -> bool:
+    """Whether it is known that not exactly one has the role: a silent one may have it."""
+    return count > 1 or (count == 0 and not members.silent)
+
+
+def _kafka(plan: Plan, snapshot: Snapshot) -> Component:
+    units = _units(plan, snapshot, "kafka_broker")
+    problems, silences = list(units.lost.values()), list(units.silent.values())
+    kafka = snapshot.kafka
+    if isinstance(kafka, Silence | Fault):
+        return _component(
+            "Kafka brokers",
+            "no answer",
+            problems,
+            [kafka.why, *silences],
+            is_down=units.majority_is_lost,
+        )
+    if kafka.under_replicated:
+        problems.append(f"{kafka.under_replicated} partitions have replicas out of sync")
+    if kafka.leaderless:
+        problems.append(f"{kafka.leaderless} partitions have no leader")
+    text = f"{kafka.brokers} brokers, {kafka.partitions} partitions"
+    text += f", {kafka.under_replicated} under-replicated"
+    return _component("Kafka brokers", text, problems, silences, is_down=kafka.leaderless > 0)
+
+
+def _cassandra(plan: Plan, snapshot: Snapshot) -> Component:
+    units = _units(plan, snapshot, "cassandra")
+    problems, silences = list(units.lost.values()), list(units.silent.values())
+    if isinstance(snapshot.ring, Silence | Fault):
+        silences.append(snapshot.ring.why)
+        return _component(
+            "Cassandra", "no answer", problems, silences, is_down=units.majority_is_lost
+        )
+    states = Counter(snapshot.ring.values())
+    text = ", ".join(f"{count} × {state}" for state, count in sorted(states.items(), reverse=True))
+    needed = plan.replication.cassandra // 2 + 1
+    if states.total() - states["UN"]:
+        problems.append(f"{states.total() - states['UN']} nodes are not up and normal")
+    return _component("Cassandra", text, problems, silences, is_down=states["UN"] < needed)
+
+
+def _redis(plan: Plan, snapshot: Snapshot) -> Component:
+    servers = _members(plan, snapshot, "redis", snapshot.redis)
+    sentinels = _members(plan, snapshot, "redis_sentinel", snapshot.sentinels)
+    roles = Counter(server.role for server in servers.answers.values())
+    problems = [*servers.lost.values(), *sentinels.lost.values()]
+    problems += [
+        f"{host}: replica has lost its master"
+        for host, server in servers.answers.items()
+        if not server.is_linked
+    ]
+    problems += [
+        f"{host}: this Sentinel sees no quorum"
+        for host, sees_quorum in sentinels.answers.items()
+        if not sees_quorum
+    ]
+    return _component(
+        "Redis",
+        f"{roles['master']} master, {roles['replica']} replicas",
+        problems,
+        [*servers.silent.values(), *sentinels.silent.values()],
+        is_down=_is_not_one(roles["master"], servers),
+    )
+
+
+def _hdfs(plan: Plan, snapshot: Snapshot) -> Component:
+    members = _members(plan, snapshot, "namenode", snapshot.namenodes)
+    component = _pair("HDFS", members, {h: one.role for h, one in members.answers.items()})
+    active = [one for one in members.answers.values() if one.role == "active"]
+    if not active:
+        return component
+    missing = active[0].missing_blocks
+    return _component(
+        component.name,
+        f"{component.seen}, {active[0].live_datanodes} live DataNodes",
+        component.problems + ([f"{missing} blocks are missing"] if missing else []),
+        component.unanswered,
+        is_down=component.state == DOWN or missing > 0,
+    )
+
+
+def _yarn(plan: Plan, snapshot: Snapshot) -> Component:
+    members = _members(plan, snapshot, "resourcemanager", snapshot.resourcemanagers)
+    return _pair("YARN", members, {h: one.role for h, one in members.answers.items()})
+
+
+def _pair(name: str, members: _Members[Any], roles: Mapping[str, str]) -> Component:
+    """One active, one standby."""
+    counts = Counter(roles.values())
+    problems = list(members.lost.values())
+    if not counts["standby"] and not members.silent:
+        problems.append("no standby to fail over to")
+    return _component(
+        name,
+        f"{counts['active']} active, {counts['standby']} standby",
+        problems,
+        members.silent.values(),
+        is_down=_is_not_one(counts["active"], members),
+    )
+
+
+def _plain(plan: Plan, snapshot: Snapshot, service: str, name: str) -> Component:
+    """Hosts that do the same work; half of them must be there."""
+    units = _units(plan, snapshot, service)
+    return _component(
+        name,
+        f"{len(units.answers)} of {units.total} up",
+        units.lost.values(),
+        units.silent.values(),
+        is_down=units.majority_is_lost,
+    )
+
+
+def _ready(
+    plan: Plan, snapshot: Snapshot, service: str, replies: Mapping[str, Reply[bool]], name: str
+) -> Component:
+    """Of a service each of whose hosts does all of the work."""
+    members = _members(plan, snapshot, service, replies)
+    return _component(
+        name,
+        f"{len(members.answers)} of {members.total} ready",
+        members.lost.values(),
+        members.silent.values(),
+        is_down=len(members.lost) == members.total,
+    )
+
+
+def _drivers(snapshot: Snapshot) -> Reply[tuple[Driver, ...]]:
+    found = snapshot.coordination
+    return found.drivers if isinstance(found, Coordination) else found
+
+
+def applications(plan: Plan, reply: Reply[tuple[Driver, ...]], now: float) -> Component:
     """Each has a driver that leads and one that stands by; ``now`` in seconds since 1970."""
+    if isinstance(reply, Silence | Fault):
+        return _component("Applications", "nobody tells", [], [reply.why], is_down=False)
     problems, texts, leaderless = [], [], False
     for name in plan.applications:
-        mine = [driver for driver in drivers if driver["application"] == name]
-        leading = [driver["host"] for driver in mine if driver["state"] == "leading"]
-        standbys = [driver for driver in mine if driver["state"] == "standby"]
+        mine = [driver for driver in reply if driver.application == name]
+        leading = [driver.host for driver in mine if driver.state == "leading"]
+        standbys = [driver for driver in mine if driver.state == "standby"]
         standby = [_standby(driver, now) for driver in standbys]
         texts.append(f"{name}: {_on(leading)} leads, {_on(standby)} stands by")
         if not leading:
@@ -283,78 +422,99 @@ def applications(plan: Plan, drivers: list[dict[str, Any]], now: float) -> Compo
             leaderless = True
         elif not standby:
             problems.append(f"no driver of '{name}' stands by: {_newcomers(mine, now)}")
-        elif together := [
-            d["host"] for d in mine if d["state"] == "standby" and d["host"] in leading
-        ]:
+        elif together := [driver.host for driver in standbys if driver.host in leading]:
             problems.append(f"both drivers of '{name}' are on {together[0]}")
-        elif cold := [d["host"] for d in standbys if _is_cold(plan, d, now)]:
+        elif cold := [driver.host for driver in standbys if _is_cold(plan, driver, now)]:
             problems.append(
                 f"the standby of '{name}' on {cold[0]} doesn't rehearse and would take over slowly:"
                 " runbooks/standby-cold.md"
             )
-    return _component("Applications", "; ".join(texts), problems, leaderless)
+    return _component("Applications", "; ".join(texts), problems, [], is_down=leaderless)
 
 
-def _job(
-    plan: Plan, job: str, lag: dict[str, Any], trouble: str | None, *, is_disabled: bool
-) -> Component:
+def _job(plan: Plan, job: str, snapshot: Snapshot) -> Component:
     """A job falls behind when records wait for it longer than its settings allow.
 
-    One that is disabled is as it is meant to be.
+    One that is disabled is as it is meant to be. Why it doesn't run as it should its driver says.
     """
-    name = f"Job {job}"
-    if "error" in lag:
-        return _component(name, "no answer", [lag["error"]], down=True)
-    if is_disabled:
-        return _component(name, f"disabled, {lag['records']:,} records behind", [], down=False)
-    bound_seconds = plan.spark.settings.job(job).lag_seconds
-    late = (
-        f"it falls behind, or catches up: {lag['overdue']:,} wait for {bound_seconds} s or longer"
-    )
-    problems = [late] if lag["overdue"] else []
-    if trouble:
-        problems.insert(0, f"it has failed and is tried again: {trouble}")
-    return _component(name, f"{lag['records']:,} records behind", problems, down=False)
-
-
-def _upkeep(plan: Plan, last: dict[str, Any] | None, now: float) -> Component:
-    """What grows is cut back once a day; ``now`` in seconds since 1970."""
-    if last is None:
-        return _component("Upkeep", "not looked for yet", [], down=False)
-    hours = (now - last["since"]) / 3600
+    name, lag, found = f"Job {job}", snapshot.lags[job], snapshot.coordination
+    disabled = isinstance(found, Coordination) and job in found.disabled
+    silences = [reply.why for reply in (lag, found) if isinstance(reply, Silence | Fault)]
+    state, trouble = _work(_drivers(snapshot), job)
+    seen = [f"{lag.records:,} records behind" if isinstance(lag, Lag) else "no answer"]
+    if disabled:
+        return _component(name, f"disabled, {seen[0]}", [], silences, is_down=False)
+    if state in ("starting", "draining"):
+        seen.append(state)
     problems = []
-    if last["error"]:
+    if state == "isolating":
+        seen.append("isolating the records that it fails by" + (f": {trouble}" if trouble else ""))
+    elif trouble:
+        problems.append(f"it has failed and is tried again: {trouble}")
+    if isinstance(lag, Lag) and lag.overdue:
+        bound = plan.spark.settings.job(job).lag_seconds
         problems.append(
-            f"it failed and is tried again within the hour: {last['error']}; "
-            f"`journalctl -u upkeep` on {last['host']}"
+            f"it falls behind, or catches up: {lag.overdue:,} wait for {bound} s or longer"
+        )
+    line = _component(name, ", ".join(seen), problems, silences, is_down=False)
+    return replace(line, trouble=trouble)
+
+
+def _work(drivers: Reply[tuple[Driver, ...]], job: str) -> tuple[str | None, str | None]:
+    """What a job does and why it doesn't run well, by the driver that leads."""
+    if isinstance(drivers, Silence | Fault):
+        return None, None
+    for driver in drivers:
+        if driver.state == "leading" and (job in driver.jobs or job in driver.troubles):
+            return driver.jobs.get(job), driver.troubles.get(job)
+    return None, None
+
+
+def _upkeep(plan: Plan, snapshot: Snapshot) -> Component:
+    """What grows is cut back once a day."""
+    found = snapshot.coordination
+    if not isinstance(found, Coordination):
+        return _component("Upkeep", "nobody tells", [], [found.why], is_down=False)
+    if found.upkeep is None:
+        return _component("Upkeep", "not looked for yet", [], [], is_down=False)
+    return _upkeep_of(plan, found.upkeep, snapshot.at)
+
+
+def _upkeep_of(plan: Plan, last: Upkeep, now: float) -> Component:
+    hours = (now - last.since) / 3600
+    problems = []
+    if last.error:
+        problems.append(
+            f"it failed and is tried again within the hour: {last.error}; "
+            f"`journalctl -u upkeep` on {last.host}"
         )
     if hours > plan.services["job_gateway"].settings["upkeep"]["overdue_hours"]:
         problems.append(
             f"not done for {hours:.0f} h, and disks fill: "
             "`systemctl list-timers upkeep.timer` on the edge hosts"
         )
-    seen = f"done {hours:.0f} h ago" if last["host"] else "waits for its first night"
-    return _component("Upkeep", seen, problems, down=False)
+    seen = f"done {hours:.0f} h ago" if last.host else "waits for its first night"
+    return _component("Upkeep", seen, problems, [], is_down=False)
 
 
-def _is_cold(plan: Plan, driver: dict[str, Any], now: float) -> bool:
+def _is_cold(plan: Plan, driver: Driver, now: float) -> bool:
     """One that has never rehearsed has had nothing to rehearse with."""
-    rehearsed = driver.get("rehearsed_at")
+    rehearsed = driver.rehearsed_at
     return rehearsed is not None and now - rehearsed > plan.spark.settings.common.cold_seconds
 
 
-def _standby(driver: dict[str, Any], now: float) -> str:
+def _standby(driver: Driver, now: float) -> str:
     """With its age, and how warm it is."""
-    began, rehearsed = driver.get("standing_by_since"), driver.get("rehearsed_at")
+    began, rehearsed = driver.standing_by_since, driver.rehearsed_at
     facts = [f"for {age(now - began)}"] if began else []
     facts.append(f"rehearsed {age(now - rehearsed)} ago" if rehearsed else "never rehearsed")
-    return f"{driver['host']} ({', '.join(facts)})"
+    return f"{driver.host} ({', '.join(facts)})"
 
 
-def _newcomers(drivers: list[dict[str, Any]], now: float) -> str:
+def _newcomers(drivers: list[Driver], now: float) -> str:
     """Who is to stand by next, for whoever waits for it; why nobody is, the gateway tells."""
-    warming = [driver for driver in drivers if driver["state"] == "warming"]
-    told = [f"{d['host']}'s has been warming up for {age(now - d['since'])}" for d in warming]
+    warming = [driver for driver in drivers if driver.state == "warming"]
+    told = [f"{d.host}'s has been warming up for {age(now - d.since)}" for d in warming]
     return ", ".join(told) or "none starts yet, `job-gateway status` on an edge host tells why"
 
 
@@ -375,75 +535,132 @@ def _on(hosts: list[str]) -> str:
     return ", ".join(hosts) or "nobody"
 
 
-def _ready(seen: _Seen, service: str, name: str) -> Component:
-    """Of a service each of whose hosts does all of the work."""
-    answers = seen.answers(service)
-    ready = sum(answer.get("ready", False) for answer in answers.values())
-    problems = list(seen.problems(service))
-    return _component(name, f"{ready} of {len(answers)} ready", problems, not ready)
-
-
-def _disks(seen: _Seen) -> Component:
+def _disks(plan: Plan, snapshot: Snapshot) -> Component:
     """The fullest decides: a broker or a node ends by its own disk, whatever others have left."""
     disks = {
-        (host, service["disk"]["path"]): service["disk"]["free"]
-        for host, answer in seen.hosts.items()
-        for service in answer.get("services", {}).values()
-        if "disk" in service
+        (host, path): free
+        for host, facts in snapshot.hosts.items()
+        if isinstance(facts, HostFacts)
+        for path, free in facts.disks.items()
     }
-    least = seen.plan.services["node_exporter"].settings["disks"]["least_free"]
+    least = plan.services["node_exporter"].settings["disks"]["least_free"]
     full = [place for place, free in disks.items() if free < least]
     problems = []
     for host, places in groupby(full, key=itemgetter(0)):
         paths = [path for _, path in places]
-        free = min(disks[host, path] for path in paths)
-        problems.append(f"{host}: {free:.1%} left for {', '.join(paths)}; runbooks/disk-full.md")
+        left = min(disks[host, path] for path in paths)
+        problems.append(f"{host}: {left:.1%} left for {', '.join(paths)}; runbooks/disk-full.md")
+    silent = [facts.why for facts in snapshot.hosts.values() if isinstance(facts, Silence)]
     text = f"{min(disks.values()):.0%} left on the fullest" if disks else "nobody tells"
-    return _component("Disks", text, problems, down=False)
+    return _component("Disks", text, problems, silent, is_down=False)
 
 
-def _monitoring(seen: _Seen) -> Component:
+def _monitoring(plan: Plan, snapshot: Snapshot) -> Component:
     """Without it the service goes on, and nobody is told when it doesn't."""
-    services = (
-        "prometheus_server",
-        "alertmanager",
-        "node_exporter",
-        "redis_exporter",
-        "cloudwatch_agent",
-    )
-    problems = dict.fromkeys(p for service in services for p in seen.problems(service))
-    prometheis = list(seen.answers("prometheus_server").values())
-    asked = [answer for answer in prometheis if "targets" in answer]
-    pair = seen.answers("alertmanager")
-    for host, answer in pair.items():
-        if answer.get("peers", len(pair)) < len(pair):
-            problems[
-                f"{host}: this Alertmanager knows of no other: what it tells, both may tell"
-            ] = None
-    text = f"{len(asked)} of {len(prometheis)} Prometheus servers"
-    text += f", {sum('peers' in answer for answer in pair.values())} of {len(pair)} Alertmanagers"
-    if asked:
-        silent = min(answer["silent"] for answer in asked)
-        text += f"; {silent} of {asked[0]['targets']} targets silent"
-    return _component("Monitoring", text, [*problems], down=False)
+    monitors = _members(plan, snapshot, "prometheus_server", snapshot.monitors)
+    pair = _members(plan, snapshot, "alertmanager", snapshot.alertmanagers)
+    others = [
+        _units(plan, snapshot, service)
+        for service in ("node_exporter", "redis_exporter", "cloudwatch_agent")
+    ]
+    all_members: list[_Members[Any]] = [monitors, pair, *others]
+    problems = [why for members in all_members for why in members.lost.values()]
+    problems += [
+        f"{host}: this Alertmanager knows of no other: what it tells, both may tell"
+        for host, peers in pair.answers.items()
+        if peers < pair.total
+    ]
+    text = f"{len(monitors.answers)} of {monitors.total} Prometheus servers"
+    text += f", {len(pair.answers)} of {pair.total} Alertmanagers"
+    if monitors.answers:
+        fewest = min(monitors.answers.values(), key=lambda monitor: monitor.silent)
+        text += f"; {fewest.silent} of {fewest.targets} targets silent"
+    silent = [why for members in all_members for why in members.silent.values()]
+    return _component("Monitoring", text, problems, silent, is_down=False)
 
 
-def _host(plan: Plan, name: str, answer: dict[str, Any]) -> dict[str, Any]:
-    host = plan.host(name)
-    services = answer.get("services", {})
-    return {
-        "zone": host.zone,
-        "address": host.address,
-        "reachable": "error" not in answer,
-        "resident": answer.get("resident", 0),
-        "restarts": sum(service.get("restarts", 0) for service in services.values()),
-        "services": {
-            n: s.get("role", "up" if s["active"] else "down") for n, s in services.items()
+def _alerts(snapshot: Snapshot) -> list[Alert] | None:
+    """What either Prometheus found, the worst first; both see all, so most is told by both.
+
+    In any state: one that is pending has begun as well. Labels say which it is: its figures differ
+    by when each of them looked.
+    """
+    monitors = known(snapshot.monitors.values())
+    told = [alert for monitor in monitors for alert in monitor.alerts]
+    told.sort(key=lambda alert: alert.since, reverse=True)
+    told.sort(key=lambda alert: alert.state == "firing")
+    found = {json.dumps(dict(alert.labels), sort_keys=True): alert for alert in told}
+    ranked = sorted(found.values(), key=lambda a: (SEVERITIES.index(a.severity), a.since))
+    return ranked if monitors else None
+
+
+def _firing(alerts: Iterable[Alert]) -> list[AlertLine]:
+    return [
+        AlertLine(a.name, a.severity, a.component, a.since, a.summary, a.runbook)
+        for a in alerts
+        if a.state == "firing"
+    ]
+
+
+def _dated(component: Component, alerts: list[Alert]) -> Component:
+    """With the alerts that tell of its part. Infos go on for long after what they tell of."""
+    part = "jobs" if component.name.startswith("Job ") else ALERTS.get(component.name)
+    if component.state == HEALTHY or part is None:
+        return component
+    mine = [a for a in alerts if a.component == part and a.severity != SEVERITIES[-1]]
+    ages = sorted((a.since, a.name) for a in mine)
+    return replace(component, since={name: since for since, name in reversed(ages)})
+
+
+def _applications(snapshot: Snapshot) -> list[Application]:
+    managers = known(snapshot.resourcemanagers.values())
+    return [app for manager in managers for app in manager.applications]
+
+
+def _host(plan: Plan, name: str, snapshot: Snapshot) -> HostLine:
+    host, facts = plan.host(name), snapshot.hosts[name]
+    if not isinstance(facts, HostFacts):
+        state = "down" if isinstance(facts, Fault) else "unknown"
+        return HostLine(host.zone, host.address, state, facts.why, {}, None, None)
+    roles = _roles(plan, name, snapshot)
+    restarts = [unit.restarts for unit in facts.units.values() if unit.restarts is not None]
+    return HostLine(
+        host.zone,
+        host.address,
+        "up",
+        "",
+        {
+            service: roles.get(service, "up") if unit.is_active else "down"
+            for service, unit in facts.units.items()
         },
+        sum(restarts) if len(restarts) == len(facts.units) else None,
+        facts.resident,
+    )
+
+
+def _roles(plan: Plan, host: str, snapshot: Snapshot) -> dict[str, str]:
+    """Of those services of a host that have one and say so."""
+    found: dict[str, str] = {}
+    mode = snapshot.zookeeper.get(host)
+    if isinstance(mode, str):
+        found["zookeeper"] = mode
+    pairs: dict[str, Mapping[str, Reply[Any]]] = {
+        "redis": snapshot.redis,
+        "namenode": snapshot.namenodes,
+        "resourcemanager": snapshot.resourcemanagers,
     }
+    for service, replies in pairs.items():
+        if host in replies and (answers := known([replies[host]])):
+            found[service] = answers[0].role
+    controllers = known(snapshot.controllers.values())
+    newest = max(controllers, key=lambda one: one.epoch, default=None)
+    if host in snapshot.controllers and newest:
+        leads = newest.leader == CONTROLLER_ID_BASE + plan.host(host).index
+        found["kafka_controller"] = "leader" if leads else "follower"
+    return found
 
 
-def _reachable_endpoints(plan: Plan) -> dict[str, Any]:
+def _reachable_endpoints(plan: Plan) -> dict[str, list[str]]:
     """Endpoints by address: whoever asks for the status doesn't know the hosts' names."""
     return {
         "insight_api": [f"http://{a}" for a in plan.addresses("insight_api", "http")],

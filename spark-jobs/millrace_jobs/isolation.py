@@ -65,6 +65,7 @@ class Quarantine:
         self._context = context
         self._rows = rows
         self.is_searching = False
+        self.searched_for = ""  # what the batch failed by whose records are looked for
 
     def isolate(self, batch: int, error: str) -> list[str]:
         """Put the records aside by which a batch fails, and say which.
@@ -75,7 +76,7 @@ class Quarantine:
         most = self._context.settings["quarantine_records"]
         recently = _now() - WITHIN
         left = most - sum(skip.since > recently for skip in skips_of(self._context))
-        self.is_searching = True
+        self.searched_for, self.is_searching = error, True
         try:
             found = self._search(batch, left)
             if not found:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
@@ -150,12 +151,20 @@ def supervise(
             jobs[number] = tend(job, coordination, is_first=number == 0)
         coordination.announce_jobs(
             {job.name: job.state for job in jobs},
-            {job.name: job.trouble for job in jobs if job.trouble},
+            {job.name: trouble for job in jobs if (trouble := trouble_of(job))},
         )
         questions.look()
         newcomers.look([job.ready for job in jobs if isinstance(job, RunningJob)])
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
+
+
+def trouble_of(job: AnyJob) -> str:
+    """Why a job is kept out or pauses, or what it failed by while it looks for the records."""
+    if isinstance(job, RunningJob) and job.state == "isolating":
+        declared: Any = job.ready.job  # no other one isolates
+        return str(declared.quarantine.searched_for)
+    return job.trouble
 
 
 def tend(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:

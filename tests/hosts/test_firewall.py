@@ -317,7 +317,7 @@ ASKED_SECONDS = 90  # Hadoop's clients go on asking
 def _healed(plan):
     """What was cut off goes on by itself, before the next one is."""
     yield
-    assert wait_until(lambda: judge(plan, collect(plan)).state == HEALTHY, 600, 10)
+    assert wait_until(lambda: judge(plan, collect(plan, fresh=True)).state == HEALTHY, 600, 10)
 
 
 @pytest.mark.extended

@@ -111,6 +111,18 @@ def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any)
     return leading.RunningJob(prepared(name), query, follow, threading.Event(), **more)
 
 
+def test_a_job_that_looks_for_records_says_what_it_failed_by() -> None:
+    quarantine = SimpleNamespace(is_searching=True, searched_for="batch 7: ValueError")
+    declared = object.__new__(Declared)
+    declared.quarantine = quarantine  # type: ignore[assignment]
+    sound = running("sessions", trouble="an older one")
+    searching = replace(sound, ready=replace(sound.ready, job=declared))
+    assert leading.trouble_of(searching) == "batch 7: ValueError"
+    quarantine.is_searching = False
+    assert leading.trouble_of(searching) == "an older one"
+    assert leading.trouble_of(running("traffic")) == ""
+
+
 Orders = Callable[[str], bool | None]
 
 

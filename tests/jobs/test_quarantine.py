@@ -297,6 +297,7 @@ def test_no_more_are_put_aside_than_within_an_hour(monkeypatch: pytest.MonkeyPat
         quarantine.isolate(5, "error")
     assert limits == [2]
     assert not quarantine.is_searching
+    assert quarantine.searched_for == "error"
 
 
 def test_only_the_places_that_are_put_aside_are_left_out(spark: SparkSession) -> None:
