@@ -6,13 +6,13 @@ import time
 from operator import not_
 
 import typer
-from rich.console import Console
 
 from millrace.cli.insights import insights_view
 from millrace.cli.operations import make_hosts
 from millrace.cli.playbook import run_playbook
 from millrace.cluster.insight_api import InsightApi, last_events
 from millrace.cluster.kafka import connect, traffic_lag
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_state
 from millrace.common.waiting import wait_until

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-
+from millrace.common.console import Console
 from millrace.common.errors import NobodyError, OperatorError
 from millrace.drill import runner, standby
 from millrace.drill.blocks import BlockFailed, run_blocks

@@ -8,10 +8,9 @@ from operator import not_
 from pathlib import Path
 from typing import Protocol
 
-from rich.console import Console
-
 from millrace.alerts import load_alerts
 from millrace.cluster import marks, prometheus, zookeeper
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.machine import this_machine
 from millrace.common.paths import stack_state

@@ -1,8 +1,8 @@
 """An alert is proven by a fault: it fires in time, resolves, and nothing else wakes anybody."""
 
 import pytest
-from rich.console import Console
 
+from millrace.common.console import Console
 from millrace.common.paths import stack_name
 from millrace.drill.report import Told
 from millrace.drill.runbook import load_runbook

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from millrace.audit import declared
 from millrace.audit import run as audit_run
 from millrace.audit.report import Plane as AuditedPlane
 from millrace.audit.report import Report as AuditReport
+from millrace.common.console import Console
 from millrace.common.errors import NobodyError, OperatorError
 from millrace.drill.command import reports_view
 from millrace.drill.nemesis import Nemesis, choose, healing

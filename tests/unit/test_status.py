@@ -1,9 +1,9 @@
 """The verdict on every state a cluster may be in."""
 
 import pytest
-from rich.console import Console
 
 from millrace.alerts import load_alerts
+from millrace.common.console import Console
 from millrace.drill.runbook import load_runbooks
 from millrace.plan import load_plan
 from millrace.status import health
