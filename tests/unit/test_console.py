@@ -5,7 +5,6 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -35,9 +34,9 @@ from millrace.plan import load_plan
 from millrace.setup.steps import Progress, _table
 from millrace.support.logs import show as show_logs
 from millrace.tables import Version
+from tests.unit.results import NOON, Api
 
 PLAN = load_plan("local")
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WIDE = 1_000  # so that nothing is wrapped
 STYLES = re.compile(r"\x1b\[[\d;]*m")
 CURSOR = re.compile(r"\x1b\[(\?25[lh]|2K|1A)|\r")
@@ -82,32 +81,6 @@ def require_text(print_to: Callable[[Console], object], outside: str) -> None:
 def with_room(text: str) -> str:
     """What takes room: of a modifier without what it modifies, rich shows nothing in a table."""
     return "".join(c for c in text if not c.isspace() and cell_len(c))
-
-
-class Api:
-    """One that answers with a page's name."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def get(self, path: str, **_: Any) -> dict[str, Any]:
-        figures = {
-            "requests": 1,
-            "page_views": 1,
-            "unique_visitors": {"estimate": 1},
-            "bytes": 1,
-            "status": dict.fromkeys(("2xx", "3xx", "4xx", "5xx"), 1),
-            "final": True,
-            "start": NOON.isoformat(),
-        }
-        noon = {"from": NOON.isoformat(), "to": NOON.isoformat()}
-        answers: dict[str, dict[str, Any]] = {
-            "/v1/extent": {"1h": noon},
-            "/v1/traffic": {"windows": [figures]},
-            "/v1/traffic/total": figures,
-            "/v1/pages/top": {"error": 0, "pages": [{"url": self.url, "page_views": 1}]},
-        }
-        return answers[path]
 
 
 def lookup(outside: str) -> Table:
