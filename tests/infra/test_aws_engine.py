@@ -45,7 +45,6 @@ class Account:
         self.folder = folder
         self.patch = patch
         self._log = folder / "log"
-        (folder / "infra").mkdir()
         (folder / "Pulumi.yaml").write_text((REPO / "Pulumi.yaml").read_text())
         (folder / "store-1.tar").write_text("a distribution")
         patch.setenv("PULUMI_BACKEND_URL", f"file://{folder}")

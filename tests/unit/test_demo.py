@@ -33,6 +33,7 @@ LEADS = {"application": APPLICATION, "host": "edge-1", "state": "leading"}
 STANDS_BY = {"application": APPLICATION, "host": "edge-2", "state": "standby"}
 IDLE = dict.fromkeys(PLAN.jobs, 0)
 AT_REST = Look((), 0, frozenset())
+LONG = 1_000  # looks, and no more: an endless wait has to be red
 
 
 class Clock:
@@ -61,7 +62,7 @@ def waited(looks: Iterable[Look], look_seconds: float = 0.0) -> tuple[Look, Cloc
 
 
 def stuck(records: float = 7) -> Iterator[Look]:
-    while True:
+    for _ in range(LONG):
         yield Look((f"{records} to go",), records, frozenset({"edge-1: leading"}))
 
 
@@ -104,7 +105,7 @@ def test_what_comes_and_goes_is_no_progress() -> None:
     """As a driver that is begun again and again, or records of somebody else."""
 
     def flapping() -> Iterator[Look]:
-        while True:
+        for _ in range(LONG):
             yield Look(("a standby: warming",), 9, frozenset({"edge-2: warming"}))
             yield Look(("a standby: none",), 7, frozenset())
 
