@@ -4,13 +4,12 @@ import signal
 import sys
 from collections.abc import Callable
 
-from rich.console import Console
-
 from bench.record import Record, keep
 from bench.report import tables
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 
-console = Console(soft_wrap=True, highlight=False)
+console = Console(soft_wrap=True)
 
 
 def run_program(main: Callable[[list[str]], None]) -> None:
@@ -19,7 +18,9 @@ def run_program(main: Callable[[list[str]], None]) -> None:
     try:
         main(sys.argv[1:])
     except OperatorError as error:
-        console.print(f"[red]{error.message}[/red]" + (f"\n{error.hint}" if error.hint else ""))
+        console.print(error.message, style="red")
+        if error.hint:
+            console.print(error.hint)
         sys.exit(1)
 
 

@@ -50,7 +50,6 @@ def main(name: str) -> int:
 
 def rehearse(plan: Plan, folder: Path) -> None:
     """From nothing to nothing, and in between what moto says of it."""
-    (folder / "infra").mkdir()
     (folder / "Pulumi.yaml").write_text((REPO / "Pulumi.yaml").read_text())
     (folder / "store-1.tar").write_text("a distribution")
     state = folder / "state"

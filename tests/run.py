@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
+from millrace.common.console import Console
 
 REPO = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPO))
@@ -127,7 +127,7 @@ def main() -> int:
         "MILLRACE_STACK": STACK,
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
     }
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console()
     results = stages.run(chosen.stages, console, REPO, environment)
     if chosen.needs_cluster and os.environ.get("KEEP") == "1":
         console.print(f"the cluster stays: MILLRACE_STACK={STACK} millrace status")

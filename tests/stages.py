@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from millrace.common.console import Console
 
 AT_ONCE = 2  # the cores of the smallest machine that the suite is for
 REPORT_EVERY_SECONDS = 60

@@ -4,13 +4,12 @@ What it needs is imported when it runs, not for each command.
 """
 
 import json
-import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
+from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
@@ -49,8 +48,7 @@ def audit_command(
     if as_json:
         print(json.dumps(report.as_json(), indent=2))
     else:
-        width = None if sys.stdout.isatty() else 120
-        Console(width=width, soft_wrap=True, highlight=False).print(report_view(report))
+        Console(soft_wrap=True).print(report_view(report))
     if not report.ok:
         raise typer.Exit(1)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 EXAMPLES = 5  # of each kind of finding
 FINDINGS = ("lost", "duplicated", "wrong", "unseen")
@@ -93,4 +94,4 @@ def report_view(report: Report) -> Group:
         )
     verdict = "exact: nothing lost, nothing twice" if report.ok else "NOT exact"
     colour = "green" if report.ok else "red"
-    return Group(table, *examples, known, *report.notes, f"[bold {colour}]{verdict}[/]")
+    return Group(table, *examples, known, *report.notes, Text(verdict, f"bold {colour}"))

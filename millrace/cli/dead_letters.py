@@ -1,6 +1,5 @@
 """``millrace dead-letters``: records that couldn't be used, and why."""
 
-import sys
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,12 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from millrace.cluster import dead_letters, zookeeper
 from millrace.cluster.dead_letters import Counted, Quarantined
+from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
@@ -22,7 +20,7 @@ from millrace.plan import Plan, load_plan
 app = typer.Typer(
     no_args_is_help=True, help="Records that couldn't be used, and those that a job leaves out."
 )
-console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+console = Console()
 
 JobOption = Annotated[str | None, typer.Option(metavar="JOB", help="Each record that it left out.")]
 DAYS = Annotated[int, typer.Option(min=1, max=31, help="Of how many days, by Kafka's clock.")]
@@ -65,12 +63,12 @@ def show_command(
     console.print(f"topic {place.topic}, partition {place.partition}, offset {place.offset}")
     console.print(f"received {_when(datetime.fromtimestamp(received / 1000, UTC))}")
     for one in errors:
-        console.print(Text(f"left out by {one.job} since {_when(one.since)}: {one.reason}"))
+        console.print(f"left out by {one.job} since {_when(one.since)}: {one.reason}")
         if one.retried:
             console.print(f"… and counted by it {_when(one.retried)}")
     if not errors:
         console.print("left out by no job: it is malformed, or was used")
-    console.print(Text((record.value() or b"").decode(errors="replace")), soft_wrap=True)
+    console.print((record.value() or b"").decode(errors="replace"), soft_wrap=True)
 
 
 @app.command("retry")
@@ -127,7 +125,7 @@ def outcomes_view(job: str, outcomes: Iterable[dict[str, Any]]) -> Table:
     table.add_column("", overflow="fold")
     for one in outcomes:
         what = "" if one["what"] == "counted" else one["what"]
-        table.add_row(one["id"], "yes" if one["counted"] else "no", Text(what))
+        table.add_row(one["id"], "yes" if one["counted"] else "no", what)
     return table
 
 
@@ -172,7 +170,7 @@ def reasons_view(reasons: Iterable[Reason], days: int) -> Table:
     table.add_column("last")
     for one in reasons:
         times = (_when(one.first), _when(one.last))
-        table.add_row(Text(one.text), one.job or "–", f"{one.records:,}", *times)
+        table.add_row(one.text, one.job or "–", f"{one.records:,}", *times)
     return table
 
 
@@ -184,7 +182,7 @@ def records_view(job: str, found: Iterable[Quarantined]) -> Table:
     table.add_column("retried")
     for one in sorted(found, key=lambda one: one.since):
         retried = _when(one.retried) if one.retried else "–"
-        table.add_row(one.id, Text(one.reason), _when(one.since), retried)
+        table.add_row(one.id, one.reason, _when(one.since), retried)
     return table
 
 

@@ -3,33 +3,29 @@
 import subprocess
 import sys
 import time
-from operator import not_
 
 import typer
-from rich.console import Console
+from rich.text import Text
 
 from millrace.cli.insights import insights_view
 from millrace.cli.operations import make_hosts
 from millrace.cli.playbook import run_playbook
+from millrace.cli.settling import STILL_SECONDS, Look, await_rest, looking, state, state_line
 from millrace.cluster.insight_api import InsightApi
-from millrace.cluster.kafka import connect, traffic_lag
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_state
-from millrace.common.waiting import wait_until
+from millrace.common.stage import Stage, clock
 from millrace.plan import Plan, load_plan
 from millrace.replay.command import EXIT_STOPPED
 from millrace.replay.run import Asked, replay_log, twice_readable
 from millrace.replay.start import TooLate
 from millrace.setup.machine import run as run_setup
-from millrace.status.collect import collect
-from millrace.status.render import render
-from millrace.status.verdict import judge
 
 GENERATED_SPAN = "24h"
 GENERATED_RATE = "1"  # requests/s on average: some 86,000 lines
 LIVE_SPAN = "20s"
 LIVE_RATE = "40"
-PROCESSED_WITHIN_SECONDS = 300  # all that was sent
 
 
 def run_demo(stack: str, log: str | None, log_format: str, console: Console) -> None:
@@ -37,8 +33,8 @@ def run_demo(stack: str, log: str | None, log_format: str, console: Console) -> 
     started = time.monotonic()
 
     def step(title: str) -> None:
-        minutes, seconds = divmod(int(time.monotonic() - started), 60)
-        console.rule(f"[bold]{title}[/]  [dim]{minutes}:{seconds:02d}", align="left")
+        since = clock(time.monotonic() - started)
+        console.rule(Text.assemble((title, "bold"), "  ", (since, "dim")), align="left")
 
     step("1/5 What this machine lacks")
     run_setup(console)
@@ -54,13 +50,34 @@ def run_demo(stack: str, log: str | None, log_format: str, console: Console) -> 
         _generated_traffic(plan, console)
     else:
         _replay(plan, log, console, log_format)
-    _wait_until_processed(plan, console)
+    look = _wait(plan, console)
     step("Insights")
-    api = InsightApi(plan)
-    console.print(insights_view(api))
-    console.print(render(judge(plan, collect(plan)), plan.cluster))
+    _show_end(plan, look, console)
+    if not look.at_rest:
+        raise OperatorError(
+            f"nothing got on for {STILL_SECONDS / 60:.0f} min: {'; '.join(look.waits)}",
+            "`make status` shows more; what was sent waits in Kafka, and `make demo` goes on",
+        )
+
+
+def _wait(plan: Plan, console: Console) -> Look:
+    """Until jobs have caught up, a standby is ready and all is healthy; or nothing gets on."""
+    with Stage(console, "waiting for jobs and the standby driver") as stage:
+        look = await_rest(looking(plan), stage.say)
+    if look.at_rest:
+        console.print(f"jobs have caught up, the standby driver is ready: {stage.took} minutes")
+    return look
+
+
+def _show_end(plan: Plan, look: Look, console: Console) -> None:
+    """The results if they are there, the state in a line, and where to look at it live."""
+    if not look.records:
+        console.print(insights_view(InsightApi(plan)))
+    status = look.status or state(plan)
+    console.print(state_line(plan.cluster, status), soft_wrap=True)
     first, *others = [f"http://{address}/" for address in plan.addresses("insight_api", "http")]
-    console.print(f"[bold]The live page: {first}[/]   (or {' '.join(others)})")
+    page = Text.assemble((f"The live page: {first}", "bold"), f"   (or {' '.join(others)})")
+    console.print(page, soft_wrap=True)
     console.print("All of it keeps running. `make status` shows it, `make down` removes it.")
 
 
@@ -98,22 +115,3 @@ def _replay(plan: Plan, log: str, console: Console, log_format: str = "") -> Non
 def _send(plan: Plan, asked: Asked) -> None:
     if not replay_log(plan, asked):
         raise typer.Exit(EXIT_STOPPED)
-
-
-def _wait_until_processed(plan: Plan, console: Console) -> None:
-    """Until the traffic job has committed all that was sent."""
-    admin = connect(plan)
-    with console.status("processing") as spinner:
-
-        def ask() -> int:
-            lag = traffic_lag(admin, plan)
-            spinner.update(f"processing: {lag:,} records to go")
-            return lag
-
-        lag = wait_until(ask, PROCESSED_WITHIN_SECONDS, done=not_)
-    if lag:
-        raise OperatorError(
-            f"after {PROCESSED_WITHIN_SECONDS} s {lag:,} records are still not processed",
-            "`millrace status` shows what is down; `yarn logs` on an edge host has the driver's "
-            "log",
-        )

@@ -1,16 +1,15 @@
 """`millrace jobs …`: the streaming jobs one by one, in the plan and on the running service."""
 
-import sys
 import time
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from millrace.cli.job_facts import Facts, facts_of
 from millrace.cluster import kafka, zookeeper
+from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
@@ -21,7 +20,7 @@ DISABLED = "disabled"
 RUNNING = "running"
 
 app = typer.Typer(help="List, check, disable and enable the streaming jobs.")
-console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+console = Console()
 
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="One of an application's jobs.")]
 Within = Annotated[str, typer.Option(help="How long to wait until it is so.")]

@@ -6,12 +6,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from infra.progress import Change, stopping
 from millrace.cli.playbook import run_playbook
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
+from millrace.common.stage import Stage
 from millrace.hosts.roles import ROLES, holder
 from millrace.plan import Plan
 from millrace.providers import provider_of
@@ -44,9 +45,12 @@ def make_hosts(plan: Plan, console: Console, *, yes: bool = False) -> None:
             approve(plan, planned, console)
         for change in in_turn(plan, stopping(planned)):
             change_machine(plan, stack, change, console)
-    result = automation.up(stack, console.print)
+    with Stage(console, "Pulumi makes the hosts") as stage:
+        result = automation.up(stack, stage.say)
     changes = ", ".join(f"{count} {kind}" for kind, count in sorted(result.changes.items()))
-    console.print(f"pulumi: {changes or 'no changes'}; {len(plan.hosts)} hosts")
+    console.print(
+        f"pulumi: {changes or 'no changes'}; {len(plan.hosts)} hosts, {stage.took} minutes"
+    )
 
 
 def in_turn(plan: Plan, changes: Sequence[Change]) -> list[Change]:
@@ -144,6 +148,7 @@ def remove_hosts(plan: Plan, console: Console, *, purge: bool, yes: bool = False
         data = "and ALL THEIR DATA" if purge else "but their data"
         agree(plan, f"Remove the {len(plan.hosts)} hosts of {plan.environment}, {data}?")
     stack = automation.stack(plan.environment, console.print)
-    automation.destroy(stack, purge=purge, provider=plan.provider, report=console.print)
+    with Stage(console, "Pulumi removes the hosts") as stage:
+        automation.destroy(stack, purge=purge, provider=plan.provider, report=stage.say)
     kept = "" if purge else "; data volumes stay (PURGE=1 removes them)"
-    console.print(f"{plan.environment}: removed{kept}")
+    console.print(f"{plan.environment}: removed in {stage.took} minutes{kept}")

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from millrace.cluster import inside, zookeeper
+from millrace.common.console import Console, visible
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ANSIBLE, stack_state
+from millrace.common.stage import Stage
 from millrace.plan import load_plan
 
 Event = Mapping[str, Any]  # as ansible/plugins/callback/millrace_events.py writes it
@@ -54,7 +55,9 @@ def run_playbook(stack: str, name: str, arguments: Sequence[str], console: Conso
     command = [str(ansible), str(path), *arguments]
     with zookeeper.alone(plan, name) as locked:
         if not locked:
-            console.print("[dim]ZooKeeper doesn't answer: no lock keeps another operator away")
+            console.print(
+                "ZooKeeper doesn't answer: no lock keeps another operator away", style="dim"
+            )
         if any(OWN_OUTPUT.match(argument) for argument in arguments):
             if subprocess.run(command, cwd=ANSIBLE, env=environment).returncode:
                 raise OperatorError(f"{name} failed; the task that did is shown above", AGAIN)
@@ -65,7 +68,7 @@ def run_playbook(stack: str, name: str, arguments: Sequence[str], console: Conso
 def _run_quietly(
     command: list[str], environment: dict[str, str], log: Path, console: Console
 ) -> None:
-    console.print(f"[dim]the whole log: {escape(str(log))}", soft_wrap=True, highlight=False)
+    console.print(f"the whole log: {log}", style="dim", soft_wrap=True)
     reading, writing = os.pipe()
     with log.open("w") as out, open(reading) as lines:
         run = subprocess.Popen(
@@ -78,7 +81,7 @@ def _run_quietly(
         )
         os.close(writing)  # so that reading ends when Ansible does
         with run:
-            failure = show(map(json.loads, lines), console)
+            failure = show(map(json.loads, lines), console, f"{log.stem}.yml")
     if run.returncode:
         # Before the first play there are no events: an inventory or a file that can't be read.
         tail = "\n".join(log.read_text().splitlines()[-LOG_TAIL_LINES:])
@@ -119,38 +122,33 @@ class Play:
         told = [f"{', '.join(names)}: {message}" for message, names in hosts.items()]
         return "\n".join([f"{self.name}: the task '{self.task}' failed", *told])
 
-    def line(self) -> str:
-        """Markup: how it ended, its name, hosts, changed or failed ones, seconds."""
-        sign = "[red]✗[/]" if self.failed else "[green]✓[/]"
-        counts = f"{len(self.hosts):3} hosts"
+    def line(self) -> Text:
+        """How it ended, its name, hosts, changed or failed ones, seconds."""
+        sign = ("✗", "red") if self.failed else ("✓", "green")
         if self.failed:
-            counts += f"  [red]{len(self.failed):3} failed [/]"
+            count = (f"{len(self.failed):3} failed ", "red")
         elif self.changed:
-            counts += f"  [yellow]{len(self.changed):3} changed[/]"
+            count = (f"{len(self.changed):3} changed", "yellow")
         else:
-            counts += " " * 13
-        seconds = time.monotonic() - self.started
-        return f"{sign} {escape(self.name):{NAME_WIDTH}}{counts}{seconds:8.1f} s"
+            count = (" " * 11, "")
+        hosts = f" {visible(self.name):{NAME_WIDTH}}{len(self.hosts):3} hosts  "
+        return Text.assemble(sign, hosts, count, f"{time.monotonic() - self.started:8.1f} s")
 
 
-def show(events: Iterable[Event], console: Console) -> str:
-    """Show each play when it ends, and on a terminal what is under way.
+def show(events: Iterable[Event], console: Console, name: str) -> str:
+    """Show on a terminal each play when it ends; in a log those that fail, and a line a minute.
 
     Returns what failed, for the operator, or an empty string.
     """
-    started = time.monotonic()
     plays: list[Play] = []
-    with console.status("reading the inventory") as status:
-        for play in _ended(events, lambda text: status.update(escape(text))):
-            console.print(play.line(), highlight=False, soft_wrap=True)
+    with Stage(console, name) as stage:
+        for play in _ended(events, stage.say):
+            if console.is_terminal or play.failed:
+                console.print(play.line(), soft_wrap=True)
             plays.append(play)
     hosts = set().union(*(play.hosts for play in plays))
     changed = set().union(*(play.changed for play in plays))
-    minutes, seconds = divmod(round(time.monotonic() - started), 60)
-    console.print(
-        f"{len(hosts)} hosts, {len(changed)} changed, {minutes}:{seconds:02d} minutes",
-        highlight=False,
-    )
+    console.print(f"{len(hosts)} hosts, {len(changed)} changed, {stage.took} minutes")
     return "\n".join(play.failure() for play in plays if play.failed)
 
 

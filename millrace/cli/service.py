@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
-from rich.console import Console
 from rich.table import Table
 
 from millrace.cluster.job_gateway import Gateway
+from millrace.common.console import Console
 from millrace.plan import Plan
 
 

@@ -1,13 +1,12 @@
 """``millrace table``: what jobs look up, changed while they run."""
 
-import sys
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table as View
 
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.plan import Plan, load_plan
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from millrace.cluster.tables import LookupVersions
 
 app = typer.Typer(no_args_is_help=True, help="Facts that jobs look up, changed while they run.")
-console = Console(width=None if sys.stdout.isatty() else 120)
+console = Console()
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="`millrace table list` has them.")]
 ROW = "campaign=spring name=Spring …: a whole row."

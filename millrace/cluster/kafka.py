@@ -155,11 +155,6 @@ def lag_of(ends: list[int], read: list[int], due: list[int]) -> Lag:
     return Lag(sum(ends) - sum(read), sum(max(0, records) for records in overdue))
 
 
-def traffic_lag(admin: AdminClient, plan: Plan) -> int:
-    """Records that the traffic job has before it; raises KafkaException without brokers."""
-    return lag(admin, plan, JOB, time.time()).records
-
-
 def positions(plan: Plan, job: str = JOB) -> list[TopicPartition]:
     """Where a job has committed one, its note included; raises KafkaException.
 

@@ -3,7 +3,10 @@
 from typing import Self
 
 from rich.live import Live
-from rich.progress import Progress
+from rich.progress import Progress, ProgressColumn, Task
+from rich.text import Text
+
+from millrace.common.console import as_text
 
 
 class LiveOnTerminal:
@@ -19,3 +22,10 @@ class LiveOnTerminal:
     def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
+
+
+class Description(ProgressColumn):
+    """A progress bar's column: a task's description, as text."""
+
+    def render(self, task: Task) -> Text:
+        return as_text(task.description)

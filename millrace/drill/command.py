@@ -3,14 +3,14 @@
 import re
 import secrets
 import signal
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name, stack_state
 from millrace.drill.options import FLOOR_SECONDS, DrillOptions
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from millrace.drill.tables import Records
 
 app = typer.Typer(no_args_is_help=True, help="Inject faults under load, measure and audit.")
-# As wide as a report needs where there is no terminal to fit.
-console = Console(width=None if sys.stdout.isatty() else 120)
+console = Console()
 
 Times = Annotated[int, typer.Option(min=1, help="How often, under the same load.")]
 Rate = Annotated[float, typer.Option(min=1, help="Events a second.")]
@@ -165,13 +164,12 @@ def drills_view(plan: Plan, runbooks: Sequence[Runbook], records: "Records") -> 
 
 def reports_view(reports: Sequence["Report"]) -> Table:
     """What was measured, worst of all runs."""
-    from rich.markup import escape
-
     from millrace.drill.report import minutes
     from millrace.drill.tables import against_goals, alert_cell, audit_cell
 
-    def shown(markdown: str) -> str:
-        return re.sub(r"\*\*(.+?)\*\*", r"[bold red]\1[/]", escape(markdown))
+    def shown(markdown: str) -> Text:
+        parts = re.split(r"\*\*(.+?)\*\*", markdown)  # every second one was between stars
+        return Text.assemble(*((part, "bold red" if n % 2 else "") for n, part in enumerate(parts)))
 
     table = Table(title="drills, the worst of all runs", title_justify="left")
     columns = ("drill", "verdict", "added / goal (floor), s", "lost, dup., wrong")
@@ -222,7 +220,7 @@ def _finish(reports: Sequence["Report"]) -> None:
     console.print(reports_view(reports))
     for report in reports:
         for problem in (*report.missed, *report.all_failures):
-            console.print(f"{report.name}: {problem}", markup=False, highlight=False)
+            console.print(f"{report.name}: {problem}")
     if any(report.verdict != PASSED for report in reports):
         raise typer.Exit(1)
 

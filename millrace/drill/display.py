@@ -3,11 +3,11 @@
 import time
 from collections.abc import Mapping
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from millrace.common.console import Console
 from millrace.common.live import LiveOnTerminal
 from millrace.drill.gaps import Times
 from millrace.drill.planes import Sampler, successes
@@ -31,7 +31,8 @@ class Display(LiveOnTerminal):
     def phase(self, text: str) -> None:
         """Says what is done now; the worst gaps are counted anew."""
         self._phase, self._since, self._worst = text, time.time(), {}
-        self._console.print(f"[dim]{time.strftime('%H:%M:%S')}[/] {self._title}: {text}")
+        now = (time.strftime("%H:%M:%S"), "dim")
+        self._console.print(Text.assemble(now, f" {self._title}: {text}"))
 
     def __rich__(self) -> Table:
         table = Table(title=f"{self._phase}, {time.time() - self._since:.0f} s", box=None)

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
-
 from millrace.alerts import load_alerts
 from millrace.cluster import annotations, prometheus, zookeeper
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.machine import this_machine
 from millrace.common.paths import stack_state

@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
@@ -43,7 +43,7 @@ def advertise_command(
     if as_json:
         print(json.dumps(sent, indent=2))
     else:
-        Console(soft_wrap=True, highlight=False).print(_view(sent))
+        Console(soft_wrap=True).print(_view(sent))
 
 
 def advertise(

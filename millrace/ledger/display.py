@@ -2,11 +2,11 @@
 
 import time
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from millrace.common.console import Console
 from millrace.common.live import LiveOnTerminal
 from millrace.ledger.book import Ledger
 from millrace.ledger.load import Seen

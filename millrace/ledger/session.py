@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-
 from millrace.cluster import collector, kafka
 from millrace.cluster.collector import CollectorProducer
 from millrace.cluster.kafka import Producer
+from millrace.common.console import Console
 from millrace.common.paths import stack_name, stack_state
 from millrace.common.signals import stop_on_signals
 from millrace.ledger.book import Ledger, Writer
@@ -42,7 +41,7 @@ class Wish:
 
 def run_load(plan: Plan, wish: Wish, *, through_collector: bool = False) -> None:
     """Sends until it is done or a signal ends it; prints the ledger's path last."""
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(soft_wrap=True)
     spec = settle(plan, wish)
     ledger = Writer(ledgers() / spec.run, spec)
     with stop_on_signals() as stop, Display(console) as display:

@@ -3,16 +3,16 @@
 import time
 from datetime import UTC, datetime
 
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn
+from rich.progress import BarColumn
 from rich.progress import Progress as Bar
 
-from millrace.common.live import LiveOnTerminal
+from millrace.common.console import Console
+from millrace.common.live import Description, LiveOnTerminal
 from millrace.replay.pace import Pace
 from millrace.replay.progress import Progress
 from millrace.replay.source import Source
 
-PLAIN_SECONDS = 5.0
+PLAIN_SECONDS = 60.0
 
 
 class Display(LiveOnTerminal):
@@ -33,7 +33,7 @@ class Display(LiveOnTerminal):
         self._printed = self._began
         self._live: Bar | None = None
         if console.is_terminal:
-            columns = BarColumn(bar_width=30), TextColumn("{task.description}")
+            columns = BarColumn(bar_width=30), Description()
             self._live = Bar(*columns, console=console)
             self._task = self._live.add_task("connected", total=None)
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from rich.console import Console
-
 from millrace.cluster.kafka import require_topics
+from millrace.common.console import Console
 from millrace.common.signals import stop_on_signals
 from millrace.plan import Plan
 from millrace.replay import start
@@ -48,7 +47,7 @@ class Asked:
 
 def replay_log(plan: Plan, asked: Asked) -> bool:
     """A replay that Ctrl-C ends in order; False when it did."""
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console = Console(soft_wrap=True)
     with twice_readable(asked.path, asked.to_now) as path, stop_on_signals() as stop:
         return replay(replace(asked, path=path), Pipeline.of(plan), stop, console)
 

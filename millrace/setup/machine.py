@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from rich.console import Console
-
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import CACHE, stack_name
 from millrace.config import load_environment

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
-from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
+from rich.text import Text
 
+from millrace.common.console import Console, as_text
 from millrace.common.errors import OperatorError
+from millrace.common.stage import every_minute
 
 Report = Callable[[str], None]
 
@@ -125,20 +126,36 @@ def _table(board: dict[str, Progress]) -> Table:
         style = STYLES[progress.state]
         sign = SIGNS.get(progress.state, progress.spinner)
         seconds = f"{progress.seconds:.0f} s" if progress.started else ""
-        table.add_row(sign, f"[{style}]{name}", seconds, f"[dim]{escape(progress.said)}")
+        table.add_row(sign, Text(name, style), seconds, as_text(progress.said, "dim"))
     return table
 
 
 @contextmanager
 def _plain(console: Console, board: dict[str, Progress]) -> Iterator[Tell]:
-    """One line per event, for logs."""
+    """For logs: when a step begins and ends, and each minute what is under way."""
     began = time.monotonic()
+    begun: set[str] = set()
+
+    def line(text: str) -> None:
+        console.print(f"{time.monotonic() - began:5.0f} s  {text}", soft_wrap=True)
 
     def tell(name: str, progress: Progress) -> None:
+        if progress.state == "running" and name in begun:
+            return
+        begun.add(name)
         said = {"running": progress.said, "done": f"done after {progress.seconds:.0f} s"}.get(
             progress.state, f"{progress.state}: {progress.said}"
         )
-        clock = f"{time.monotonic() - began:5.0f} s"
-        console.print(f"{clock}  {name}: {said}", markup=False, highlight=False, soft_wrap=True)
+        line(f"{name}: {said}")
 
-    yield tell
+    def remind() -> None:
+        if steps := running(board):
+            line("; ".join(f"{name}: {step.said}" for name, step in steps))
+
+    with every_minute(remind):
+        yield tell
+
+
+def running(board: dict[str, Progress]) -> list[tuple[str, Progress]]:
+    """What is under way, in the order of the steps."""
+    return [(name, step) for name, step in board.items() if step.started and not step.ended]

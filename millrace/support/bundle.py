@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from millrace.alerts import load_alerts
 from millrace.cluster.facts import Facts, Silent, facts
 from millrace.cluster.logs import HostLog, Wanted, reading
 from millrace.cluster.prometheus import history
 from millrace.cluster.ssh import on_all
+from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO, stack_name
@@ -75,12 +75,12 @@ def bundle_command(
     if path.exists():
         raise OperatorError(f"{path} is there already", "name another file")
     seconds = parse_duration(since) if since else settings["hours"] * 3600
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(soft_wrap=True)
     with console.status("all hosts are asked"):
         bundle = gather(plan, settings, now - seconds, now)
     write(bundle, path)
     for line in [*bundle.missing, *bundle.cut]:
-        console.print(line, style="yellow", markup=False)
+        console.print(line, style="yellow")
     console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, {README} says what is in it")
 
 

@@ -10,11 +10,11 @@ from operator import attrgetter
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from millrace.cluster.log_reader import LEVELS
 from millrace.cluster.logs import CONTAINERS, SYSTEM, Entry, Wanted, reading
+from millrace.common.console import Console, visible
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
@@ -25,8 +25,6 @@ COLOURS = (
     *("bright_cyan", "bright_green", "bright_magenta", "bright_yellow", "bright_blue", "red"),
 )
 OF_LEVEL = {"error": "bold red", "warning": "bold yellow"}
-# What a terminal would obey: colours, cursors, titles.
-CONTROL = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\N{REPLACEMENT CHARACTER}")
 
 
 def logs_command(
@@ -56,7 +54,7 @@ def logs_command(
             for entry in entries:
                 typer.echo(in_json(entry))
         else:
-            show(plan, entries, Console(highlight=False, soft_wrap=True))
+            show(plan, entries, Console(soft_wrap=True))
         silent = [f"{log.host}: {log.problem}" for log in logs if log.problem]
     if silent:
         raise OperatorError(
@@ -162,5 +160,5 @@ def moment(seconds: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Without what a terminal would obey; further lines indented."""
-    return text.translate(CONTROL).replace("\n", "\n    ")
+    """Further lines are indented: none can pass for an entry."""
+    return visible(text).replace("\n", "\n    ")

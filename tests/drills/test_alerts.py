@@ -4,8 +4,8 @@ Whether that is in time is a goal, which the drill's report tells; a busy machin
 """
 
 import pytest
-from rich.console import Console
 
+from millrace.common.console import Console
 from millrace.common.paths import stack_name
 from millrace.drill.options import DrillOptions
 from millrace.drill.report import AlertOutcomes

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import pytest
-from rich.console import Console
 
+from millrace.common.console import Console
 from millrace.common.paths import stack_name, stack_state
 from millrace.drill.options import DrillOptions
 from millrace.drill.report import Gaps, Report

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from millrace.audit.report import Report
 from millrace.audit.run import audit
 from millrace.cli.service import Gateway, run_version
 from millrace.cluster.ssh import run_on, ssh_command
+from millrace.common.console import Console
 from millrace.common.paths import REPO, stack_name
 from millrace.drill import watch
 from millrace.drill.display import Display

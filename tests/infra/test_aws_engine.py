@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from pulumi import automation as auto
-from rich.console import Console
 
 from infra import automation, keys, program
 from infra.aws import program as aws_program
 from millrace.cli import operations
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
 from millrace.config import (
@@ -45,7 +45,6 @@ class Account:
         self.folder = folder
         self.patch = patch
         self._log = folder / "log"
-        (folder / "infra").mkdir()
         (folder / "Pulumi.yaml").write_text((REPO / "Pulumi.yaml").read_text())
         (folder / "store-1.tar").write_text("a distribution")
         patch.setenv("PULUMI_BACKEND_URL", f"file://{folder}")

@@ -6,6 +6,7 @@ Every test begins with a whole cluster (`cluster` heals it) and says what it cha
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -51,15 +52,15 @@ class Workspace:
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self._patch = patch
-        (folder / "infra").mkdir()
-        (folder / "infra" / "__main__.py").write_text(MAIN)
+        (folder / "__main__.py").write_text(MAIN)
         (folder / "Pulumi.yaml").write_text((REPO / "Pulumi.yaml").read_text())
+        (folder / ".venv").symlink_to(sys.prefix)  # as it says
 
     def stack(self, plan: Plan, image: str | None = None) -> auto.Stack:
         """The stack, on this plan and image in the toolkit and in a plain `pulumi` alike."""
         image = image or image_tag()
         given = {"plan": plan.model_dump(mode="json"), "image": image}
-        (self.folder / "infra" / "given.json").write_text(json.dumps(given))
+        (self.folder / "given.json").write_text(json.dumps(given))
         self._patch.setattr(program, "load_plan", lambda name: plan)
         self._patch.setattr(program, "image_tag", lambda: image)
         self._patch.setattr(program, "read_manifest", dict)

@@ -93,13 +93,12 @@ export("inventory", {"all": {"vars": {"millrace": {"replication": replication, "
 class Project:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        (folder / "infra").mkdir()
-        (folder / "infra" / "__main__.py").write_text(MAIN)
+        (folder / "__main__.py").write_text(MAIN)
         (folder / "Pulumi.yaml").write_text((REPO / "Pulumi.yaml").read_text())
         self.pulumi("stack", "init", STACK)
 
     def given(self, **changes: Any) -> None:
-        (self._folder / "infra" / "given.json").write_text(json.dumps(GIVEN | changes))
+        (self._folder / "given.json").write_text(json.dumps(GIVEN | changes))
 
     def pulumi(self, *args: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | engine_environment(STACK)

@@ -51,7 +51,7 @@ class Operator:
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.project, self.state = folder / "checkout", folder / "state"
         self.state.mkdir(parents=True)
-        (self.project / "infra").mkdir(parents=True)
+        self.project.mkdir()
         (self.project / "Pulumi.yaml").write_text((REPO / "Pulumi.yaml").read_text())
         self._patch = patch
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import typer
-from rich.console import Console
 
 from infra.progress import Change, Changes, stopping
 from millrace.cli import operations
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.plan import load_plan
 

@@ -1,11 +1,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from bench.coefficients import COEFFICIENTS
 from bench.record import name, read_records
 from millrace.cli.views import capacity_view
+from millrace.common.console import Console
 from millrace.common.paths import CONFIGS
 from millrace.config import read_yaml
 from millrace.plan.capacity import TB, TIB, Load, load_assumptions, size

@@ -1,9 +1,9 @@
 from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from millrace.cli.views import cost_view
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import CONFIGS
 from millrace.config import validate

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from typer.testing import CliRunner
 
 from millrace.audit import declared
@@ -21,6 +20,7 @@ from millrace.audit import run as audit_run
 from millrace.audit.report import Plane as AuditedPlane
 from millrace.audit.report import Report as AuditReport
 from millrace.cli.docs import README
+from millrace.common.console import Console
 from millrace.common.errors import NobodyError, OperatorError
 from millrace.drill import runner
 from millrace.drill.command import app, reports_view

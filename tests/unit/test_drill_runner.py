@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.drill import actions, experiment, nemesis, probes, runner, stage, standby
 from millrace.drill.alerts import Expected

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from millrace.cluster import log_reader
 from millrace.cluster import logs as cluster_logs
 from millrace.cluster.logs import Entry, Wanted, reading
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan, load_plan
 from millrace.support.logs import hosts_of, in_json, known, merged, parts_of, pattern, show
@@ -349,7 +349,7 @@ def test_an_entry_is_an_object_for_programs() -> None:
 def test_an_entry_is_a_line_that_commands_no_terminal(plan: Plan) -> None:
     shown = io.StringIO()
     entries = [Entry(NOON + 1.5, "kafka-1", "kafka-broker", "warning", "a [red]\x1b[31m\nb")]
-    show(plan, entries, Console(file=shown, highlight=False, soft_wrap=True))
+    show(plan, entries, Console(file=shown, soft_wrap=True))
     assert shown.getvalue() == (
-        "2026-11-23 12:00:01.500 kafka-1     kafka-broker     a [red]�[31m\n    b\n"
+        "2026-11-23 12:00:01.500 kafka-1     kafka-broker     a [red]␛[31m\n    b\n"
     )

@@ -1,14 +1,15 @@
 """A line per play and the reason of a failure, from the events of real runs of Ansible."""
 
 import json
+import re
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from millrace.cli import playbook
 from millrace.cli.playbook import OWN_OUTPUT, run_playbook
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 
 INVENTORY = {
@@ -35,7 +36,7 @@ def task(command: str, **more: object) -> dict:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Runs plays as the playbook `some.yml`, with arguments: what was shown."""
+    """Runs plays as the playbook `some.yml`, with arguments: what a log shows, or a terminal."""
     ansible = tmp_path / "ansible"
     (ansible / "playbooks").mkdir(parents=True)
     for name in ("ansible.cfg", "plugins"):
@@ -49,10 +50,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(playbook, "stack_state", lambda stack: tmp_path)
     monkeypatch.setattr(playbook.zookeeper, "alone", lambda plan, what: nullcontext(True))
 
-    def run(plays: list[dict] | str, *arguments: str) -> str:
+    def run(plays: list[dict] | str, *arguments: str, terminal: bool = False) -> str:
         text = plays if isinstance(plays, str) else json.dumps(plays)
         (ansible / "playbooks" / "some.yml").write_text(text)
-        console = Console(width=120, file=(tmp_path / "shown").open("w"))
+        shown = (tmp_path / "shown").open("w")
+        console = Console(width=120, file=shown, force_terminal=terminal, color_system=None)
         try:
             run_playbook("local", "some.yml", arguments, console)
         finally:
@@ -62,14 +64,22 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return run
 
 
-def test_a_play_is_one_line_with_its_hosts_and_changes(run):
-    change = task("true", when="inventory_hostname == 'here-1'")
-    shown = run([GOOD | {"tasks": [change, task("true", changed_when=False)]}])
-    log, play, total = shown.splitlines()
-    assert log.endswith("some.log")
-    assert "✓ A good play" in play
+CHANGE = task("true", when="inventory_hostname == 'here-1'")
+PLAYS = [GOOD | {"tasks": [CHANGE, task("true", changed_when=False)]}]
+
+
+def test_on_a_terminal_a_play_is_one_line_with_its_hosts_and_changes(run):
+    shown = run(PLAYS, terminal=True)
+    [play] = re.findall("✓ A good play.*", shown)
     assert "2 hosts    1 changed" in play
-    assert total.startswith("2 hosts, 1 changed")
+    assert re.search(r"2 hosts, 1 changed, \d+:\d\d minutes\n", shown)
+
+
+def test_a_log_has_when_it_begins_and_how_it_ended(run):
+    log, begin, total = run(PLAYS).splitlines()
+    assert log.endswith("some.log")
+    assert begin == "some.yml …"
+    assert re.fullmatch(r"2 hosts, 1 changed, \d+:\d\d minutes", total)
 
 
 def test_the_whole_log_is_in_the_file(run, tmp_path: Path):
@@ -138,7 +148,7 @@ def test_without_a_lock_it_runs_and_says_so(run, monkeypatch):
     monkeypatch.setattr(playbook.zookeeper, "alone", lambda plan, what: nullcontext(False))
     shown = run([GOOD | {"tasks": [task("true")]}])
     assert "no lock keeps another operator away" in shown
-    assert "✓ A good play" in shown
+    assert "2 hosts, 2 changed" in shown
 
 
 def test_while_another_operator_is_at_work_nothing_is_run(run, monkeypatch, tmp_path: Path):

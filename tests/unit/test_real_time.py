@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console
 
 from millrace.audit import declared, run
 from millrace.audit.declared import audit_job, jobs_of
@@ -17,6 +16,7 @@ from millrace.cli.job_facts import facts_of
 from millrace.cli.jobs import Running, jobs_view
 from millrace.cli.retention import retention_table
 from millrace.cli.views import plan_view
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.jobs import load_job_settings
 from millrace.plan import Plan, load_plan, make

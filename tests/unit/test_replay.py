@@ -18,8 +18,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
 from millrace.config import load_names

@@ -5,8 +5,8 @@ import re
 import threading
 
 import pytest
-from rich.console import Console
 
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.setup.steps import Step, run_steps
 from tests.waiting import PATIENCE_SECONDS

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
+from millrace.common.console import Console
 from tests import run as suite
 from tests import stages
 from tests.stages import Result, Stage

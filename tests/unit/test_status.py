@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from millrace.alerts import load_alerts
 from millrace.cluster.prometheus import Alert
 from millrace.cluster.services import Application, NameNode, Redis, ResourceManager
+from millrace.common.console import Console
 from millrace.drill.runbook import load_runbooks
 from millrace.plan import CONTROLLER_ID_BASE, load_plan
 from millrace.status import health

@@ -1,0 +1,169 @@
+"""What makes, changes and shows a cluster, from `millrace setup` to `millrace down`."""
+
+import json
+import shlex
+from typing import Annotated
+
+import typer
+
+from millrace.common.console import Console
+from millrace.common.paths import stack_name
+from millrace.plan import load_plan
+from millrace.replay.command import FormatOption
+
+YesOption = Annotated[
+    bool, typer.Option("--yes", help="Where changes need somebody's word: they have it.")
+]
+console = Console()
+
+
+def demo(
+    log: Annotated[
+        str | None, typer.Option("--input", metavar="FILE|-", help="Your own access log.")
+    ] = None,
+    log_format: FormatOption = "",
+) -> None:
+    """From nothing to live insights: everything below, then traffic, then its results."""
+    from millrace.cli.demo import run_demo
+
+    run_demo(stack_name(), log, log_format, console)
+
+
+def setup(
+    only: Annotated[
+        list[str] | None, typer.Option(help="One step, by the name that the progress shows.")
+    ] = None,
+) -> None:
+    """Install what this machine lacks: engines, base image, distributions."""
+    from millrace.setup.machine import run
+
+    run(console, only)
+
+
+def preflight() -> None:
+    """Check that this machine can hold the stack's cluster; refuse with numbers."""
+    from millrace.cli.operations import check_machine
+
+    check_machine(load_plan(stack_name()), console)
+
+
+def up(yes: YesOption = False) -> None:
+    """Make the hosts (Pulumi) and their services (Ansible). Again: heal what drifted."""
+    from millrace.cli.operations import make_hosts
+    from millrace.cli.playbook import run_playbook
+
+    make_hosts(load_plan(stack_name()), console, yes=yes)
+    run_playbook(stack_name(), "site.yml", [], console)
+
+
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Ask each host by SSH and no Prometheus: slow, with memory."),
+    ] = False,
+) -> None:
+    """Show the cluster's state: healthy, degraded, down or unknown; exit 1 unless it is healthy.
+
+    Unknown is what wasn't answered in time, which a busy cluster may be; each line says by whom.
+    """
+    from millrace.status.collect import collect
+    from millrace.status.verdict import HEALTHY, judge
+
+    planned = load_plan(stack_name())
+    seen = judge(planned, collect(planned, fresh=fresh))
+    if as_json:
+        print(json.dumps(seen.as_json(), indent=2))
+    else:
+        from millrace.status.render import render
+
+        console.print(render(seen, planned.cluster))
+    if seen.state != HEALTHY:
+        raise typer.Exit(1)
+
+
+def insights() -> None:
+    """Show the latest results as the API gives them."""
+    from millrace.cli.insights import insights_view
+    from millrace.cluster.insight_api import InsightApi
+
+    console.print(insights_view(InsightApi(load_plan(stack_name()))))
+
+
+def deploy(yes: YesOption = False) -> None:
+    """Deploy the streaming jobs of this checkout; where they run already, upgrade by hand-over."""
+    from millrace.cli.operations import deploy_jobs
+
+    deploy_jobs(load_plan(stack_name()), console, yes=yes)
+
+
+def upgrade(
+    version: Annotated[
+        str | None, typer.Argument(help="One of `millrace versions`; else this checkout's.")
+    ] = None,
+    release: Annotated[
+        str, typer.Option(help="A name that makes the same code another version, to try it.")
+    ] = "",
+) -> None:
+    """Upgrade or back out by hand-over: the old version leads until the new one stands by."""
+    from millrace.cli.operations import deploy_jobs
+    from millrace.cli.service import run_version
+
+    if version:
+        run_version(load_plan(stack_name()), version, console)
+    else:
+        deploy_jobs(load_plan(stack_name()), console, release)
+
+
+def versions() -> None:
+    """Show the versions of the jobs that may be run, and which one does."""
+    from millrace.cli.service import versions_view
+
+    console.print(versions_view(load_plan(stack_name())))
+
+
+def suspend() -> None:
+    """Let the streaming jobs finish their batches and end; events wait in Kafka."""
+    from millrace.cli.service import suspend as suspend_service
+
+    suspend_service(load_plan(stack_name()), console)
+
+
+def resume() -> None:
+    """Have the jobs go on where they were suspended."""
+    from millrace.cli.service import resume as resume_service
+
+    resume_service(load_plan(stack_name()), console)
+
+
+def playbook(
+    name: Annotated[str, typer.Argument(help="A file of ansible/playbooks, such as site.yml.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="For ansible-playbook.")] = None,
+) -> None:
+    """Run one playbook against the stack: millrace playbook site.yml -- --check --diff."""
+    from millrace.cli.playbook import run_playbook
+
+    run_playbook(stack_name(), name, arguments or [], console)
+
+
+def env() -> None:
+    """Print the environment for plain `pulumi` commands: eval "$(millrace env)"."""
+    from infra.automation import engine_environment, shared_state
+    from infra.automation import stack as open_stack
+
+    if shared_state(stack_name()):
+        open_stack(stack_name())  # with it come the keys that its program looks for
+    for key, value in engine_environment(stack_name()).items():
+        print(f"export {key}={shlex.quote(value)}")
+
+
+def down(
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Remove the data volumes as well.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Remove everything that `up` made; data volumes stay unless --purge."""
+    from millrace.cli.operations import remove_hosts
+
+    remove_hosts(load_plan(stack_name()), console, purge=purge, yes=yes)
