@@ -9,24 +9,11 @@ import typer
 from millrace.common.console import Console
 from millrace.common.paths import stack_name
 from millrace.plan import load_plan
-from millrace.replay.command import FormatOption
 
 YesOption = Annotated[
     bool, typer.Option("--yes", help="Where changes need somebody's word: they have it.")
 ]
 console = Console()
-
-
-def demo(
-    log: Annotated[
-        str | None, typer.Option("--input", metavar="FILE|-", help="Your own access log.")
-    ] = None,
-    log_format: FormatOption = "",
-) -> None:
-    """From nothing to live insights: everything below, then traffic, then its results."""
-    from millrace.cli.demo import run_demo
-
-    run_demo(stack_name(), log, log_format, console)
 
 
 def setup(

@@ -31,8 +31,8 @@ PLAN, MAINTAINERS = "millrace.cli.plan_commands", "millrace.cli.maintainer_comma
 COMMANDS = {
     "Cluster": {
         "demo": Place(
-            CLUSTER,
-            "demo",
+            "millrace.cli.demo",
+            "demo_command",
             "From nothing to live insights: everything below, then traffic, then its results.",
         ),
         "setup": Place(
@@ -51,7 +51,10 @@ COMMANDS = {
             "Make the hosts (Pulumi) and their services (Ansible). Again: heal what drifted.",
         ),
         "status": Place(
-            CLUSTER, "status", "Show the cluster's state; exit 1 unless it is healthy."
+            CLUSTER,
+            "status",
+            "Show the cluster's state: healthy, degraded, down or unknown; exit 1 unless it is"
+            " healthy.",
         ),
         "insights": Place(CLUSTER, "insights", "Show the latest results as the API gives them."),
         "playbook": Place(

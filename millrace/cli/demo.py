@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -14,10 +15,10 @@ from millrace.cli.settling import STILL_SECONDS, Look, await_rest, looking, stat
 from millrace.cluster.insight_api import InsightApi
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
-from millrace.common.paths import stack_state
+from millrace.common.paths import stack_name, stack_state
 from millrace.common.stage import Stage, clock
 from millrace.plan import Plan, load_plan
-from millrace.replay.command import EXIT_STOPPED
+from millrace.replay.command import EXIT_STOPPED, FormatOption
 from millrace.replay.run import Asked, replay_log, twice_readable
 from millrace.replay.start import TooLate
 from millrace.setup.machine import run as run_setup
@@ -26,6 +27,16 @@ GENERATED_SPAN = "24h"
 GENERATED_RATE = "1"  # requests/s on average: some 86,000 lines
 LIVE_SPAN = "20s"
 LIVE_RATE = "40"
+
+
+def demo_command(
+    log: Annotated[
+        str | None, typer.Option("--input", metavar="FILE|-", help="Your own access log.")
+    ] = None,
+    log_format: FormatOption = "",
+) -> None:
+    """From nothing to live insights: everything below, then traffic, then its results."""
+    run_demo(stack_name(), log, log_format, Console())
 
 
 def run_demo(stack: str, log: str | None, log_format: str, console: Console) -> None:

@@ -116,11 +116,13 @@ def test_a_column_is_where_it_was_written(parts: list[str]) -> None:
     assert check.written_column(marked, NAMES, column) == marked.index("HERE")
 
 
-# The command begins a Spark of its own, which takes longer than all of the above.
+# The command begins a Spark of its own.
+@pytest.mark.spark
 def test_the_command_analyses_with_the_hosts_spark() -> None:
     check_jobs(PLAN, "sessions")
 
 
+@pytest.mark.spark
 def test_the_command_tells_what_the_analysis_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings that the job doesn't get are one of the things that can be wrong."""
     sessions = Job(checkpoint="sessions", lag_seconds=60, trigger_seconds=1)

@@ -76,7 +76,8 @@ def status(*components: Component, state: str) -> Status:
         alerts=[],
         events=[],
         at=0.0,
-        resident=0,
+        figures_age=None,
+        resident=None,
         endpoints={},
     )
 
@@ -236,7 +237,7 @@ def run(shown: io.StringIO, monkeypatch: pytest.MonkeyPatch, looks: Iterable[Loo
         lambda look, tell: await_rest(look, tell, now=clock.now, sleep=clock.sleep),
     )
     try:
-        demo.run_demo("local", None, Console(file=shown))
+        demo.run_demo("local", None, "", Console(file=shown))
     finally:
         lines = shown.getvalue().splitlines()
     return lines

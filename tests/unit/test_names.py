@@ -33,7 +33,7 @@ OTHERWISE = {
     ("millrace/cli/", "millrace"): "the toolkit's folder; that variable, in the roles' documents",
     ("millrace/inventory.py", "millrace"): "the variable that holds the plan in the inventory",
     ("millrace/audit/report.py", "events"): "how many, in a report",
-    ("millrace/cluster/insight_api.py", "events"): "of its operations, in the API's answer",
+    ("millrace/status/collect.py", "events"): "of its operations, in the API's answer",
     ("millrace/replay/pipeline.py", "events"): "the stream of configs/streams that logs go to",
     ("collector/bench/", "events"): "the stream that is sent",
     ("infra/", "millrace"): "Pulumi's project and modules, the hosts' account, that variable",

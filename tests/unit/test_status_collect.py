@@ -32,6 +32,7 @@ from millrace.status.snapshot import (
 )
 from millrace.status.verdict import UNKNOWN, judge
 from tests.unit.test_status_figures import NOW, PLAN, well
+from tests.waiting import PATIENCE_SECONDS
 
 NOBODY = Endpoint("127.0.0.1", 1)
 HOST_NAMES = {host.name for host in PLAN.hosts}
@@ -94,7 +95,7 @@ def listening(answer: bytes) -> Iterator[tuple[Endpoint, list[bytes]]]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield Endpoint("127.0.0.1", server.getsockname()[1]), asked
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
 
 
 def says(answer: bytes, question: Callable[[Endpoint], object]) -> object:
