@@ -6,6 +6,7 @@ VERSION ?=
 PURGE ?=
 KEEP ?=
 ARGS ?=
+RECORD ?=
 
 VENV := .venv
 MILLRACE := MILLRACE_STACK=$(STACK) $(VENV)/bin/millrace
@@ -46,13 +47,13 @@ plan: $(VENV)/toolkit ## What runs where
 down: $(VENV)/toolkit ## Remove the cluster; data volumes only with PURGE=1
 	@$(MILLRACE) down $(if $(PURGE),--purge)
 
-test: $(VENV)/tests $(VENV)/browser ## The whole test suite on a cluster of its own (KEEP=1 leaves it running)
-	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py
+test: $(VENV)/tests $(VENV)/browser ## What a change must pass, on a cluster of its own (KEEP=1 leaves it running)
+	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py $(if $(RECORD),--record)
 
 test-all: $(VENV)/tests $(VENV)/browser ## The same, slower proofs, and the negative controls that spoil the cluster's data
-	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py --all
+	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py --all $(if $(RECORD),--record)
 
-test-fast: $(VENV)/tests ## Tests that need no cluster, in about 2 minutes
+test-fast: $(VENV)/tests ## Tests that need neither a cluster nor a JVM, in two minutes
 	@$(VENV)/bin/python tests/run.py --fast
 
 bench: $(VENV)/bench-ready ## What the service costs and sustains (ARGS="cost --rate 8000 --record"; bench/README.md)
