@@ -129,7 +129,7 @@ async def job_rows(
         found = await store.job_rows(
             output.table, output.columns, partitions, span, limit + 1, wanted
         )
-    watermark = progress and progress.watermark
+    watermark = progress.watermark if progress else None
     return JobRows(
         job=job,
         start=span.start,

@@ -22,13 +22,13 @@ class NotFound(Exception):
 
 def install(app: FastAPI) -> None:
     """Answer every expected error with a problem; what is left is a bug and gets a bare 500."""
-    app.add_exception_handler(BadRange, _bad_range)
-    app.add_exception_handler(RequestValidationError, _bad_parameters)
-    app.add_exception_handler(StoreUnavailable, _store_unavailable)
-    app.add_exception_handler(PrometheusUnavailable, _prometheus_unavailable)
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(NotFound, _not_found)
-    app.add_exception_handler(TooManyRows, _too_many_rows)
+    app.exception_handler(BadRange)(_bad_range)
+    app.exception_handler(RequestValidationError)(_bad_parameters)
+    app.exception_handler(StoreUnavailable)(_store_unavailable)
+    app.exception_handler(PrometheusUnavailable)(_prometheus_unavailable)
+    app.exception_handler(Refused)(_refused)
+    app.exception_handler(NotFound)(_not_found)
+    app.exception_handler(TooManyRows)(_too_many_rows)
 
 
 def _bad_range(_: Request, error: BadRange) -> JSONResponse:

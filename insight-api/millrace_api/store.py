@@ -47,6 +47,9 @@ class StoreUnavailable(Exception):
     """No quorum answered in time. Asking again later is the right thing to do."""
 
 
+Sketch = bytes  # a name that the field `bytes` doesn't hide
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measures:
     """What was counted; ``visitors`` is a sketch, ``version`` the newest that is in it."""
@@ -55,7 +58,7 @@ class Measures:
     page_views: int
     bytes: int
     status: dict[str, int]
-    visitors: bytes | None
+    visitors: Sketch | None
     version: int
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from millrace_jobs import slots
 from millrace_jobs.declaration import Refused, Settings
 from millrace_jobs.outputs import CQL_TYPES, OWN, WINDOW_START, Output
+from millrace_jobs.spark_internals import analysed_plan
 from millrace_jobs.stream import Stream
 
 WINDOW = "window"
@@ -47,7 +48,7 @@ def describe(
             f"job {job}: its rows have no column {WINDOW}; group by window({streams[0].event_time},"
             " …) and keep that column"
         )
-    plan = rows._jdf.queryExecution().analyzed()
+    plan = analysed_plan(rows)
     aggregates = _nodes(plan, "Aggregate")
     if len(aggregates) != 1:
         raise Refused(f"job {job}: {len(aggregates)} aggregations; a job has exactly one")
@@ -64,6 +65,7 @@ def describe(
     _refuse_joins(job, joins, settings)
     values = {name: kind for name, kind in types.items() if name not in key}
     computed = {name: how for name, how in _computed(plan, aggregates[0]).items() if name in values}
+    relative_error: float = settings["approximate_error"]
     return Output(
         job=job,
         table=f"job_{settings['checkpoint']}",
@@ -71,7 +73,7 @@ def describe(
         window_seconds=settings["window_seconds"],
         key={name: types[name] for name in key},
         values=values,
-        approximate=dict.fromkeys(settings["approximate_columns"], settings["approximate_error"]),
+        approximate=dict.fromkeys(settings["approximate_columns"], relative_error),
         buckets=settings["buckets"],
         keep_seconds=settings["keep_days"] * 86400,
         state=[
@@ -191,7 +193,7 @@ def _keys(job: str, plan: Any, aggregate: Any) -> list[str]:
 
 def _computed(plan: Any, aggregate: Any) -> dict[str, Any]:
     """Column of the result → the aggregation's expression that it is, as it came from there."""
-    found = {}
+    found: dict[str, Any] = {}
     outputs, columns = aggregate.aggregateExpressions(), plan.output()
     for index in range(outputs.size()):
         named = outputs.apply(index)

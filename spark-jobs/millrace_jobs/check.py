@@ -15,11 +15,11 @@ from string import Template
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from millrace_jobs import config, declaration
+from millrace_jobs import config, declaration, spark_internals
 from millrace_jobs.config import Config
-from millrace_jobs.context import JobContext
+from millrace_jobs.context import AnalysisContext
 from millrace_jobs.contract import is_real_time
 from millrace_jobs.declaration import Refused
 from millrace_jobs.declared import Computation, Declared
@@ -51,7 +51,7 @@ def main() -> None:
     ]
     if jobs:
         try:
-            spark = SparkSession.builder.master("local[1]").config(map=SPARK).getOrCreate()
+            spark = SparkSession.builder.master("local[1]").config(map={**SPARK}).getOrCreate()
         except Py4JJavaError as error:
             sys.exit(f"Spark doesn't start: {error.java_exception.toString()}")
         spark.sparkContext.setLogLevel("OFF")
@@ -62,21 +62,20 @@ def main() -> None:
 
 def check(spark: SparkSession, job: str, content: Config) -> Iterator[str]:
     """What is wrong with a job: ``FILE:LINE:COLUMN: why``, as far as the place is known."""
-    # It stores nothing: so no tables, no checkpoint, no lease.
-    context = JobContext(job, content, spark.newSession(), None, None, None)
+    context = AnalysisContext(job, content, spark.newSession())
     try:
         made = Selection if is_real_time(context.settings) else Computation
-        refuse_unsupported(made(context).frame(context.max_offsets))
+        refuse_unsupported(made(context).frame())
     except Exception as error:
         yield f"{place_of(job, error, context.settings)}: {reason_of(job, error)}"
 
 
-def refuse_unsupported(frame: Any) -> None:
+def refuse_unsupported(frame: DataFrame) -> None:
     """Raises what Spark would when the query starts, of what streams can't do."""
-    jvm = frame.sparkSession._jvm.org.apache.spark.sql.catalyst
-    update = getattr(getattr(jvm.streaming, "InternalOutputModes$Update$"), "MODULE$")
-    plan = frame._jdf.queryExecution().analyzed()
-    jvm.analysis.UnsupportedOperationChecker.checkForStreaming(plan, update)
+    catalyst = spark_internals.jvm(frame.sparkSession.sparkContext).org.apache.spark.sql.catalyst
+    update = getattr(getattr(catalyst.streaming, "InternalOutputModes$Update$"), "MODULE$")
+    plan = spark_internals.analysed_plan(frame)
+    catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, update)
 
 
 def reason_of(job: str, error: Exception) -> str:

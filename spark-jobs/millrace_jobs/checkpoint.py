@@ -7,6 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from millrace_jobs.spark_internals import hadoop_configuration, jvm
+
 Offsets = dict[str, dict[str, int]]  # topic → partition → offset
 EARLIEST = -2  # Kafka's number for "from the beginning"
 NOTHING_READ = "-"  # Spark's word in the log for a source that has no offsets yet
@@ -43,13 +45,13 @@ class Checkpoint:
     """Reads the offsets log, which Spark writes before a batch, and the commits log, after it."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        jvm: Any = spark.sparkContext._jvm
+        java = jvm(spark.sparkContext)
         # Once: each part of a class's name looks for a class in every jar.
-        self._new_path = jvm.org.apache.hadoop.fs.Path
-        self._io = jvm.org.apache.commons.io.IOUtils
+        self._new_path = java.org.apache.hadoop.fs.Path
+        self._io = java.org.apache.commons.io.IOUtils
         self.location = path
         self._path = self._new_path(path)
-        self._fs = self._path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        self._fs = self._path.getFileSystem(hadoop_configuration(spark.sparkContext))
 
     def remove(self) -> None:
         self._fs.delete(self._path, True)

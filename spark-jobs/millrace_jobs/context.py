@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 from millrace_jobs import versions
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
-from millrace_jobs.contract import is_real_time
 from millrace_jobs.lease import Lease
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.sinks.cassandra import Tables
@@ -16,19 +15,15 @@ from millrace_jobs.stream import Stream, names_of
 
 
 @dataclass
-class JobContext:
-    """One run of one job; ``spark`` is its own session.
+class AnalysisContext:
+    """What the plan of a job's query is made of; ``spark`` is a session of the job's own.
 
-    ``epoch`` is its fencing epoch, which it has from the moment on that its driver leads.
+    `millrace jobs check` has no more than this: no query runs, and no store is asked.
     """
 
     job: str
     config: Config
     spark: SparkSession
-    tables: Tables
-    checkpoint: Checkpoint
-    lease: Lease
-    epoch: int | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -51,16 +46,27 @@ class JobContext:
         return [self.config.lookups[name] for name in self.settings["tables"]]
 
     @property
-    def max_offsets(self) -> int | None:
+    def max_offsets(self) -> int:
         """Records that a batch has of a stream at most. All jobs can take as much in the same time:
-        what one has taken, no other has to leave. A second's at least: full batches take longer. In
-        real time there is no bound."""
-        if is_real_time(self.settings):
-            return None
+        what one has taken, no other has to leave. A second's at least: full batches take longer."""
         seconds = max(self.settings["trigger_seconds"], 1)
         return int(self.settings["max_events_per_second"] * seconds)
 
+
+@dataclass
+class JobContext(AnalysisContext):
+    """One run of one job in a driver.
+
+    ``epoch`` is its fencing epoch, which it has from the moment on that its driver leads.
+    """
+
+    tables: Tables
+    checkpoint: Checkpoint
+    lease: Lease
+    epoch: int | None = None
+
     def version(self, batch: int) -> int:
+        """The version of all that a batch writes. Raises RuntimeError before the driver leads."""
         if self.epoch is None:
             raise RuntimeError(f"job {self.job} writes before its driver leads")
         return versions.version(self.epoch, batch)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from string import Template
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+
+from millrace_jobs.spark_internals import java_session, jvm
 
 JOBS = "millrace_jobs.jobs"
 
@@ -63,11 +65,11 @@ def query(job: str, text: str, streams: Sequence[str] = EVENTS) -> Rows:
     return rows
 
 
-def _refuse_commands(job: str, session: Any, text: str) -> None:
+def _refuse_commands(job: str, session: SparkSession, text: str) -> None:
     """A query reads. Anything else would take place while it is looked at."""
-    plan = session._jsparkSession.sessionState().sqlParser().parsePlan(text)
+    plan = java_session(session).sessionState().sqlParser().parsePlan(text)
     node = plan.getClass().getName()
-    command = session._jvm.java.lang.Class.forName(
+    command = jvm(session.sparkContext).java.lang.Class.forName(
         "org.apache.spark.sql.catalyst.plans.logical.Command"
     )
     if command.isInstance(plan):

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row
 
 from millrace_jobs import analysis, sources
 from millrace_jobs.analysis import JOIN
-from millrace_jobs.context import JobContext
+from millrace_jobs.context import AnalysisContext, JobContext
 from millrace_jobs.declaration import Refused, Rows, load
 from millrace_jobs.facts import Facts, with_columns
 from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, left_out, without
@@ -38,17 +38,19 @@ class Computation:
 
     skips: Sequence[Skip] = ()  # records that are put aside
 
-    def __init__(self, context: JobContext) -> None:
+    def __init__(self, context: AnalysisContext) -> None:
         self.context = context
         self._rows, self._summary = load(context.job, names_of(context.settings))
         self.output = self._describe()
 
-    def frame(self, max_offsets: int) -> DataFrame:
+    def frame(self, max_offsets: int | None = None) -> DataFrame:
+        """The query's rows; in batches of ``max_offsets`` records, or as many as it runs with."""
         context = self.context
         brokers, settings = context.config.kafka, context.settings
+        most = context.max_offsets if max_offsets is None else max_offsets
         return self.transform(
             without(
-                sources.stream(context.spark, brokers, stream.topic, settings, max_offsets),
+                sources.stream(context.spark, brokers, stream.topic, settings, most),
                 stream.topic,
                 self.skips,
             )
@@ -79,6 +81,7 @@ class Declared(Computation):
     """``write`` is the query's sink: each of its writes is idempotent or knows what it did."""
 
     output_mode = "update"
+    context: JobContext
 
     def __init__(self, context: JobContext) -> None:
         super().__init__(context)
@@ -214,7 +217,7 @@ def _refuse_other_types(job: str, kept: dict[str, str], offered: dict[str, str])
             )
 
 
-def no_events(context: JobContext) -> list[DataFrame]:
+def no_events(context: AnalysisContext) -> list[DataFrame]:
     """An empty batch of each stream's events, to analyse rows with."""
     schemas = (
         ", ".join(f"{name} {kind}" for name, kind in (stream.columns | parse.COORDINATES).items())

@@ -8,8 +8,9 @@ alone.
 import threading
 import time
 
-from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
+
+from millrace_jobs.spark_internals import configured, jvm, scala_context
 
 SECONDS = 60.0  # on a busy machine
 POLL_SECONDS = 0.2
@@ -28,8 +29,8 @@ class Executors:
         """Ask for all of them."""
         if not self._are_wanted:
             self._are_wanted = True
-            nowhere = self._context._jvm.PythonUtils.toScalaMap({})
-            self._context._jsc.sc().requestTotalExecutors(self.number, 0, nowhere)
+            nowhere = jvm(self._context).PythonUtils.toScalaMap({})
+            scala_context(self._context).requestTotalExecutors(self.number, 0, nowhere)
 
     def wait(self, over: threading.Event) -> None:
         """Until all are there, or it has taken long enough: what is missing may come later."""
@@ -40,11 +41,10 @@ class Executors:
 
     def addresses(self) -> frozenset[str]:
         """Of those that are there, and of the driver, which Spark counts, too."""
-        present = self._context._jsc.sc().getExecutorMemoryStatus()
+        present = scala_context(self._context).getExecutorMemoryStatus()
         return frozenset(present.keySet().mkString(" ").split())
 
 
-def configured() -> int:
+def configured_number() -> int:
     """As many as ``spark.executor.instances``, before there is a session."""
-    SparkContext._ensure_initialized()
-    return int(SparkConf().get("spark.executor.instances"))
+    return int(configured("spark.executor.instances"))

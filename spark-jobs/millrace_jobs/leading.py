@@ -21,6 +21,7 @@ from millrace_jobs.quarantine import NotInRecords, Quarantined
 from millrace_jobs.questions import Questions
 from millrace_jobs.ready import ReadyJob, check_continuity
 from millrace_jobs.real_time import RealTime
+from millrace_jobs.spark_internals import cause_of
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +76,9 @@ class RunningJob:
     def error(self) -> Exception | None:
         """What has ended the query: as the sink raised it, else in Spark's words."""
         ended = self.query.exception()
-        if ended and self.is_real_time and is_of_values(ended.cause):
-            return NotInRecords(f"in real time no record is put aside: {in_a_line(ended.cause)}")
+        cause = cause_of(ended) if ended and self.is_real_time else None
+        if cause and is_of_values(cause):
+            return NotInRecords(f"in real time no record is put aside: {in_a_line(cause)}")
         return self.raised[-1] if ended and self.raised else ended
 
 
@@ -96,7 +98,7 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)
     if isinstance(job, Declared) and job.take_skips():
-        one = replace(one, frame=job.frame(context.max_offsets))
+        one = replace(one, frame=job.frame())
     committed = context.checkpoint.last_committed()
     # Jobs share executors in turns; otherwise a long batch of one would hold up the others.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", context.job)
@@ -108,7 +110,8 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     )
     every = f"{context.settings['trigger_seconds']} seconds"
     if isinstance(job, RealTime):
-        query = writer.format("kafka").options(**job.sink).trigger(realTime=every).start()
+        # PySpark has no types for it yet.
+        query = writer.format("kafka").options(**job.sink).trigger(realTime=every).start()  # type: ignore[call-overload]
         progress = Progress(context, query, None, committed, job.tell)
     else:
         write = while_leading(job.write, context.lease, draining, raised)

@@ -149,9 +149,9 @@ class Progress:
         for progress in news:
             self._take_in(progress)
         is_time = since_began >= CATCH_UP_SECONDS and now - self._counted_at >= LATE_SECONDS
-        if self._uncounted and is_time:
+        if self._late_events and self._uncounted and is_time:
             for consecutive in _runs(self._uncounted):
-                self._count_late(consecutive)
+                self._count_late(self._late_events, consecutive)
             self._uncounted, self._counted_at = [], now
         if news or since_began - self._reported >= HEARTBEAT_SECONDS:
             self._write()
@@ -184,9 +184,9 @@ class Progress:
             judged_by_ms = int(self._watermark.timestamp() * 1000) if self._watermark else 0
             self._uncounted.append(JudgedBatch(progress.batchId, batch, judged_by_ms))
 
-    def _count_late(self, batches: list[JudgedBatch]) -> None:
+    def _count_late(self, late_events: LateEvents, batches: list[JudgedBatch]) -> None:
         try:
-            self._late += self._late_events.count(str(self._query.id), batches)
+            self._late += late_events.count(str(self._query.id), batches)
         except Exception as error:  # of Kafka, Cassandra, Spark: none is worth a driver
             self._give_up(batches[0].number, batches[-1].number, error)
 

@@ -56,7 +56,7 @@ def prepare(
     checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings['checkpoint']}")
     context = JobContext(name, config, session, tables, checkpoint, lease)
     job = program(name, settings)(context)
-    return ReadyJob(context, job, job.frame(context.max_offsets))
+    return ReadyJob(context, job, job.frame())
 
 
 def program(job: str, settings: dict[str, Any]) -> type[Job]:

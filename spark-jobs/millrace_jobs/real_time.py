@@ -15,10 +15,11 @@ from pyspark.sql import functions as F
 
 from millrace_jobs import sources
 from millrace_jobs.analysis import UNREPEATABLE
-from millrace_jobs.context import JobContext
+from millrace_jobs.context import AnalysisContext, JobContext
 from millrace_jobs.declaration import Refused, load
 from millrace_jobs.declared import no_events
 from millrace_jobs.sinks.positions import Positions
+from millrace_jobs.spark_internals import analysed_plan, jvm
 from millrace_jobs.stream import Stream, names_of
 from millrace_jobs.transforms import parse
 
@@ -32,7 +33,7 @@ INSTEAD = "filter and select the events of the one stream, or leave out trigger:
 class Selection:
     """What the job makes of its events. It needs nothing that only a driver has."""
 
-    def __init__(self, context: JobContext) -> None:
+    def __init__(self, context: AnalysisContext) -> None:
         self.context = context
         self._rows, _ = load(context.job, names_of(context.settings))
         [events] = no_events(context)
@@ -40,8 +41,8 @@ class Selection:
         for problem in (*of_stream(context.stream), *of_rows(rows, events)):
             raise Refused(f"job {context.job}: {problem}")
 
-    def frame(self, max_offsets: int | None) -> DataFrame:
-        """In real time, or with ``max_offsets`` in batches, to rehearse with."""
+    def frame(self, max_offsets: int | None = None) -> DataFrame:
+        """The query's records: in real time, or in batches of ``max_offsets``, to rehearse with."""
         context = self.context
         where = (context.spark, context.config.kafka, context.stream.topic, context.settings)
         records = sources.stream(*where, max_offsets) if max_offsets else sources.endless(*where)
@@ -62,6 +63,7 @@ class RealTime(Selection):
     """The query as it is run."""
 
     output_mode = "update"  # Spark knows no other in real time
+    context: JobContext
 
     def __init__(self, context: JobContext) -> None:
         super().__init__(context)
@@ -111,8 +113,9 @@ def of_stream(stream: Stream) -> Iterator[str]:
 
 def of_rows(rows: DataFrame, events: DataFrame) -> Iterator[str]:
     """Why the rows aren't each of one event, the same whenever it is read, and named by it."""
-    plan = rows._jdf.queryExecution().analyzed()
-    patterns = rows.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    plan = analysed_plan(rows)
+    catalyst = jvm(rows.sparkSession.sparkContext).org.apache.spark.sql.catalyst
+    patterns = catalyst.trees.TreePattern
     if others := sorted(_nodes(plan) - OF_ONE_EVENT):
         yield f"{', '.join(others)} isn't of each event alone; {INSTEAD}"
     if plan.containsPattern(patterns.PLAN_EXPRESSION()):
@@ -148,5 +151,5 @@ def _passed_on(plan: Any, events: DataFrame) -> set[str]:
         found = map(output.apply, range(output.size()))
         return {(str(column.name()), int(column.exprId().id())) for column in found}
 
-    of_events = columns(events._jdf.queryExecution().analyzed())
+    of_events = columns(analysed_plan(events))
     return {name for name, _ in of_events & columns(plan)}

@@ -64,8 +64,11 @@ def compare(output: Output, computed: Iterable[Row], stored: Iterable[Row]) -> F
 
 
 def with_facts(
-    output: Output, facts: Facts, computed: Iterable[Row], stored: Iterable[Row]
-) -> list[Row]:
+    output: Output,
+    facts: Facts,
+    computed: Iterable[dict[str, Any]],
+    stored: Iterable[Row],
+) -> list[dict[str, Any]]:
     """What was counted again, with the facts of the versions that the stored rows name."""
     found = by_name(output, stored)
     return [

@@ -10,10 +10,12 @@ from typing import Any
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from millrace_jobs.spark_internals import java_query
+
 
 class Reports:
     def __init__(self, query: StreamingQuery) -> None:
-        self._java_query = query._jsq
+        self._java_query = java_query(query)
         self._newest = ""  # the timestamp of the report that was the last one then
 
     @property

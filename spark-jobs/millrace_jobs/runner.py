@@ -15,6 +15,7 @@ from millrace_jobs.newcomers import Newcomers
 from millrace_jobs.questions import Questions
 from millrace_jobs.ready import prepare
 from millrace_jobs.sinks.cassandra import Tables
+from millrace_jobs.spark_internals import hadoop_configuration, jvm
 from millrace_jobs.standby import lead
 
 TRIGGERS = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
@@ -23,7 +24,7 @@ TRIGGERS = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecu
 def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> None:
     """All that takes a Spark."""
     _use_utc()
-    number = executors.configured()
+    number = executors.configured_number()
     builder = SparkSession.builder.appName(config.application).config("spark.executor.instances", 1)
     spark = builder.config("spark.ui.port", config.web_port).getOrCreate()
     try:
@@ -78,17 +79,17 @@ def _forget_sources(spark: SparkSession) -> None:
     it took 7 to 8 % of what drivers and executors computed at 2,000 events/s. No method of
     `Configuration` leaves the names out.
     """
-    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    configuration = hadoop_configuration(spark.sparkContext)
     configuration.size()  # read all files first
     field = configuration.getClass().getDeclaredField("updatingResource")
     field.setAccessible(True)
-    field.set(configuration, spark.sparkContext._jvm.java.util.concurrent.ConcurrentHashMap())
+    field.set(configuration, jvm(spark.sparkContext).java.util.concurrent.ConcurrentHashMap())
 
 
 def _bear_full_triggers(spark: SparkSession) -> None:
     """Spark warns of each batch that takes longer than its trigger. A busy laptop's all do, and
     nothing rotates a container's log: a line each second, for months."""
-    log4j = spark.sparkContext._jvm.org.apache.logging.log4j
+    log4j = jvm(spark.sparkContext).org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(TRIGGERS, log4j.Level.ERROR)
 
 

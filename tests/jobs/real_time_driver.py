@@ -32,7 +32,7 @@ def main(asked: dict[str, Any]) -> None:
     lease: Any = None
     context = JobContext(job, settled, spark, tables, checkpoint, lease)
     program = ready.program(job, context.settings)(context)
-    prepared = ready.ReadyJob(context, program, program.frame(context.max_offsets))
+    prepared = ready.ReadyJob(context, program, program.frame())
     coordination: Any = SimpleNamespace(
         kept_checkpoint=lambda _: None,
         take_epoch=lambda *_, **__: 1,

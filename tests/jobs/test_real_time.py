@@ -27,7 +27,7 @@ from millrace_jobs.lease import LeaseLost
 from millrace_jobs.quarantine import NotInRecords
 from millrace_jobs.real_time import RealTime, Selection
 from millrace_jobs.sinks import positions
-from pyspark.errors import ArithmeticException
+from pyspark.errors import ArithmeticException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace.inventory import deployment
@@ -215,12 +215,23 @@ def running(query: Query, **more: Any) -> leading.RunningJob:
 
 def fails_by(cause: Exception | None) -> Query:
     error: Any = RuntimeError("as Spark says it")
-    error.cause = cause
+    error._cause = cause  # where PySpark keeps it
     return Query(error)
 
 
 ENABLED: Any = SimpleNamespace(is_disabled=lambda _: False)
 POISON = ArithmeticException("[DIVIDE_BY_ZERO] Division by zero.\nand more")
+
+
+def test_spark_tells_which_error_ended_a_query(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    divided = rows.selectExpr("1 DIV value AS by_zero")  # the first value
+    query = divided.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination(60)
+    ended = running(query).error  # type: ignore[arg-type]
+    assert isinstance(ended, NotInRecords)
+    assert "[DIVIDE_BY_ZERO]" in str(ended)
 
 
 def test_it_runs_before_its_first_batch_has_ended() -> None:
@@ -352,6 +363,6 @@ def test_it_reads_without_a_bound_and_rehearses_in_batches(
     monkeypatch.setattr(sources, "stream", lambda *where: asked.append(where[-1]))
     own = context(spark, real_time)
     selection = Selection(own)
-    selection.frame(own.max_offsets)
+    selection.frame()
     selection.frame(2000)
     assert asked == ["endless", 2000]

@@ -33,10 +33,12 @@ class Archive:
         self._positions = Positions(context.config.kafka, group)
         self._is_first_batch = True  # since it leads, or was started again
 
-    def frame(self, max_offsets: int) -> DataFrame:
+    def frame(self, max_offsets: int | None = None) -> DataFrame:
+        """The query's rows; in batches of ``max_offsets`` records, or as many as it runs with."""
         context = self._context
+        most = context.max_offsets if max_offsets is None else max_offsets
         return sources.stream(
-            context.spark, context.config.kafka, context.stream.topic, context.settings, max_offsets
+            context.spark, context.config.kafka, context.stream.topic, context.settings, most
         )
 
     def lead(self) -> None:

@@ -48,10 +48,12 @@ class Traffic:
         self._written = Written(context.settings["watermark_seconds"])
         self.late_events = LateEvents(context, WINDOW_SECONDS)
 
-    def frame(self, max_offsets: int) -> DataFrame:
+    def frame(self, max_offsets: int | None = None) -> DataFrame:
+        """The query's rows; in batches of ``max_offsets`` records, or as many as it runs with."""
         context, settings = self._context, self._context.settings
+        most = context.max_offsets if max_offsets is None else max_offsets
         records = sources.stream(
-            context.spark, context.config.kafka, context.stream.topic, settings, max_offsets
+            context.spark, context.config.kafka, context.stream.topic, settings, most
         )
         classified = records.transform(parse.classify, context.stream)
         return parse.valid(classified, context.stream).transform(

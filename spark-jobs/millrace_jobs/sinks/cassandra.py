@@ -176,7 +176,9 @@ class Tables:
 
 def portions(rows: Iterable[Row], partition_columns: int) -> Iterator[list[Row]]:
     """Rows of one partition each, of bounded size together; a larger row is alone."""
-    key, portion, size = None, [], 0
+    key: Row | None = None
+    portion: list[Row] = []
+    size = 0
     for row in sorted(rows, key=lambda row: row[:partition_columns]):
         row_bytes = ROW_BYTES + sum(len(value) for value in row if isinstance(value, str | bytes))
         if portion and (row[:partition_columns] != key or size + row_bytes > PORTION_BYTES):
