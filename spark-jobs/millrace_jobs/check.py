@@ -20,11 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from millrace_jobs import config, declaration, spark_internals
 from millrace_jobs.config import Config
 from millrace_jobs.context import AnalysisContext
-from millrace_jobs.contract import is_real_time
 from millrace_jobs.declaration import Refused
-from millrace_jobs.declared import Computation, Declared
-from millrace_jobs.ready import program
-from millrace_jobs.real_time import RealTime, Selection
+from millrace_jobs.kinds import kind_of
 
 # Lives for seconds, beside the services of a small host.
 SPARK = {
@@ -46,8 +43,7 @@ def main() -> None:
         (job, content)
         for content in map(config.load, arguments.configs)
         for job in content.jobs
-        if program(job, content.settings[job]) in (Declared, RealTime)
-        and arguments.job in (None, job)
+        if kind_of(job, content.settings[job]).analysed and arguments.job in (None, job)
     ]
     if jobs:
         try:
@@ -64,7 +60,7 @@ def check(spark: SparkSession, job: str, content: Config) -> Iterator[str]:
     """What is wrong with a job: ``FILE:LINE:COLUMN: why``, as far as the place is known."""
     context = AnalysisContext(job, content, spark.newSession())
     try:
-        made = Selection if is_real_time(context.settings) else Computation
+        made = kind_of(job, context.settings).load_analysed()
         refuse_unsupported(made(context).frame())
     except Exception as error:
         yield f"{place_of(job, error, context.settings)}: {reason_of(job, error)}"

@@ -18,8 +18,9 @@ from millrace_jobs.context import AnalysisContext, JobContext
 from millrace_jobs.declaration import Refused, Rows, load
 from millrace_jobs.facts import Facts, with_columns
 from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, left_out, without
+from millrace_jobs.job import MicroBatches, StoredRows
 from millrace_jobs.late import LateEvents
-from millrace_jobs.outputs import Output
+from millrace_jobs.outputs import Output, window_name
 from millrace_jobs.quarantine import Quarantined, Skip
 from millrace_jobs.sinks.beside import beside
 from millrace_jobs.sinks.results import Results
@@ -77,10 +78,11 @@ class Computation:
         return with_columns(output, context.lookups)
 
 
-class Declared(Computation):
-    """``write`` is the query's sink: each of its writes is idempotent or knows what it did."""
+class Declared(Computation, MicroBatches):
+    """The job as a driver runs it: its rows go to its table and to the results topic."""
 
     output_mode = "update"
+    may_pause = True  # its trouble is no other job's
     context: JobContext
 
     def __init__(self, context: JobContext) -> None:
@@ -88,7 +90,7 @@ class Declared(Computation):
         self._facts = Facts(context.tables, context.lookups, context.job)
         self._is_described = self._keep_state()
         self.quarantine = Quarantine(context, self.rows)
-        self.take_skips()
+        self.refresh()
         self.late_events = LateEvents(context, late_windows(self.output, context.settings))
         self._results = Results(
             context.config.kafka,
@@ -98,7 +100,15 @@ class Declared(Computation):
             context.lease.verify,
         )
 
-    def take_skips(self) -> bool:
+    @property
+    def is_isolating(self) -> bool:
+        return self.quarantine.is_searching
+
+    @property
+    def stored_rows(self) -> StoredRows | None:
+        return self
+
+    def refresh(self) -> bool:
         """Look what is put aside by now; True if the frame has to be built anew for it."""
         known, self.skips = self.skips, left_out(self.context)
         return self.skips != known
@@ -109,7 +119,7 @@ class Declared(Computation):
         self._facts.rehearse()
         self._results.connect()
 
-    def lead(self) -> None:
+    def on_lead(self) -> None:
         """Only who leads makes the table: two at once could make it twice."""
         if not self._is_described:
             tables, output = self.context.tables, self.output
@@ -230,11 +240,3 @@ def late_windows(output: Output, settings: dict[str, Any]) -> dict[str, int]:
     """As `LateEvents` has them: a join drops an event that its window would still take."""
     seconds = output.window_seconds
     return {window_name(seconds): 0 if JOIN in settings else seconds}
-
-
-def window_name(seconds: int) -> str:
-    """``1m`` or ``1h``, as windows are called elsewhere."""
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds % size == 0:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"

@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
@@ -12,16 +11,14 @@ from pyspark.sql.streaming import StreamingQuery
 from millrace_jobs.continuity import Discontinued
 from millrace_jobs.contract import contract
 from millrace_jobs.coordination import Coordination, JobState
-from millrace_jobs.declared import Declared
-from millrace_jobs.isolation import in_a_line, is_of_values
+from millrace_jobs.isolation import in_a_line
+from millrace_jobs.job import Job, Write
 from millrace_jobs.lease import Lease, LeaseLost
 from millrace_jobs.newcomers import Newcomers
 from millrace_jobs.progress import Progress, claim, last_epoch
 from millrace_jobs.quarantine import NotInRecords, Quarantined
 from millrace_jobs.questions import Questions
 from millrace_jobs.ready import ReadyJob, check_continuity
-from millrace_jobs.real_time import RealTime
-from millrace_jobs.spark_internals import cause_of
 
 log = logging.getLogger(__name__)
 
@@ -57,29 +54,30 @@ class RunningJob:
         return self.ready.name
 
     @property
+    def job(self) -> Job:
+        return self.ready.job
+
+    @property
     def state(self) -> JobState:
         if self.draining.is_set():
             return "draining"
         if self.paused_until:
             return "failed"
-        if isinstance(self.ready.job, Declared) and self.ready.job.quarantine.is_searching:
+        if self.job.is_isolating:
             return "isolating"
-        if self.is_real_time and self.query.status["isTriggerActive"]:
+        if self.job.is_endless and self.query.status["isTriggerActive"]:
             return "running"  # long before its first batch ends
         return "running" if self.progress.has_begun else "starting"
 
     @property
-    def is_real_time(self) -> bool:
-        return isinstance(self.ready.job, RealTime)
-
-    @property
     def error(self) -> Exception | None:
-        """What has ended the query: as the sink raised it, else in Spark's words."""
+        """What has ended the query: as the job or its sink says it, else in Spark's words."""
         ended = self.query.exception()
-        cause = cause_of(ended) if ended and self.is_real_time else None
-        if cause and is_of_values(cause):
-            return NotInRecords(f"in real time no record is put aside: {in_a_line(cause)}")
-        return self.raised[-1] if ended and self.raised else ended
+        if ended is None:
+            return None
+        if own := self.job.own_error(ended):
+            return own
+        return self.raised[-1] if self.raised else ended
 
 
 AnyJob = ReadyJob | RunningJob
@@ -94,10 +92,10 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     claim(context)
     agreed = contract(context.job, context.settings, context.streams)
     coordination.put_contract(context.job, agreed)
-    job.lead()
+    job.on_lead()
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)
-    if isinstance(job, Declared) and job.take_skips():
+    if job.refresh():
         one = replace(one, frame=job.frame())
     committed = context.checkpoint.last_committed()
     # Jobs share executors in turns; otherwise a long batch of one would hold up the others.
@@ -109,14 +107,10 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
         .option("checkpointLocation", path)
     )
     every = f"{context.settings['trigger_seconds']} seconds"
-    if isinstance(job, RealTime):
-        # PySpark has no types for it yet.
-        query = writer.format("kafka").options(**job.sink).trigger(realTime=every).start()  # type: ignore[call-overload]
-        progress = Progress(context, query, None, committed, job.tell)
-    else:
-        write = while_leading(job.write, context.lease, draining, raised)
-        query = writer.foreachBatch(write).trigger(processingTime=every).start()
-        progress = Progress(context, query, job.late_events, committed)
+    query = job.start(
+        writer, every, lambda write: while_leading(write, context.lease, draining, raised)
+    )
+    progress = Progress(context, query, job, committed)
     return RunningJob(one, query, progress, draining, raised)
 
 
@@ -192,7 +186,7 @@ def _tend(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
         if disabled is None or time.monotonic() < job.refused_until:
             return job
         job = start(replace(job, trouble="", refused_until=0.0), coordination)
-        if is_first and not job.is_real_time:
+        if is_first and not job.job.is_endless:
             await_results(job.query)
         return job
     if disabled or job.draining.is_set():
@@ -221,7 +215,7 @@ def end(job: RunningJob) -> AnyJob:
 def start_again(job: RunningJob, error: Exception, coordination: Coordination) -> RunningJob:
     """The job, from its checkpoint, unless it was no use the last time.
 
-    Then a declared job makes a pause, because its trouble is no other job's; of another job the
+    Then a job that may makes a pause, because its trouble is no other job's; of another job the
     error is raised. A predecessor that was frozen and wakes up may begin its next batch a moment
     before this driver does, which Spark takes for a second query on the checkpoint.
     """
@@ -232,7 +226,7 @@ def start_again(job: RunningJob, error: Exception, coordination: Coordination) -
     pauses = job.pauses if ended_none else 0
     reason = in_a_line(error)
     if was_no_use and not job.paused_until:
-        if not isinstance(job.ready.job, Declared | RealTime):
+        if not job.job.may_pause:
             raise error
         seconds = min(PAUSE_SECONDS * 2**pauses, LONGEST_PAUSE_SECONDS)
         log.error("job %s pauses for %.0f s: %s", job.name, seconds, reason)
@@ -260,17 +254,19 @@ def has_ended(job: RunningJob) -> bool:
     time there is none, nor a time between two batches, and what is interrupted is sent again.
     """
     job.draining.set()
-    if job.query.isActive and (job.is_real_time or not job.query.status["isTriggerActive"]):
+    if job.query.isActive and (job.job.is_endless or not job.query.status["isTriggerActive"]):
         job.query.stop()
     return not job.query.isActive
 
 
 def while_leading(
-    write: Callable[[DataFrame, int], None],
-    lease: Lease,
-    draining: threading.Event,
-    raised: list[Exception],
-) -> Callable[[DataFrame, int], None]:
+    write: Write, lease: Lease, draining: threading.Event, raised: list[Exception]
+) -> Write:
+    """A sink that begins a batch only while this driver surely leads, and isn't draining.
+
+    What ``write`` raises is kept in ``raised``: Spark passes on the text alone.
+    """
+
     def write_batch(frame: DataFrame, batch: int) -> None:
         if draining.is_set():
             raise Drained

@@ -126,6 +126,14 @@ class Output:
         return json.dumps(asdict(self))
 
 
+def window_name(seconds: int) -> str:
+    """``1m`` or ``1h``, as windows are called elsewhere."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
 def bucket(key: Sequence[Any], buckets: int) -> int:
     """Which of a day's partitions a key is in: the same in every process, for ever."""
     return zlib.crc32(json.dumps([_plain(part) for part in key]).encode()) % buckets

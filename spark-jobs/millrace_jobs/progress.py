@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 from millrace_jobs.checkpoint import Batch, merged
 from millrace_jobs.context import JobContext
 from millrace_jobs.continuity import Known
-from millrace_jobs.contract import is_real_time
+from millrace_jobs.job import Job
 from millrace_jobs.late import JudgedBatch, LateEvents
 from millrace_jobs.reports import Reports
 from millrace_jobs.sinks.cassandra import Tables
@@ -76,18 +76,17 @@ class Progress:
         self,
         context: JobContext,
         query: StreamingQuery,
-        late_events: LateEvents | None,
+        job: Job,
         committed: int,
-        after_batch: Callable[[Any], None] = lambda _: None,
     ) -> None:
         """
         Args:
             committed: the last batch that the driver before this one committed.
-            after_batch: who else wants Spark's report of each batch.
         """
         self._context = context
         self._query = query
-        self._late_events = late_events
+        self._job = job
+        self._late_events = job.late_events
         self._began = time.monotonic()
         self._reported = -HEARTBEAT_SECONDS
         self._heartbeats = 0
@@ -107,9 +106,8 @@ class Progress:
         self._batches, self._batch_ms, self._late = 0, 0, 0  # since this driver leads
         self._noted_work: tuple[Any, ...] = ()
         self._committed: int | None = committed
-        self._after_batch = after_batch
-        # A batch in real time takes all of its trigger's time, and some more to be noted.
-        triggers = 2 if is_real_time(context.settings) else 1
+        # An endless batch takes all of its trigger's time, and some more to be noted.
+        triggers = 2 if job.is_endless else 1
         self._slow_ms = 1000 * max(context.settings["trigger_seconds"] * triggers, SLOW_SECONDS)
 
     @property
@@ -172,7 +170,7 @@ class Progress:
         self._batches += 1
         self._batch_ms += progress.durationMs["triggerExecution"]
         self._rate = progress.inputRowsPerSecond
-        self._after_batch(progress)
+        self._job.after_batch(progress)
 
     def _look_for_late(self, progress: Any) -> None:
         """Have the batch counted if Spark dropped anything of it: aggregated rows, or events that a

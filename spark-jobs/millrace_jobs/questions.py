@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from millrace_jobs.coordination import Coordination, Topic
-from millrace_jobs.declared import Declared
+from millrace_jobs.job import StoredRows
 from millrace_jobs.lease import LeaseLost
 from millrace_jobs.recount import recount
 from millrace_jobs.redrive import redrive
@@ -21,16 +21,16 @@ log = logging.getLogger(__name__)
 Question = dict[str, Any]
 
 
-def _recounted(job: Declared, question: Question) -> dict[str, Any]:
+def _recounted(job: StoredRows, question: Question) -> dict[str, Any]:
     start, end = (datetime.fromisoformat(question[name]) for name in ("start", "end"))
     return asdict(recount(job, start, end))
 
 
-def _retried(job: Declared, question: Question) -> dict[str, Any]:
+def _retried(job: StoredRows, question: Question) -> dict[str, Any]:
     return {"outcomes": [asdict(outcome) for outcome in redrive(job, question["records"])]}
 
 
-ANSWERS: Mapping[Topic, Callable[[Declared, Question], dict[str, Any]]] = {
+ANSWERS: Mapping[Topic, Callable[[StoredRows, Question], dict[str, Any]]] = {
     "recount": _recounted,
     "retry": _retried,
 }
@@ -39,7 +39,7 @@ ANSWERS: Mapping[Topic, Callable[[Declared, Question], dict[str, Any]]] = {
 class Questions:
     """Answers one question after the other, on a thread of its own."""
 
-    def __init__(self, coordination: Coordination, jobs: Iterable[Declared]) -> None:
+    def __init__(self, coordination: Coordination, jobs: Iterable[StoredRows]) -> None:
         self._coordination = coordination
         self._jobs = list(jobs)
         self._busy: threading.Thread | None = None
@@ -57,7 +57,7 @@ class Questions:
                     self._busy.start()
                     return
 
-    def _answer(self, job: Declared, about: Topic, question: Question) -> None:
+    def _answer(self, job: StoredRows, about: Topic, question: Question) -> None:
         try:
             answer = ANSWERS[about](job, question)
         except LeaseLost:  # who leads now takes the question up

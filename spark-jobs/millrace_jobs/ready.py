@@ -1,7 +1,8 @@
 """A job that could start at any moment: what stands by, and what leads."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -10,20 +11,20 @@ from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
 from millrace_jobs.continuity import Found
-from millrace_jobs.contract import is_archive, is_real_time
 from millrace_jobs.coordination import JobState
-from millrace_jobs.declared import Declared
-from millrace_jobs.jobs.archive import Archive
-from millrace_jobs.jobs.traffic import Traffic
+from millrace_jobs.job import Job
+from millrace_jobs.kinds import kind_of
 from millrace_jobs.lease import Lease
 from millrace_jobs.progress import last_written
-from millrace_jobs.real_time import RealTime
 from millrace_jobs.sinks.cassandra import Tables
 
-Job = Archive | Traffic | Declared | RealTime
+if TYPE_CHECKING:  # `kinds` names the classes as text; here mypy holds each of them to the protocol
+    from millrace_jobs.declared import Declared
+    from millrace_jobs.jobs.archive import Archive
+    from millrace_jobs.jobs.traffic import Traffic
+    from millrace_jobs.real_time import RealTime
 
-# The jobs that are programs of their own; every other one is declared in one file.
-PROGRAMS: dict[str, type[Traffic]] = {"traffic": Traffic}
+    JOBS: tuple[Callable[[JobContext], Job], ...] = (Archive, Traffic, Declared, RealTime)
 
 
 @dataclass(frozen=True)
@@ -55,16 +56,8 @@ def prepare(
     session.conf.set("spark.sql.shuffle.partitions", settings["shuffle_partitions"])
     checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings['checkpoint']}")
     context = JobContext(name, config, session, tables, checkpoint, lease)
-    job = program(name, settings)(context)
+    job: Job = kind_of(name, settings).load()(context)
     return ReadyJob(context, job, job.frame())
-
-
-def program(job: str, settings: dict[str, Any]) -> type[Job]:
-    if is_archive(job):
-        return Archive
-    if is_real_time(settings):
-        return RealTime
-    return PROGRAMS.get(job, Declared)
 
 
 def check_continuity(context: JobContext, kept_checkpoint: str | None) -> None:

@@ -7,19 +7,23 @@ of its event, and is the same each time, so whoever reads it can leave out what 
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from millrace_jobs import sources
 from millrace_jobs.analysis import UNREPEATABLE
 from millrace_jobs.context import AnalysisContext, JobContext
 from millrace_jobs.declaration import Refused, load
 from millrace_jobs.declared import no_events
+from millrace_jobs.isolation import in_a_line, is_of_values
+from millrace_jobs.job import Write
+from millrace_jobs.quarantine import NotInRecords
 from millrace_jobs.sinks.positions import Positions
-from millrace_jobs.spark_internals import analysed_plan, jvm
+from millrace_jobs.spark_internals import analysed_plan, cause_of, jvm
 from millrace_jobs.stream import Stream, names_of
 from millrace_jobs.transforms import parse
 
@@ -63,13 +67,18 @@ class RealTime(Selection):
     """The query as it is run."""
 
     output_mode = "update"  # Spark knows no other in real time
+    late_events = None  # no event is dropped
+    is_endless = True
+    may_pause = True  # its trouble is no other job's
+    is_isolating = False
+    stored_rows = None
     context: JobContext
 
     def __init__(self, context: JobContext) -> None:
         super().__init__(context)
         names = context.config.names.kafka
         self._positions = Positions(context.config.kafka, f"{names.group_prefix}{context.job}")
-        self.sink = {
+        self._sink = {
             "kafka.bootstrap.servers": context.config.kafka,
             **sources.connecting(context.settings),
             **sources.turning_away(context.settings["kafka_answer_ms"]),
@@ -82,12 +91,30 @@ class RealTime(Selection):
         """Everything but writing."""
         frame.collect()
 
-    def lead(self) -> None:
+    def on_lead(self) -> None:
         """Nobody is fenced: what a predecessor still sends is the same records."""
         self._positions.tell_last(self.context.checkpoint)
 
-    def tell(self, progress: Any) -> None:
-        """How far the job has read, once Spark has noted it."""
+    def refresh(self) -> bool:
+        return False
+
+    def start(
+        self, writer: DataStreamWriter, every: str, guarded: Callable[[Write], Write]
+    ) -> StreamingQuery:
+        """Executors write, so nothing of it is guarded: it is the same whoever sends it."""
+        sink = writer.format("kafka").options(**self._sink)
+        # PySpark has the argument, but no types for it.
+        return sink.trigger(realTime=every).start()  # type: ignore[call-overload]
+
+    def own_error(self, ended: Exception) -> Exception | None:
+        """NotInRecords where a record's values ended the query: nothing puts that record aside."""
+        cause = cause_of(ended)
+        if cause is None or not is_of_values(cause):
+            return None
+        return NotInRecords(f"in real time no record is put aside: {in_a_line(cause)}")
+
+    def after_batch(self, progress: Any) -> None:
+        """Tell how far the job has read, once Spark has noted it."""
         [source], topic = progress.sources, self.context.stream.topic
         start, end, latest = (
             (json.loads(offsets or "null") or {}).get(topic, {})  # there is none before the first

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from pyspark.sql import functions as F
 
 from millrace_jobs.analysis import JOIN
-from millrace_jobs.declared import Declared, window_name
 from millrace_jobs.facts import Facts
 from millrace_jobs.isolation import skips_of, without
-from millrace_jobs.outputs import WINDOW_START, Output
+from millrace_jobs.job import StoredRows
+from millrace_jobs.outputs import WINDOW_START, Output, window_name
 from millrace_jobs.quarantine import Skip
 from millrace_jobs.sinks import archive
 
@@ -77,7 +77,7 @@ def with_facts(
     ]
 
 
-def recount(job: Declared, start: datetime, end: datetime) -> Findings:
+def recount(job: StoredRows, start: datetime, end: datetime) -> Findings:
     """Over the windows that start in a range of naive UTC time, ``end`` not included."""
     context, output = job.context, job.output
     skips = [skip for skip in skips_of(context) if not skip.retried]
@@ -96,7 +96,7 @@ def recount(job: Declared, start: datetime, end: datetime) -> Findings:
 
 
 def computed_rows(
-    job: Declared, start: datetime, end: datetime, skips: Iterable[Skip]
+    job: StoredRows, start: datetime, end: datetime, skips: Iterable[Skip]
 ) -> list[dict[str, Any]]:
     """What the archive gives for the windows that start in a range, without what is skipped."""
     context = job.context
@@ -119,7 +119,7 @@ def computed_rows(
     return [row.asDict() for row in job.rows(events).where(inside).collect()]
 
 
-def stored_rows(job: Declared, start: datetime, end: datetime) -> list[dict[str, Any]]:
+def stored_rows(job: StoredRows, start: datetime, end: datetime) -> list[dict[str, Any]]:
     """What the job's table has of the windows that start in a range."""
     output = job.output
     query = f'SELECT * FROM {{keyspace}}."{output.table}" WHERE day = ? AND bucket = ?'

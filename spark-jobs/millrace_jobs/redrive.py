@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 from millrace_jobs.analysis import JOIN
-from millrace_jobs.declared import Declared
 from millrace_jobs.facts import Facts
 from millrace_jobs.isolation import COLUMNS, in_a_line, is_of_values, row_of, skips_of
+from millrace_jobs.job import StoredRows
 from millrace_jobs.outputs import Output
 from millrace_jobs.quarantine import Skip
 from millrace_jobs.recount import by_name, computed_rows, differing, stored_rows, with_facts
@@ -48,7 +48,7 @@ class Retried:
     end: datetime
 
 
-def redrive(job: Declared, records: Sequence[str]) -> list[Outcome]:
+def redrive(job: StoredRows, records: Sequence[str]) -> list[Outcome]:
     """Count these records, by their ids; each outcome tells whether it is in the job's rows now."""
     context = job.context
     if context.epoch is None:
@@ -131,22 +131,22 @@ def _outcome_of(id: str, skip: Skip | None) -> Outcome:
     return Outcome(id, False, "")
 
 
-def _length(job: Declared) -> timedelta:
+def _length(job: StoredRows) -> timedelta:
     return timedelta(seconds=job.output.window_seconds)
 
 
-def _partner(job: Declared) -> timedelta:
+def _partner(job: StoredRows) -> timedelta:
     """How far an event's rows may be from its own time, by a join."""
     return timedelta(seconds=job.context.settings.get(JOIN, 0))
 
 
-def _retried(job: Declared, skip: Skip, moment: datetime) -> Retried:
+def _retried(job: StoredRows, skip: Skip, moment: datetime) -> Retried:
     partner = _partner(job)
     end = moment + partner + timedelta.resolution
     return Retried([skip], moment - partner - _length(job) + timedelta.resolution, end)
 
 
-def _times(job: Declared, skips: Iterable[Skip]) -> dict[Any, datetime]:
+def _times(job: StoredRows, skips: Iterable[Skip]) -> dict[Any, datetime]:
     """Place → when the event happened, of those that the archives have."""
     context = job.context
     places = [skip.place for skip in skips]
@@ -162,7 +162,7 @@ def _times(job: Declared, skips: Iterable[Skip]) -> dict[Any, datetime]:
     }
 
 
-def _closed_until(job: Declared) -> datetime:
+def _closed_until(job: StoredRows) -> datetime:
     """Windows that end by then are written by no batch any more; those that were begun are over.
 
     What the next batch drops is judged by the watermark of the last one that is committed, and
@@ -174,7 +174,7 @@ def _closed_until(job: Declared) -> datetime:
     return watermark - _partner(job)
 
 
-def _try(job: Declared, one: Retried) -> list[Outcome]:
+def _try(job: StoredRows, one: Retried) -> list[Outcome]:
     """All of them, or, if that can't be, each by itself."""
     try:
         _count(job, one)
@@ -189,7 +189,7 @@ def _try(job: Declared, one: Retried) -> list[Outcome]:
     return [Outcome(str(skip.place), True, "counted") for skip in one.skips]
 
 
-def _count(job: Declared, one: Retried) -> None:
+def _count(job: StoredRows, one: Retried) -> None:
     """Rows first: until the records are said to be retried, the audit leaves them out."""
     context, output = job.context, job.output
     skips = [skip for skip in skips_of(context) if not skip.retried]

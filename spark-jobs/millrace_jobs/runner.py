@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 from millrace_jobs import executors
 from millrace_jobs.config import Config
 from millrace_jobs.coordination import Coordination
-from millrace_jobs.declared import Declared
 from millrace_jobs.executors import Executors
 from millrace_jobs.leading import AnyJob, drain, supervise
 from millrace_jobs.newcomers import Newcomers
@@ -58,8 +57,8 @@ def serve(
             return
         coordination.announce("leading")
         jobs += ready
-        declared = [one.job for one in ready if isinstance(one.job, Declared)]
-        questions, newcomers = Questions(coordination, declared), Newcomers(workers)
+        stored = [rows for one in ready if (rows := one.job.stored_rows)]
+        questions, newcomers = Questions(coordination, stored), Newcomers(workers)
         try:
             supervise(jobs, coordination, config.version, questions, newcomers)
         finally:

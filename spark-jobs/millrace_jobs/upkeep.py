@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from millrace_jobs import config
-from millrace_jobs.contract import is_archive
+from millrace_jobs.kinds import kind_of
 from millrace_jobs.retries import retry
 from millrace_jobs.spark_internals import hadoop_configuration, java_session, jvm
 from millrace_jobs.stream import names_of
@@ -120,8 +120,10 @@ def _newest(files: Any, folder: Any) -> int:
 
 def archives(deployed: config.Config) -> Iterator[tuple[str, timedelta]]:
     """The table of each of the application's archive jobs, and how long it is kept."""
-    for job in filter(is_archive, deployed.jobs):
+    for job in deployed.jobs:
         settings = deployed.settings[job]
+        if not kind_of(job, settings).archives:
+            continue
         [stream] = names_of(settings)
         yield deployed.archive_of(deployed.streams[stream]), timedelta(days=settings["keep_days"])
 

@@ -23,6 +23,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.isolation import in_a_line
+from millrace_jobs.job import Job
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Rehearsal:
 
     def __init__(
         self,
-        job: Any,
+        job: Job,
         scratch: Checkpoint,
         pause_seconds: float,
         after_batch: Callable[[], None] = lambda: None,

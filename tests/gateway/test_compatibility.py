@@ -39,7 +39,7 @@ def deployment(tmp_path: Path) -> Deployment:
     """The package as it is, with these settings."""
     source = Path(millrace_jobs.__file__).parent
     with zipfile.ZipFile(tmp_path / "millrace_jobs.zip", "w") as package:
-        for name in ("__init__.py", "config.py", "contract.py", "stream.py"):
+        for name in ("__init__.py", "config.py", "contract.py", "kinds.py", "stream.py"):
             package.write(source / name, f"millrace_jobs/{name}")
     content = {
         "jobs": ["archive", "traffic"],

@@ -13,6 +13,7 @@ from typing import Any
 from millrace_jobs import config, leading, ready
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.context import JobContext
+from millrace_jobs.kinds import kind_of
 from pyspark.sql import SparkSession
 
 PLACES = 4  # more than the topic's partitions
@@ -31,7 +32,7 @@ def main(asked: dict[str, Any]) -> None:
     checkpoint = Checkpoint(spark, f"{settled.checkpoints}/{settled.settings[job]['checkpoint']}")
     lease: Any = None
     context = JobContext(job, settled, spark, tables, checkpoint, lease)
-    program = ready.program(job, context.settings)(context)
+    program = kind_of(job, context.settings).load()(context)
     prepared = ready.ReadyJob(context, program, program.frame())
     coordination: Any = SimpleNamespace(
         kept_checkpoint=lambda _: None,

@@ -29,6 +29,7 @@ Write = Callable[[list[bytes | None], int], list[str]]
 def test_upkeep_is_of_the_archive_of_each_stream() -> None:
     settings = {
         "archive": {"stream": "events", "keep_days": 30},
+        "traffic": {"stream": "events", "keep_days": 30},
         "archive_clicks": {"stream": "clicks", "keep_days": 7},
     }
     deployed: Any = SimpleNamespace(
@@ -117,7 +118,7 @@ def driver(
         if not again:
             jobs.append(job.Archive(context))  # type: ignore[arg-type]
         archive_job = jobs[-1]
-        archive_job.lead()
+        archive_job.on_lead()
 
         def write(values: list[bytes | None], batch: int) -> list[str]:
             reasons.clear()

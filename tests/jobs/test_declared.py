@@ -410,6 +410,6 @@ def test_a_table_that_is_described_is_not_made_again() -> None:
     )
     for _ in range(2):  # a first driver, and the one after it
         one._is_described = one._keep_state()
-        one.lead()
+        one.on_lead()
     assert made == [OUTPUT.create_table, OUTPUT.add_columns]
     assert len(described) == 1

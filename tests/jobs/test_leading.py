@@ -12,13 +12,12 @@ import pytest
 from millrace_jobs import leading
 from millrace_jobs.context import JobContext
 from millrace_jobs.continuity import Discontinued
-from millrace_jobs.declared import Declared
 from millrace_jobs.quarantine import NotInRecords, Quarantined
 from millrace_jobs.ready import ReadyJob
 from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.jobs.fakes import FakeTables
+from tests.jobs.fakes import FakeJob, FakeTables
 
 
 def test_draining_lets_the_batch_end_and_begins_no_other(
@@ -41,7 +40,7 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
         .start()
     )
     assert began.wait(60)
-    ready: Any = SimpleNamespace(job=None)
+    ready: Any = SimpleNamespace(job=FakeJob())
     one: Any = leading.RunningJob(ready, query, None, draining)  # type: ignore[arg-type]
     leading.drain([one])
     assert not query.isActive
@@ -93,7 +92,7 @@ def test_other_jobs_wait_for_results_only_so_long(monkeypatch: pytest.MonkeyPatc
 
 
 def prepared(name: str) -> Any:
-    return ReadyJob(SimpleNamespace(job=name), None, None)  # type: ignore[arg-type]
+    return ReadyJob(SimpleNamespace(job=name), FakeJob(), None)  # type: ignore[arg-type]
 
 
 def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any) -> Any:
@@ -303,9 +302,8 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
     driver: Any = SimpleNamespace(
         take_epoch=take_epoch, put_contract=lambda *_: None, kept_checkpoint=lambda _: "traffic"
     )
-    job: Any = SimpleNamespace(lead=lead)
     with pytest.raises(Started):
-        leading.start(ReadyJob(context, job, None), driver)  # type: ignore[arg-type]
+        leading.start(ReadyJob(context, FakeJob(on_lead=lead), None), driver)  # type: ignore[arg-type]
     assert asked == [written]
     assert tables.rows == [{"job": "traffic", "epoch": written + 1}]
     assert tables.timestamps == [version(written + 1, 0)]
@@ -337,11 +335,7 @@ def test_a_declared_job_that_fails_again_pauses_and_ends_no_other(
 ) -> None:
     clock = [1000.0]
     monkeypatch.setattr(leading.time, "monotonic", lambda: clock[0])
-    declared = object.__new__(Declared)
-    context = SimpleNamespace(job="theirs")
-    ready = ReadyJob(context, declared, None)  # type: ignore[arg-type]
-    query = SimpleNamespace(lastProgress=None)
-    failed = leading.RunningJob(ready, query, None, threading.Event())  # type: ignore[arg-type]
+    failed = declared_job(SimpleNamespace(lastProgress=None))
     started = replace(failed)
     monkeypatch.setattr(leading, "start", lambda *_: started)
     error = ValueError("poison")
@@ -430,7 +424,7 @@ def test_a_refused_job_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
 def declared_job(query: Any, **more: Any) -> leading.RunningJob:
     ready = ReadyJob(
         SimpleNamespace(job="theirs"),  # type: ignore[arg-type]
-        object.__new__(Declared),
+        FakeJob(may_pause=True),
         None,  # type: ignore[arg-type]
     )
     return leading.RunningJob(ready, query, None, threading.Event(), **more)  # type: ignore[arg-type]
@@ -490,11 +484,9 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
     class Started(Exception):
         """Far enough."""
 
-    job: Any = object.__new__(Declared)
     steps: list[str] = []
     context: Any = SimpleNamespace(job="theirs", tables=None, settings={}, streams=[])
     context.checkpoint = SimpleNamespace(location="", last_committed=lambda: -1)
-    context.max_offsets = 7
     context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
     context.lease = None
 
@@ -507,9 +499,11 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
             steps.append(self.name)
             raise Started
 
-    monkeypatch.setattr(Declared, "lead", lambda _: steps.append("lead"))
-    monkeypatch.setattr(Declared, "take_skips", lambda _: changed)
-    monkeypatch.setattr(Declared, "frame", lambda *_: Frame("built anew"))
+    job = FakeJob(
+        on_lead=lambda: steps.append("lead"),
+        refresh=lambda: changed,
+        frame=lambda: Frame("built anew"),
+    )
     monkeypatch.setattr(leading, "check_continuity", lambda *_: None)
     monkeypatch.setattr(leading, "last_epoch", lambda *_: 0)
     monkeypatch.setattr(leading, "claim", lambda _: None)

@@ -73,7 +73,7 @@ def test_a_driver_that_leads_again_writes_lists_whole() -> None:
     for version in (7, 8):
         after, changed = job._written.change(HOUR, {"/": 1}, 0, 1, version)
         assert (after.since, changed) == (version, {"/": 1})
-        job.lead()
+        job.on_lead()
 
 
 def test_hours_that_are_over_are_forgotten() -> None:

@@ -14,7 +14,7 @@ from millrace_jobs.sinks.cassandra import WriteFailed
 from millrace_jobs.transforms.traffic import WINDOW_SECONDS
 from millrace_jobs.versions import version
 
-from tests.jobs.fakes import FakeTables
+from tests.jobs.fakes import FakeJob, FakeTables
 from tests.jobs.samples import millis
 
 
@@ -87,7 +87,7 @@ def follow(
         ),
     )
     query: Any = SimpleNamespace(id="query", _jsq=None)
-    following = Progress(context, query, late, committed)
+    following = Progress(context, query, FakeJob(late_events=late), committed)
     following._reports = Told(batches)  # type: ignore[assignment]
     following._began -= leads_for
     return following, tables, late

@@ -176,7 +176,7 @@ class Running:
 
     def run(self) -> Exception | None:
         """Until all is read or the query ends; what the sink raised then."""
-        self.job.take_skips()
+        self.job.refresh()
         raised: list[Exception] = []
         frame = self.job.frame(1000)
         query = (
@@ -262,7 +262,7 @@ def test_a_job_that_fails_by_everything_is_left_as_it_is(
     assert isinstance(error, NotInRecords)
     assert "more than 5 further records fail: ValueError: no such number: 666" in str(error)
     assert not running.letters
-    assert not running.job.take_skips()
+    assert not running.job.refresh()
 
 
 @pytest.mark.slow

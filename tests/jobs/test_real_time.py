@@ -23,6 +23,7 @@ from millrace_jobs import (
 )
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
+from millrace_jobs.kinds import kind_of
 from millrace_jobs.lease import LeaseLost
 from millrace_jobs.quarantine import NotInRecords
 from millrace_jobs.real_time import RealTime, Selection
@@ -33,6 +34,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millrace.inventory import deployment
 from millrace.plan import load_plan
 from tests.alerts import JOB, write_down
+from tests.jobs.fakes import FakeJob
 from tests.jobs.samples import event
 
 QUERY = """-- Requests that failed.
@@ -184,7 +186,7 @@ def test_its_checkpoint_is_of_no_job_in_batches(real_time: Config) -> None:
     streams = [real_time.streams["events"]]
     kept = contract.contract(JOB, real_time.settings[JOB], streams)
     assert kept == {"checkpoint": JOB, "topic": "events", "trigger": "real-time"}
-    assert ready.program(JOB, real_time.settings[JOB]) is RealTime
+    assert kind_of(JOB, real_time.settings[JOB]).load() is RealTime
 
 
 # -- How it lives
@@ -337,14 +339,15 @@ def test_it_tells_how_far_it_has_read(
 ) -> None:
     group = Group({0: 6, 1: None})
     monkeypatch.setattr(positions, "Consumer", lambda _: group)
-    RealTime(context(spark, real_time)).tell(report(start, end, latest))
+    RealTime(context(spark, real_time)).after_batch(report(start, end, latest))
     assert group.committed == {"events": told}
 
 
 def test_whoever_follows_a_query_has_each_batch_told() -> None:
     following: Any = object.__new__(progress.Progress)
     heard: list[int] = []
-    following._late_events, following._after_batch = None, lambda one: heard.append(one.batchId)
+    following._job = FakeJob(after_batch=lambda one: heard.append(one.batchId))
+    following._late_events = None
     following._max_event_time, following._slow_ms = None, 60_000
     following._batches = following._batch_ms = 0
     took = {"triggerExecution": 30_100}

@@ -7,7 +7,7 @@ import pytest
 from millrace_jobs import runner
 from pyspark.sql import SparkSession
 
-from tests.jobs.fakes import workers
+from tests.jobs.fakes import FakeJob, workers
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -16,7 +16,7 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
     drained: list[Any] = []
     waited: list[float] = []
     context = SimpleNamespace(settings={"trigger_seconds": 1})
-    one = SimpleNamespace(name="traffic", context=context, query=None, job=None)
+    one = SimpleNamespace(name="traffic", context=context, query=None, job=FakeJob())
 
     def acquire(within: float) -> bool:
         waited.append(within)

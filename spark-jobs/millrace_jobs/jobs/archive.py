@@ -9,14 +9,15 @@ from pyspark.sql import functions as F
 
 from millrace_jobs import sources
 from millrace_jobs.context import JobContext
+from millrace_jobs.job import MicroBatches
 from millrace_jobs.sinks import archive
 from millrace_jobs.sinks.dead_letters import DeadLetters
 from millrace_jobs.sinks.positions import Positions
 from millrace_jobs.transforms import parse
 
 
-class Archive:
-    """``write`` is the query's sink: dead letters are upserts, Delta knows a repeated append."""
+class Archive(MicroBatches):
+    """The job that archives a stream. Dead letters are upserts; Delta knows a repeated append."""
 
     output_mode = "append"
     late_events = None  # an archive is never too late
@@ -41,7 +42,7 @@ class Archive:
             context.spark, context.config.kafka, context.stream.topic, context.settings, most
         )
 
-    def lead(self) -> None:
+    def on_lead(self) -> None:
         """Delta itself refuses the second of two appends of one batch: who began it matters not."""
         self._is_first_batch = True
         self._positions.tell_last(self._context.checkpoint)

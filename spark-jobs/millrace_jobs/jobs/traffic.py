@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, Row
 
 from millrace_jobs import sources
 from millrace_jobs.context import JobContext
+from millrace_jobs.job import MicroBatches
 from millrace_jobs.late import LateEvents
 from millrace_jobs.pages import PageList, Written
 from millrace_jobs.sinks.beside import beside
@@ -30,8 +31,8 @@ PAGES_COLUMNS = ("bucket", "url", "page_views", "version")
 LISTS_COLUMNS = ("bucket", "error", "other", "since", "version")
 
 
-class Traffic:
-    """``write`` is the query's sink: each of its writes is idempotent or knows what it did."""
+class Traffic(MicroBatches):
+    """The job that counts all traffic by window, and page views by page and hour."""
 
     output_mode = "update"
 
@@ -72,7 +73,7 @@ class Traffic:
         self._context.tables.prepare("pages", PAGES_COLUMNS)
         self._context.tables.prepare("page_lists", LISTS_COLUMNS)
 
-    def lead(self) -> None:
+    def on_lead(self) -> None:
         self._written.forget()
         self._results.take_over()
 
