@@ -60,8 +60,9 @@ def check(spark: SparkSession, job: str, content: Config) -> Iterator[str]:
     """What is wrong with a job: ``FILE:LINE:COLUMN: why``, as far as the place is known."""
     context = AnalysisContext(job, content, spark.newSession())
     try:
-        made = kind_of(job, context.settings).load_analysed()
-        refuse_unsupported(made(context).frame())
+        declared = kind_of(job, context.settings).load_analysed()(context)
+        declared.analyse()
+        refuse_unsupported(declared.frame())
     except Exception as error:
         yield f"{place_of(job, error, context.settings)}: {reason_of(job, error)}"
 

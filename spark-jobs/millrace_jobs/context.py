@@ -10,6 +10,7 @@ from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.lease import Lease
 from millrace_jobs.lookup import Lookup
+from millrace_jobs.sinks.batch_commit import BatchIdentity
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.stream import Stream, names_of
 
@@ -70,6 +71,12 @@ class JobContext(AnalysisContext):
         if self.epoch is None:
             raise RuntimeError(f"job {self.job} writes before its driver leads")
         return versions.version(self.epoch, batch)
+
+    def identify(self, batch: int) -> BatchIdentity:
+        """The batch that is being run. Raises RuntimeError before the driver leads."""
+        version = self.version(batch)
+        read = self.checkpoint.batch(batch).end
+        return BatchIdentity(self.checkpoint_id(), batch, version, read)
 
     def checkpoint_id(self) -> str:
         """The query's id, the same for the life of its checkpoint. Known inside a batch only."""

@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,17 +23,24 @@ Rows = Callable[..., DataFrame]  # of a DataFrame for each stream, and the setti
 EVENTS = ("events",)  # what a job reads whose settings name no stream
 
 
+class Declaration(NamedTuple):
+    """A job's function of its streams, and what the job says of itself."""
+
+    rows: Rows
+    summary: str
+
+
 class Refused(Exception):
     """A declaration can't be run as a job; says of which one, why, and what to do."""
 
 
-def load(job: str, streams: Sequence[str] = EVENTS) -> tuple[Rows, str]:
-    """The job's function of these streams, and what it says of itself.
+def load(job: str, streams: Sequence[str] = EVENTS) -> Declaration:
+    """The declaration in the job's file.
 
     Raises Refused when there is no such file, or no such function in it.
     """
     if text := sql(job):
-        return query(job, text, streams), _comment(text)
+        return Declaration(query(job, text, streams), _comment(text))
     try:
         module = importlib.import_module(f"{JOBS}.{job}")
     except ModuleNotFoundError as error:
@@ -44,7 +51,8 @@ def load(job: str, streams: Sequence[str] = EVENTS) -> tuple[Rows, str]:
     if rows is None:
         arguments = ", ".join(streams)
         raise Refused(f"job {job}: {job}.py has no function {job}({arguments}, settings)")
-    return rows, (rows.__doc__ or module.__doc__ or "").strip().partition("\n")[0]
+    said = (rows.__doc__ or module.__doc__ or "").strip().partition("\n")[0]
+    return Declaration(rows, said)
 
 
 def query(job: str, text: str, streams: Sequence[str] = EVENTS) -> Rows:

@@ -7,6 +7,7 @@ upserts that carry the fencing version, one transaction with the position for ea
 import json
 import logging
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -15,14 +16,14 @@ from pyspark.sql import DataFrame, Row
 from millrace_jobs import analysis, sources
 from millrace_jobs.analysis import JOIN
 from millrace_jobs.context import AnalysisContext, JobContext
-from millrace_jobs.declaration import Refused, Rows, load
+from millrace_jobs.declaration import Declaration, Refused, Rows, load
 from millrace_jobs.facts import Facts, with_columns
 from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, left_out, without
-from millrace_jobs.job import MicroBatches, StoredRows
+from millrace_jobs.job import MicroBatches, StoredRows, results_of
 from millrace_jobs.late import LateEvents
 from millrace_jobs.outputs import Output, window_name
 from millrace_jobs.quarantine import Quarantined, Skip
-from millrace_jobs.sinks.beside import beside
+from millrace_jobs.sinks.batch_commit import Effects, commit
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.stream import Stream, names_of
 from millrace_jobs.transforms import parse
@@ -39,10 +40,30 @@ class Computation:
 
     skips: Sequence[Skip] = ()  # records that are put aside
 
-    def __init__(self, context: AnalysisContext) -> None:
+    def __init__(self, context: AnalysisContext, declaration: Declaration | None = None) -> None:
+        """
+        Args:
+            declaration: by default the one in the job's file.
+        """
         self.context = context
-        self._rows, self._summary = load(context.job, names_of(context.settings))
-        self.output = self._describe()
+        self._given = declaration
+
+    @cached_property
+    def declaration(self) -> Declaration:
+        return self._given or load(self.context.job, names_of(self.context.settings))
+
+    @cached_property
+    def output(self) -> Output:
+        """The description of the job's rows. Raises Refused for a declaration that can't be run."""
+        context = self.context
+        streams, settings = context.streams, context.settings
+        rows = rows_of(self.declaration.rows, no_events(context), streams, settings)
+        output = analysis.describe(context.job, self.declaration.summary, rows, streams, settings)
+        return with_columns(output, context.lookups)
+
+    def analyse(self) -> None:
+        """Raises Refused for a declaration that can't be run."""
+        _ = self.output
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
         """The query's rows; in batches of ``max_offsets`` records, or as many as it runs with."""
@@ -68,14 +89,9 @@ class Computation:
     def rows(self, events: Iterable[DataFrame]) -> DataFrame:
         """The events of each stream, or of its archive, → the rows that are stored."""
         context = self.context
-        return analysis.stored(rows_of(self._rows, events, context.streams, context.settings))
-
-    def _describe(self) -> Output:
-        context = self.context
-        streams, settings = context.streams, context.settings
-        rows = rows_of(self._rows, no_events(context), streams, settings)
-        output = analysis.describe(context.job, self._summary, rows, streams, settings)
-        return with_columns(output, context.lookups)
+        return analysis.stored(
+            rows_of(self.declaration.rows, events, context.streams, context.settings)
+        )
 
 
 class Declared(Computation, MicroBatches):
@@ -85,20 +101,31 @@ class Declared(Computation, MicroBatches):
     may_pause = True  # its trouble is no other job's
     context: JobContext
 
-    def __init__(self, context: JobContext) -> None:
-        super().__init__(context)
+    def __init__(
+        self,
+        context: JobContext,
+        declaration: Declaration | None = None,
+        results: Results | None = None,
+    ) -> None:
+        """
+        Args:
+            declaration: by default the one in the job's file.
+            results: by default those that the configuration names.
+        """
+        super().__init__(context, declaration)
         self._facts = Facts(context.tables, context.lookups, context.job)
-        self._is_described = self._keep_state()
+        self._is_described = False  # as far as is known
         self.quarantine = Quarantine(context, self.rows)
+        self._results = results or results_of(context)
+
+    def prepare(self) -> None:
+        """Raises Refused for a declaration that can't be run, or not from the job's checkpoint."""
+        self._is_described = self._keep_state()
         self.refresh()
-        self.late_events = LateEvents(context, late_windows(self.output, context.settings))
-        self._results = Results(
-            context.config.kafka,
-            context.config.names.kafka,
-            context.job,
-            context.settings,
-            context.lease.verify,
-        )
+
+    @cached_property
+    def late_events(self) -> LateEvents:
+        return LateEvents(self.context, late_windows(self.output, self.context.settings))
 
     @property
     def is_isolating(self) -> bool:
@@ -133,17 +160,16 @@ class Declared(Computation, MicroBatches):
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """Collects: a batch has at most one row for each window and key that it touched."""
-        context, output = self.context, self.output
         counted = [row.asDict() for row in self._collect(frame, batch)]
-        checkpoint, version = context.checkpoint_id(), context.version(batch)
-        read = context.checkpoint.batch(batch).end
-        self._results.check(checkpoint, batch, read)
-        context.lease.confirm()
-        rows = self._facts.add(counted, checkpoint, batch, version)
-        records = [output.record(row, version) for row in rows]
-        context.lease.confirm()
-        with beside(lambda: self._upsert(rows, version)):
-            self._results.publish(checkpoint, batch, read, records)
+        identity = self.context.identify(batch)
+        version = identity.version
+
+        def prepare() -> Effects:
+            rows = self._facts.add(counted, identity.checkpoint, batch, version)
+            records = [self.output.record(row, version) for row in rows]
+            return Effects(records, lambda: self._upsert(rows, version))
+
+        commit(identity, self._results, self.context.lease.confirm, prepare)
 
     def correct(self, rows: Sequence[dict[str, Any]], version: int) -> None:
         """Replace rows that no batch writes any more, in the table and for the results' readers.

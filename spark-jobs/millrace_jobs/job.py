@@ -9,6 +9,8 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from millrace_jobs.context import JobContext
 from millrace_jobs.late import LateEvents
 from millrace_jobs.outputs import Output
+from millrace_jobs.sinks.positions import Positions
+from millrace_jobs.sinks.results import Results
 
 Write = Callable[[DataFrame, int], None]  # of a batch's rows, and its number
 
@@ -40,6 +42,12 @@ class Job(Protocol):
     @property
     def stored_rows(self) -> "StoredRows | None":
         """The job as what operators have counted again or retried; None without rows by key."""
+
+    def prepare(self) -> None:
+        """Ask stores for what the job has to know before it stands by, once, and before `frame`.
+
+        Raises Refused for a job that can't go on from its checkpoint.
+        """
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
         """What the query writes.
@@ -83,14 +91,30 @@ class Job(Protocol):
 class StoredRows(Protocol):
     """A job whose rows stand in a table by their keys, and can be computed from archives again."""
 
-    context: JobContext
-    output: Output
+    @property
+    def context(self) -> JobContext: ...
+
+    @property
+    def output(self) -> Output: ...
 
     def rows(self, events: Iterable[DataFrame]) -> DataFrame:
         """The events of each stream → the rows that are stored."""
 
     def correct(self, rows: Sequence[dict[str, Any]], version: int) -> None:
         """Replace rows that no batch writes any more. May be repeated."""
+
+
+def results_of(context: JobContext) -> Results:
+    """The sink for the job's results, which connects when it is used."""
+    names = context.config.names.kafka
+    verify = context.lease.verify
+    return Results(context.config.kafka, names, context.job, context.settings, verify)
+
+
+def positions_of(context: JobContext) -> Positions:
+    """The job's consumer group, which tells how far it has read."""
+    group = f"{context.config.names.kafka.group_prefix}{context.job}"
+    return Positions(context.config.kafka, group)
 
 
 class MicroBatches:
@@ -110,6 +134,9 @@ class MicroBatches:
     def write(self, frame: DataFrame, batch: int) -> None:
         """The query's sink. Each of its writes is idempotent, or knows what it did."""
         raise NotImplementedError
+
+    def prepare(self) -> None:
+        """The configuration says all that there is to know."""
 
     def refresh(self) -> bool:
         return False

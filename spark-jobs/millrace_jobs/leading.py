@@ -15,7 +15,7 @@ from millrace_jobs.isolation import in_a_line
 from millrace_jobs.job import Job, Write
 from millrace_jobs.lease import Lease, LeaseLost
 from millrace_jobs.newcomers import Newcomers
-from millrace_jobs.progress import Progress, claim, last_epoch
+from millrace_jobs.progress import JobRow, Progress, claim
 from millrace_jobs.quarantine import NotInRecords, Quarantined
 from millrace_jobs.questions import Questions
 from millrace_jobs.ready import ReadyJob, check_continuity
@@ -86,9 +86,9 @@ AnyJob = ReadyJob | RunningJob
 def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     """Take the job over from whoever ran it before, and start its query."""
     context, job = one.context, one.job
-    check_continuity(context, coordination.kept_checkpoint(context.job))
-    last = last_epoch(context.tables, context.job)
-    context.epoch = coordination.take_epoch(context.job, above=last)
+    row = JobRow.read(context.tables, context.job)
+    check_continuity(context, row.known, coordination.kept_checkpoint(context.job))
+    context.epoch = coordination.take_epoch(context.job, above=row.epoch)
     claim(context)
     agreed = contract(context.job, context.settings, context.streams)
     coordination.put_contract(context.job, agreed)
@@ -110,7 +110,9 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     query = job.start(
         writer, every, lambda write: while_leading(write, context.lease, draining, raised)
     )
-    progress = Progress(context, query, job, committed)
+    # The row as it is by now: a driver that was frozen may have told more before it was fenced.
+    told = JobRow.read(context.tables, context.job)
+    progress = Progress(context, query, job, told, committed)
     return RunningJob(one, query, progress, draining, raised)
 
 

@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -46,21 +47,53 @@ SLOW_SECONDS = 5.0
 LATE_SECONDS = 5.0
 
 
-def last_epoch(tables: Tables, job: str) -> int:
-    """The highest epoch that may have written the job's rows; 0 when none has."""
-    row = tables.select_one("SELECT epoch FROM {keyspace}.job_progress WHERE job = ?", [job])
-    return row.epoch if row else 0
+@dataclass(frozen=True)
+class JobRow:
+    """The job's row in ``job_progress``, as the driver before left it; times in UTC.
 
+    A take-over reads it once before the query starts, for all that has to be known by then, and
+    once more for `Progress`, which goes on from it. In between a driver that was frozen may wake up
+    and tell of a further batch, and readers trust that ``batch`` doesn't go back.
 
-def last_written(tables: Tables, job: str) -> Known | None:
-    """The checkpoint and the batch of the job's last heartbeat; None before the first one."""
-    query = 'SELECT checkpoint, "batch" FROM {keyspace}.job_progress WHERE job = ?'
-    row = tables.select_one(query, [job])
-    return Known(row.checkpoint, row.batch) if row and row.checkpoint else None
+    Attributes:
+        epoch: the highest that may have written the job's rows; 0 when none has.
+        checkpoint: the id of the query that wrote last; None before the first heartbeat.
+        batch: the newest batch of that checkpoint whose late events are counted.
+    """
+
+    epoch: int = 0
+    checkpoint: str | None = None
+    batch: int = -1
+    watermark: datetime | None = None
+    max_event_time: datetime | None = None
+
+    @classmethod
+    def read(cls, tables: Tables, job: str) -> "JobRow":
+        """Asks a quorum of Cassandra, for up to two minutes; raises its error after that."""
+        row = tables.select_one(
+            'SELECT epoch, checkpoint, "batch", watermark, max_event_time'
+            " FROM {keyspace}.job_progress WHERE job = ?",
+            [job],
+        )
+        if row is None:
+            return cls()
+        if not row.checkpoint:  # an epoch was claimed, and nothing written under it
+            return cls(row.epoch)
+        times = _aware(row.watermark), _aware(row.max_event_time)
+        return cls(row.epoch, row.checkpoint, row.batch, *times)
+
+    def of_query(self, id: str) -> "JobRow":
+        """The row as it tells of this query: of another one's batches it tells nothing."""
+        return self if self.checkpoint == id else JobRow(self.epoch)
+
+    @property
+    def known(self) -> Known | None:
+        """What the job wrote last, for `continuity.check`; None before the first heartbeat."""
+        return Known(self.checkpoint, self.batch) if self.checkpoint else None
 
 
 def claim(context: JobContext) -> None:
-    """Note the run's epoch before it writes anything, for `last_epoch`."""
+    """Note the run's epoch before it writes anything, for the next driver's `JobRow`."""
     row = (context.job, context.epoch)
     context.tables.upsert("job_progress", ("job", "epoch"), [row], context.version(0))
 
@@ -77,11 +110,13 @@ class Progress:
         context: JobContext,
         query: StreamingQuery,
         job: Job,
+        row: JobRow,
         committed: int,
     ) -> None:
         """
         Args:
-            committed: the last batch that the driver before this one committed.
+            row: what the driver before this one told of the job.
+            committed: the last batch that it committed.
         """
         self._context = context
         self._query = query
@@ -91,15 +126,10 @@ class Progress:
         self._reported = -HEARTBEAT_SECONDS
         self._heartbeats = 0
         self._reports = Reports(query)
-        row = context.tables.select_one(
-            'SELECT checkpoint, "batch", watermark, max_event_time FROM {keyspace}.job_progress'
-            " WHERE job = ?",
-            [context.job],
-        )
-        known = row is not None and row.checkpoint == str(query.id)
-        self._batch = row.batch if known else -1
-        self._watermark = _aware(row.watermark) if known else None
-        self._max_event_time = _aware(row.max_event_time) if known else None
+        found = row.of_query(str(query.id))
+        self._batch = found.batch
+        self._watermark = found.watermark
+        self._max_event_time = found.max_event_time
         self._uncounted: list[JudgedBatch] = []  # that may hold late events
         self._counted_at = float("-inf")
         self._rate = 0.0

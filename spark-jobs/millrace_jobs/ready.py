@@ -10,12 +10,11 @@ from millrace_jobs import continuity
 from millrace_jobs.checkpoint import Checkpoint
 from millrace_jobs.config import Config
 from millrace_jobs.context import JobContext
-from millrace_jobs.continuity import Found
+from millrace_jobs.continuity import Found, Known
 from millrace_jobs.coordination import JobState
 from millrace_jobs.job import Job
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.lease import Lease
-from millrace_jobs.progress import last_written
 from millrace_jobs.sinks.cassandra import Tables
 
 if TYPE_CHECKING:  # `kinds` names the classes as text; here mypy holds each of them to the protocol
@@ -57,15 +56,19 @@ def prepare(
     checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings['checkpoint']}")
     context = JobContext(name, config, session, tables, checkpoint, lease)
     job: Job = kind_of(name, settings).load()(context)
+    job.prepare()
     return ReadyJob(context, job, job.frame())
 
 
-def check_continuity(context: JobContext, kept_checkpoint: str | None) -> None:
+def check_continuity(context: JobContext, known: Known | None, kept_checkpoint: str | None) -> None:
     """Raises Discontinued unless the checkpoint goes on where the job stopped.
 
     Another folder than the one that was kept is a new start that somebody has asked for.
+
+    Args:
+        known: what the job wrote last.
+        kept_checkpoint: the name of the folder that the job's last driver had.
     """
-    known = last_written(context.tables, context.job)
     if known is None or kept_checkpoint not in (None, context.settings["checkpoint"]):
         return
     checkpoint = context.checkpoint

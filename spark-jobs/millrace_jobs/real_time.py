@@ -8,6 +8,7 @@ of its event, and is the same each time, so whoever reads it can leave out what 
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -17,10 +18,10 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from millrace_jobs import sources
 from millrace_jobs.analysis import UNREPEATABLE
 from millrace_jobs.context import AnalysisContext, JobContext
-from millrace_jobs.declaration import Refused, load
+from millrace_jobs.declaration import Declaration, Refused, load
 from millrace_jobs.declared import no_events
 from millrace_jobs.isolation import in_a_line, is_of_values
-from millrace_jobs.job import Write
+from millrace_jobs.job import Write, positions_of
 from millrace_jobs.quarantine import NotInRecords
 from millrace_jobs.sinks.positions import Positions
 from millrace_jobs.spark_internals import analysed_plan, cause_of, jvm
@@ -37,11 +38,23 @@ INSTEAD = "filter and select the events of the one stream, or leave out trigger:
 class Selection:
     """What the job makes of its events. It needs nothing that only a driver has."""
 
-    def __init__(self, context: AnalysisContext) -> None:
+    def __init__(self, context: AnalysisContext, declaration: Declaration | None = None) -> None:
+        """
+        Args:
+            declaration: by default the one in the job's file.
+        """
         self.context = context
-        self._rows, _ = load(context.job, names_of(context.settings))
+        self._given = declaration
+
+    @cached_property
+    def declaration(self) -> Declaration:
+        return self._given or load(self.context.job, names_of(self.context.settings))
+
+    def analyse(self) -> None:
+        """Raises Refused for a declaration that can't be run in real time."""
+        context = self.context
         [events] = no_events(context)
-        rows = self._rows(events, context.settings)
+        rows = self.declaration.rows(events, context.settings)
         for problem in (*of_stream(context.stream), *of_rows(rows, events)):
             raise Refused(f"job {context.job}: {problem}")
 
@@ -56,7 +69,7 @@ class Selection:
         """Kafka's records → those of the results topic."""
         stream, job = self.context.stream, F.lit(self.context.job)
         events = parse.valid(records.transform(parse.classify, stream), stream)
-        rows = self._rows(events, self.context.settings)
+        rows = self.declaration.rows(events, self.context.settings)
         key = F.concat_ws("|", job, F.lit(stream.name), *PLACE)
         content = F.struct(key.alias("key"), job.alias("job"), *rows.columns)
         text = F.to_json(content, {"ignoreNullFields": "false"})
@@ -74,18 +87,23 @@ class RealTime(Selection):
     stored_rows = None
     context: JobContext
 
-    def __init__(self, context: JobContext) -> None:
-        super().__init__(context)
-        names = context.config.names.kafka
-        self._positions = Positions(context.config.kafka, f"{names.group_prefix}{context.job}")
-        self._sink = {
-            "kafka.bootstrap.servers": context.config.kafka,
-            **sources.connecting(context.settings),
-            **sources.turning_away(context.settings["kafka_answer_ms"]),
-            "topic": names.topics.results,
-            "kafka.acks": "all",
-            "kafka.linger.ms": "0",  # a record waits for no other one
-        }
+    def __init__(
+        self,
+        context: JobContext,
+        declaration: Declaration | None = None,
+        positions: Positions | None = None,
+    ) -> None:
+        """
+        Args:
+            declaration: by default the one in the job's file.
+            positions: by default those of the job's consumer group.
+        """
+        super().__init__(context, declaration)
+        self._positions = positions or positions_of(context)
+
+    def prepare(self) -> None:
+        """Raises Refused for a declaration that can't be run in real time."""
+        self.analyse()
 
     def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:
         """Everything but writing."""
@@ -102,7 +120,17 @@ class RealTime(Selection):
         self, writer: DataStreamWriter, every: str, guarded: Callable[[Write], Write]
     ) -> StreamingQuery:
         """Executors write, so nothing of it is guarded: it is the same whoever sends it."""
-        sink = writer.format("kafka").options(**self._sink)
+        context = self.context
+        sink = writer.format("kafka").options(
+            **{
+                "kafka.bootstrap.servers": context.config.kafka,
+                **sources.connecting(context.settings),
+                **sources.turning_away(context.settings["kafka_answer_ms"]),
+                "topic": context.config.names.kafka.topics.results,
+                "kafka.acks": "all",
+                "kafka.linger.ms": "0",  # a record waits for no other one
+            }
+        )
         # PySpark has the argument, but no types for it.
         return sink.trigger(realTime=every).start()  # type: ignore[call-overload]
 

@@ -14,7 +14,7 @@ from millrace_jobs.continuity import Discontinued
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.executors import Executors
 from millrace_jobs.isolation import in_a_line
-from millrace_jobs.progress import last_epoch
+from millrace_jobs.progress import JobRow
 from millrace_jobs.ready import ReadyJob, check_continuity, prepare
 from millrace_jobs.warmup import READY_BATCHES, Rehearsal
 
@@ -68,9 +68,9 @@ def rehearse(
     over = threading.Event()
 
     def ask_as_at_start() -> None:
-        last_epoch(context.tables, context.job)
+        row = JobRow.read(context.tables, context.job)
         with suppress(Discontinued):  # for whoever leads to tell
-            check_continuity(context, coordination.kept_checkpoint(context.job))
+            check_continuity(context, row.known, coordination.kept_checkpoint(context.job))
         context.checkpoint.last_committed()
         coordination.announce_rehearsal()
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from millrace_jobs import declaration, declared, sources
 from millrace_jobs.checkpoint import Batch, Checkpoint
+from millrace_jobs.declaration import Declaration
 from millrace_jobs.late import JudgedBatch, LateEvents
 from millrace_jobs.stream import Stream
 from pyspark.sql import DataFrame, SparkSession
@@ -39,13 +40,16 @@ def job_of(
         "settings": settings,
         "config": SimpleNamespace(kafka=""),
         "lookups": [],
+        "tables": None,
     }
-    one = declared.Declared.__new__(declared.Declared)
-    one.context = SimpleNamespace(**facts | changes)  # type: ignore[assignment]
-    one._rows, one._summary = (
-        (rows, "A test.") if rows else declaration.load(job, [stream.name for stream in streams])
+    context: Any = SimpleNamespace(**facts | changes)
+    given = (
+        Declaration(rows, "A test.")
+        if rows
+        else declaration.load(job, [stream.name for stream in streams])
     )
-    one.output = one._describe()
+    one = declared.Declared(context, given, results=SimpleNamespace())  # type: ignore[arg-type]
+    one.analyse()
     return one
 
 

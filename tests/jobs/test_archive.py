@@ -66,9 +66,7 @@ def table(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def driver(
-    spark: SparkSession, records: Records, table: str, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Write]:
+def driver(spark: SparkSession, records: Records, table: str) -> Callable[..., Write]:
     """Starts a driver, or the job ``again`` on the driver that there is.
 
     Gives a function that has it write a batch and tells the dead letters.
@@ -78,24 +76,15 @@ def driver(
     jobs: list[job.Archive] = []
 
     class DeadLetters:
-        def __init__(self, *_: Any) -> None:
-            pass
-
         def write(self, malformed: DataFrame, *_: Any) -> None:
             reasons.extend(row.reason for row in malformed.collect())
 
     class Positions:
-        def __init__(self, *_: Any) -> None:
-            pass
-
         def tell(self, read: Any) -> None:
             told.append(read["events"]["0"])
 
         def tell_last(self, _: Any) -> None:
             pass
-
-    monkeypatch.setattr(job, "DeadLetters", DeadLetters)
-    monkeypatch.setattr(job, "Positions", Positions)
 
     def start(again: bool = False) -> Write:
         context = SimpleNamespace(
@@ -116,7 +105,7 @@ def driver(
             checkpoint=SimpleNamespace(batch=lambda number: Batch({}, {"events": {"0": number}})),
         )
         if not again:
-            jobs.append(job.Archive(context))  # type: ignore[arg-type]
+            jobs.append(job.Archive(context, DeadLetters(), Positions()))  # type: ignore[arg-type]
         archive_job = jobs[-1]
         archive_job.on_lead()
 

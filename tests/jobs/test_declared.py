@@ -11,8 +11,8 @@ import pytest
 from millrace_jobs import analysis, declaration, declared
 from millrace_jobs.context import JobContext
 from millrace_jobs.declaration import Refused
-from millrace_jobs.facts import Facts
 from millrace_jobs.outputs import Output, Sessions, bucket
+from millrace_jobs.sinks.batch_commit import BatchIdentity
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -263,9 +263,7 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     """What a job that ships makes of these records."""
     settings = SETTINGS["common"] | SETTINGS[job]
-    rows, _ = declaration.load(job)
-    one = declared.Declared.__new__(declared.Declared)
-    one.context, one._rows = context(spark, job, settings), rows
+    one = declared.Computation(context(spark, job, settings))
     found = one.transform([records(list(values))]).collect()
     return [row.asDict() for row in found]
 
@@ -318,27 +316,30 @@ def test_jobs_that_ship_can_be_described(spark: SparkSession, job: str) -> None:
     assert len(output.key) == 1
 
 
+def described(results: Any = None, **facts: Any) -> declared.Declared:
+    """A job with this output, and of its context only what is given."""
+    context: Any = SimpleNamespace(**{"job": "test", "lookups": [], "tables": None} | facts)
+    one = declared.Declared(context, results=results or SimpleNamespace())
+    vars(one)["output"] = OUTPUT  # read off no plan
+    return one
+
+
 def test_a_batch_is_stored_and_published_once_under_its_version(
     records: Records, spark: SparkSession
 ) -> None:
     calls: list[tuple[str, Any]] = []
-    one = declared.Declared.__new__(declared.Declared)
-    one.output = OUTPUT
-    one._facts = Facts(None, [], "test")  # type: ignore[arg-type]
-    one.context = SimpleNamespace(  # type: ignore[assignment]
-        version=lambda batch: 1000 + batch,
+    one = described(
         lease=SimpleNamespace(confirm=lambda: calls.append(("confirm", None))),
-        checkpoint_id=lambda: "query",
-        checkpoint=SimpleNamespace(batch=lambda _: SimpleNamespace(end={"events": {"0": 9}})),
+        identify=lambda batch: BatchIdentity("query", batch, 1000 + batch, {"events": {"0": 9}}),
         tables=SimpleNamespace(
             upsert=lambda table, columns, rows, version, partition_columns: calls.append(
                 (table, (columns, rows, version, partition_columns))
             )
         ),
-    )
-    one._results = SimpleNamespace(  # type: ignore[assignment]
-        check=lambda *what: calls.append(("check", what)),
-        publish=lambda *what: calls.append(("results", what)),
+        results=SimpleNamespace(
+            check=lambda *what: calls.append(("check", what)),
+            publish=lambda *what: calls.append(("results", what)),
+        ),
     )
     one.write(spark.createDataFrame([ROW]), 5)
     names = [name for name, _ in calls]
@@ -363,24 +364,14 @@ def test_a_checkpoint_of_another_aggregation_is_refused(
     table: str, state: list[str], goes_on: bool
 ) -> None:
     kept = json.dumps({"table": table, "state": state, "values": {"n": "bigint"}})
-    one = declared.Declared.__new__(declared.Declared)
-    one.output = OUTPUT
-    one.context = SimpleNamespace(  # type: ignore[assignment]
-        job="test",
-        tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)),
-    )
+    one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
     with nullcontext() if goes_on else pytest.raises(Refused, match="another checkpoint"):
         assert one._keep_state() is False  # another summary, or another table
 
 
 def test_a_column_of_another_type_is_refused() -> None:
     kept = json.dumps({"table": "job_test", "state": [], "values": {"n": "double"}})
-    one = declared.Declared.__new__(declared.Declared)
-    one.output = OUTPUT
-    one.context = SimpleNamespace(  # type: ignore[assignment]
-        job="test",
-        tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)),
-    )
+    one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
     with pytest.raises(Refused, match="has n as double, this version as bigint"):
         one._keep_state()
 
@@ -394,22 +385,20 @@ def test_a_table_gets_the_columns_that_it_lacks() -> None:
 
 def test_a_table_that_is_described_is_not_made_again() -> None:
     made: list[Any] = []
-    described: list[str] = []
-    one = declared.Declared.__new__(declared.Declared)
-    one.output = OUTPUT
-    one._results = SimpleNamespace(take_over=lambda: None)  # type: ignore[assignment]
-    one.context = SimpleNamespace(  # type: ignore[assignment]
-        job="test",
+    written: list[str] = []
+    one = described(
+        results=SimpleNamespace(take_over=lambda: None),
         lease=SimpleNamespace(confirm=lambda: None),
         version=lambda batch: batch,
         tables=SimpleNamespace(
             create=made.append,
-            upsert=lambda _, __, rows, ___: described.append(rows[0][1]),
-            select_one=lambda *_: SimpleNamespace(description=described[-1]) if described else None,
+            upsert=lambda _, __, rows, ___: written.append(rows[0][1]),
+            select_one=lambda *_: SimpleNamespace(description=written[-1]) if written else None,
+            select=lambda *_: [],
         ),
     )
     for _ in range(2):  # a first driver, and the one after it
-        one._is_described = one._keep_state()
+        one.prepare()
         one.on_lead()
     assert made == [OUTPUT.create_table, OUTPUT.add_columns]
-    assert len(described) == 1
+    assert len(written) == 1

@@ -15,6 +15,7 @@ from millrace_jobs.facts import Facts, FactsGone, with_columns
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.outputs import Output, Sessions
 from millrace_jobs.recount import compare, with_facts
+from millrace_jobs.sinks.batch_commit import BatchIdentity
 from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -316,19 +317,18 @@ def test_a_batch_is_stored_and_published_with_its_facts_again_and_again(
     published: list[list[dict[str, Any]]] = []
 
     def driver(epoch: int) -> declared.Declared:
-        one = declared.Declared.__new__(declared.Declared)
-        one.output = OUTPUT
-        one._facts = facts(tables)
-        one._results = SimpleNamespace(  # type: ignore[assignment]
+        results: Any = SimpleNamespace(
             check=lambda *_: -1, publish=lambda *what: published.append(what[-1])
         )
-        one.context = SimpleNamespace(  # type: ignore[assignment]
-            version=lambda batch: version(epoch, batch),
+        context: Any = SimpleNamespace(
+            job="test",
+            lookups=[CAMPAIGNS],
+            identify=lambda batch: BatchIdentity("query", batch, version(epoch, batch), {}),
             lease=SimpleNamespace(confirm=lambda: None),
-            checkpoint_id=lambda: "query",
-            checkpoint=SimpleNamespace(batch=lambda _: SimpleNamespace(end={})),
             tables=tables,
         )
+        one = declared.Declared(context, results=results)
+        vars(one)["output"] = OUTPUT  # read off no plan
         return one
 
     def clicks(spark: SparkSession) -> DataFrame:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 from millrace_jobs import leading
 from millrace_jobs.context import JobContext
-from millrace_jobs.continuity import Discontinued
+from millrace_jobs.continuity import Discontinued, Known
+from millrace_jobs.progress import JobRow
 from millrace_jobs.quarantine import NotInRecords, Quarantined
 from millrace_jobs.ready import ReadyJob
 from millrace_jobs.versions import version
@@ -309,11 +311,62 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
     assert tables.timestamps == [version(written + 1, 0)]
 
 
+ROW = SimpleNamespace(
+    epoch=90, checkpoint="query", batch=7, watermark=None, max_event_time=datetime(2026, 1, 1)
+)
+
+
+def test_a_job_s_row_is_read_once_before_its_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def select_one(query: str, _: Any) -> Any:
+        asked.append(query)
+        return ROW
+
+    context: Any = SimpleNamespace(job="traffic", streams=[], lease=None)
+    context.tables = SimpleNamespace(select_one=select_one, upsert=lambda *_: None)
+    context.version = lambda batch: batch
+    context.settings = {"checkpoint": "traffic", "trigger_seconds": 1}
+    context.checkpoint = SimpleNamespace(
+        location="",
+        query_id=lambda: "query",
+        newest=lambda: 8,
+        last_committed=lambda: 8,
+    )
+    context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+    writer = SimpleNamespace()
+    writer.queryName = writer.outputMode = lambda _: writer
+    writer.option = lambda *_: writer
+    query: Any = SimpleNamespace(id="query", _jsq=None)
+    monkeypatch.setattr(leading, "contract", lambda *_: {})
+    taken: list[int] = []
+    driver: Any = SimpleNamespace(
+        take_epoch=lambda _, above: taken.append(above) or above + 1,  # type: ignore[func-returns-value]
+        put_contract=lambda *_: None,
+        kept_checkpoint=lambda _: "traffic",
+    )
+    frame: Any = SimpleNamespace(writeStream=writer)
+    before: list[int] = []
+
+    def start(*_: Any) -> Any:
+        before.append(len(asked))
+        return query
+
+    job = FakeJob(start=start)
+    started = leading.start(ReadyJob(context, job, frame), driver)
+    assert before == [1]
+    assert taken == [90]
+    assert started.progress._batch == 7  # of the same query: it goes on from there
+    assert started.progress._max_event_time == datetime(2026, 1, 1, tzinfo=UTC)
+
+
 @pytest.mark.parametrize("kept", ["traffic", None])
 def test_a_checkpoint_that_vanished_is_refused_before_anything_is_fenced(
     monkeypatch: pytest.MonkeyPatch, kept: str | None
 ) -> None:
-    tables = FakeTables(SimpleNamespace(epoch=90, checkpoint="query", batch=7))
+    tables = FakeTables(ROW)
     gone = SimpleNamespace(query_id=lambda: None, newest=lambda: -1, location="hdfs://x")
     context = JobContext("traffic", *[None] * 2, tables, gone, None)  # type: ignore[arg-type]
     monkeypatch.setattr(JobContext, "settings", {"checkpoint": "traffic"})
@@ -324,10 +377,9 @@ def test_a_checkpoint_that_vanished_is_refused_before_anything_is_fenced(
 
 
 def test_another_folder_is_a_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = FakeTables(SimpleNamespace(checkpoint="query", batch=7))
-    context = JobContext("traffic", *[None] * 2, tables, None, None)  # type: ignore[arg-type]
+    context = JobContext("traffic", *[None] * 5)  # type: ignore[arg-type]
     monkeypatch.setattr(JobContext, "settings", {"checkpoint": "traffic-2"})
-    leading.check_continuity(context, "traffic")
+    leading.check_continuity(context, Known("query", 7), "traffic")
 
 
 def test_a_declared_job_that_fails_again_pauses_and_ends_no_other(
@@ -505,7 +557,7 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
         frame=lambda: Frame("built anew"),
     )
     monkeypatch.setattr(leading, "check_continuity", lambda *_: None)
-    monkeypatch.setattr(leading, "last_epoch", lambda *_: 0)
+    monkeypatch.setattr(JobRow, "read", lambda *_: JobRow())
     monkeypatch.setattr(leading, "claim", lambda _: None)
     monkeypatch.setattr(leading, "contract", lambda *_: {})
     driver: Any = SimpleNamespace(

@@ -1,7 +1,7 @@
 """What is told of a job while it runs, and late events that are counted."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from millrace_jobs import progress
 from millrace_jobs.checkpoint import Batch
 from millrace_jobs.late import JudgedBatch
-from millrace_jobs.progress import Progress
+from millrace_jobs.progress import JobRow, Progress
 from millrace_jobs.sinks.cassandra import WriteFailed
 from millrace_jobs.transforms.traffic import WINDOW_SECONDS
 from millrace_jobs.versions import version
@@ -60,19 +60,18 @@ def offsets(topic: str, batches: int) -> str | None:
     return json.dumps({topic: {"0": 10 * batches}}) if batches else None
 
 
-def known(**changes: Any) -> SimpleNamespace:
+def known(**changes: Any) -> JobRow:
     """The job's row, as the driver before left it."""
-    row = {"checkpoint": "query", "watermark": None, "max_event_time": None}
-    return SimpleNamespace(**row | changes)
+    return JobRow(**{"epoch": 4, "checkpoint": "query"} | changes)
 
 
 def follow(
     batches: list[Any],
-    row: Any = None,
+    row: JobRow = JobRow(),  # noqa: B008  # frozen
     committed: int = -1,
     leads_for: float = progress.CATCH_UP_SECONDS,
 ) -> tuple[Progress, FakeTables, FakeLateEvents]:
-    tables, late = FakeTables(row), FakeLateEvents()
+    tables, late = FakeTables(), FakeLateEvents()
     context = SimpleNamespace(
         job="traffic",
         epoch=5,
@@ -87,7 +86,7 @@ def follow(
         ),
     )
     query: Any = SimpleNamespace(id="query", _jsq=None)
-    following = Progress(context, query, FakeJob(late_events=late), committed)
+    following = Progress(context, query, FakeJob(late_events=late), row, committed)
     following._reports = Told(batches)  # type: ignore[assignment]
     following._began -= leads_for
     return following, tables, late
@@ -201,7 +200,7 @@ def test_nothing_is_counted_while_results_catch_up() -> None:
 
 
 def test_progress_goes_on_from_what_the_driver_before_wrote() -> None:
-    row = known(batch=4, max_event_time=datetime(2015, 5, 18))
+    row = known(batch=4, max_event_time=datetime(2015, 5, 18, tzinfo=UTC))
     following, tables, _ = follow([batch(5)], row)
     following.follow()
     assert tables.rows[-1]["max_event_time"].isoformat() == "2015-05-18T00:00:00+00:00"

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from millrace_jobs import declared, isolation, leading, sources
+from millrace_jobs.declaration import Declaration
 from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, without
 from millrace_jobs.quarantine import NotInRecords, Place, Quarantined, Range, Skip, find
 from py4j.protocol import Py4JJavaError
@@ -140,9 +141,9 @@ class Running:
         self._folder, self._sent = folder, []
         (folder / "topic").mkdir()
         lease = SimpleNamespace(confirm=lambda: None, verify=lambda: None)
-        one = declared.Declared.__new__(declared.Declared)
-        one.context = SimpleNamespace(  # type: ignore[assignment]
+        context: Any = SimpleNamespace(
             job="theirs",
+            lookups=[],
             spark=spark,
             streams=[STREAM],
             settings=SETTINGS["common"] | SETTINGS["status_by_minute"],
@@ -158,9 +159,8 @@ class Running:
             checkpoint_id=lambda: "query",
             version=lambda batch: batch,
         )
-        one._rows = rows
-        one.quarantine = Quarantine(one.context, one.rows)
-        self.job = one
+        results: Any = SimpleNamespace()
+        self.job = declared.Declared(context, Declaration(rows, ""), results)
         monkeypatch.setattr(sources, "stream", self._stream)
         monkeypatch.setattr(sources, "records", self._records)
         monkeypatch.setattr(isolation, "DeadLetters", lambda *_: SimpleNamespace(write=self._bury))

@@ -206,11 +206,9 @@ class Query:
 
 
 def running(query: Query, **more: Any) -> leading.RunningJob:
-    one = ready.ReadyJob(
-        SimpleNamespace(job=JOB),  # type: ignore[arg-type]
-        object.__new__(RealTime),
-        None,  # type: ignore[arg-type]
-    )
+    context: Any = SimpleNamespace(job=JOB)
+    job = RealTime(context, positions=SimpleNamespace())  # type: ignore[arg-type]
+    one = ready.ReadyJob(context, job, None)  # type: ignore[arg-type]
     follow = SimpleNamespace(follow=lambda: None)
     return leading.RunningJob(one, query, follow, threading.Event(), **more)  # type: ignore[arg-type]
 
@@ -344,12 +342,11 @@ def test_it_tells_how_far_it_has_read(
 
 
 def test_whoever_follows_a_query_has_each_batch_told() -> None:
-    following: Any = object.__new__(progress.Progress)
     heard: list[int] = []
-    following._job = FakeJob(after_batch=lambda one: heard.append(one.batchId))
-    following._late_events = None
-    following._max_event_time, following._slow_ms = None, 60_000
-    following._batches = following._batch_ms = 0
+    own: Any = SimpleNamespace(job=JOB, settings={"trigger_seconds": 30})
+    job = FakeJob(is_endless=True, after_batch=lambda one: heard.append(one.batchId))
+    query: Any = SimpleNamespace(id="query", _jsq=None)
+    following = progress.Progress(own, query, job, progress.JobRow(), -1)
     took = {"triggerExecution": 30_100}
     following._take_in(
         SimpleNamespace(batchId=4, eventTime={}, durationMs=took, inputRowsPerSecond=1.0)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from millrace_jobs import sources
 from millrace_jobs.context import JobContext
-from millrace_jobs.job import MicroBatches
+from millrace_jobs.job import MicroBatches, positions_of
 from millrace_jobs.sinks import archive
 from millrace_jobs.sinks.dead_letters import DeadLetters
 from millrace_jobs.sinks.positions import Positions
@@ -22,16 +22,24 @@ class Archive(MicroBatches):
     output_mode = "append"
     late_events = None  # an archive is never too late
 
-    def __init__(self, context: JobContext) -> None:
+    def __init__(
+        self,
+        context: JobContext,
+        dead_letters: DeadLetters | None = None,
+        positions: Positions | None = None,
+    ) -> None:
+        """
+        Args:
+            dead_letters, positions: by default those that the configuration names.
+        """
         self._context = context
-        self._dead_letters = DeadLetters(
+        self._dead_letters = dead_letters or DeadLetters(
             context.config.kafka,
             context.config.names.kafka.topics.dead_letters,
             context.tables,
             context.settings,
         )
-        group = f"{context.config.names.kafka.group_prefix}{context.job}"
-        self._positions = Positions(context.config.kafka, group)
+        self._positions = positions or positions_of(context)
         self._is_first_batch = True  # since it leads, or was started again
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:

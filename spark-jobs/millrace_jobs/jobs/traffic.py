@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame, Row
 
 from millrace_jobs import sources
 from millrace_jobs.context import JobContext
-from millrace_jobs.job import MicroBatches
+from millrace_jobs.job import MicroBatches, results_of
 from millrace_jobs.late import LateEvents
 from millrace_jobs.pages import PageList, Written
-from millrace_jobs.sinks.beside import beside
+from millrace_jobs.sinks.batch_commit import Effects, commit
 from millrace_jobs.sinks.live import LiveStream
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
@@ -36,16 +36,16 @@ class Traffic(MicroBatches):
 
     output_mode = "update"
 
-    def __init__(self, context: JobContext) -> None:
+    def __init__(
+        self, context: JobContext, results: Results | None = None, live: LiveStream | None = None
+    ) -> None:
+        """
+        Args:
+            results, live: by default those that the configuration names.
+        """
         self._context = context
-        self._results = Results(
-            context.config.kafka,
-            context.config.names.kafka,
-            context.job,
-            context.settings,
-            context.lease.verify,
-        )
-        self._live = LiveStream(context.config)
+        self._results = results or results_of(context)
+        self._live = live or LiveStream(context.config)
         self._written = Written(context.settings["watermark_seconds"])
         self.late_events = LateEvents(context, WINDOW_SECONDS)
 
@@ -81,17 +81,18 @@ class Traffic(MicroBatches):
         """Collects: a batch has a row for each window that it touched, with so many pages at most
         as are tracked."""
         windows = sorted(frame.collect(), key=lambda row: row.window_start)
-        version = self._context.version(batch)
-        checkpoint, read = self._context.checkpoint_id(), self._context.checkpoint.batch(batch).end
-        self._results.check(checkpoint, batch, read)
-        hours = [row for row in windows if row.window == PAGE_WINDOW]
-        lists = {row.window_start: self._change(row, version) for row in hours}
+        identity = self._context.identify(batch)
+        version = identity.version
         updates = [window_record(row, version) for row in windows]
-        records = [*updates, *_page_records(hours, lists, version)]
-        self._context.lease.confirm()
-        with beside(lambda: self._store(windows, lists, version)):
-            if not self._results.publish(checkpoint, batch, read, records):
-                self._written.forget()  # what was published then may have been another list
+
+        def prepare() -> Effects:
+            hours = [row for row in windows if row.window == PAGE_WINDOW]
+            lists = {row.window_start: self._change(row, version) for row in hours}
+            records = [*updates, *_page_records(hours, lists, version)]
+            return Effects(records, lambda: self._store(windows, lists, version))
+
+        if not commit(identity, self._results, self._context.lease.confirm, prepare):
+            self._written.forget()  # what was published then may have been another list
         self._live.announce(updates)
 
     def _store(self, windows: list[Row], lists: "Changes", version: int) -> None:
