@@ -33,6 +33,7 @@ from millrace_api.ranges import Span, Window
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
 from millrace_api.sketches import union
+from millrace_shared import job_progress
 
 log = logging.getLogger(__name__)
 
@@ -250,10 +251,7 @@ class Store(Protocol):
         """Reads with a quorum, then says how many nodes are up."""
 
 
-PROGRESS = (
-    'SELECT job, checkpoint, epoch, "batch", watermark, max_event_time, updated,'
-    " input_rows_per_second, version FROM {keyspace}.job_progress"
-)
+PROGRESS = job_progress.select()
 
 
 class CassandraStore:
@@ -472,7 +470,7 @@ class CassandraStore:
 
     async def health(self) -> StoreHealth:
         # system_schema is local to each node; a quorum must be asked about replicated data.
-        await self._fetch("SELECT job FROM {keyspace}.job_progress")
+        await self._fetch(job_progress.select("job"))
         hosts = self._connected().cluster.metadata.all_hosts()
         return StoreHealth(up=sum(host.is_up is True for host in hosts), total=len(hosts))
 

@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,7 +29,6 @@ from millrace_gateway.decide import (
     Tell,
     Wait,
     decide,
-    leader,
 )
 from millrace_gateway.lag import Lags
 from millrace_gateway.metrics import Metrics, look
@@ -37,6 +36,7 @@ from millrace_gateway.registry import Deposed, LeaderRegistry, Registry
 from millrace_gateway.settings import Settings
 from millrace_gateway.submit import Child, NotDeployed, deployment
 from millrace_gateway.yarn import Unreachable, Yarn
+from millrace_shared.driver_record import DriverRecord, leader
 
 log = logging.getLogger("gateway")
 
@@ -107,28 +107,28 @@ class Gateway:
             active=active,
             # The past matters only to a next start.
             ended=[] if len(active) >= limits.drivers else self._yarn.ended(application),
-            leading=leads["run"],
-            standbys=frozenset(d["run"] for d in drivers if d["state"] == "standby"),
+            leading=leads.run if leads else "",
+            standbys=frozenset(d.run for d in drivers if d.state == "standby"),
             sharing=self._sharing(drivers, leads),
             stuck=frozenset(
-                d["run"]
+                d.run
                 for d in drivers
-                if d["state"] == "warming" and self._clock() - d["since"] > limits.warm
+                if d.state == "warming" and self._clock() - d.since > limits.warm
             ),
-            led_since=leads["since"],
+            led_since=leads.since if leads else 0.0,
         )
 
     def _sharing(
-        self, drivers: Sequence[Mapping[str, Any]], leads: Mapping[str, Any]
+        self, drivers: Sequence[DriverRecord], leads: DriverRecord | None
     ) -> frozenset[str]:
         """Those on the leader's host that stand by, or warm up to, if there are other hosts.
 
         To warm up takes minutes, in which that host's loss would end both.
         """
         sharing = frozenset(
-            driver["run"]
+            driver.run
             for driver in drivers
-            if driver["state"] in ("warming", "standby") and driver["host"] == leads["host"]
+            if leads and driver.state in ("warming", "standby") and driver.host == leads.host
         )
         return sharing if sharing and self._yarn.hosts() > 1 else frozenset()
 

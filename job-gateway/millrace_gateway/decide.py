@@ -4,11 +4,11 @@ It keeps no memory of its own. Every clock it goes by stands in ZooKeeper or in 
 that takes over decides as its predecessor would have.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Literal
 
 State = Literal["running", "stopped"]
 
@@ -122,18 +122,6 @@ class Decision:
     phase: str
     detail: str
     run: str = ""
-
-
-def leader(drivers: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Who leads, of drivers as they tell of themselves; of nobody ``run`` and ``host`` are empty.
-
-    The one that finishes its last batches still leads, as long as nobody else does.
-    """
-    for state in ("leading", "draining"):
-        if found := [driver for driver in drivers if driver["state"] == state]:
-            # One that is frozen still says that it leads.
-            return max(found, key=lambda driver: driver["since"])
-    return {"run": "", "host": "", "since": 0.0}
 
 
 def decide(seen: Seen, limits: Limits) -> Decision:

@@ -25,11 +25,12 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from millrace_jobs.config import ZookeeperNames
 from millrace_jobs.guard import Guard
 from millrace_jobs.identity import Identity
 from millrace_jobs.lease import Lease
 from millrace_jobs.prompt import PromptHandler
+from millrace_shared.driver_record import DriverRecord
+from millrace_shared.names import ZookeeperNames
 
 log = logging.getLogger(__name__)
 
@@ -76,13 +77,13 @@ class Coordination:
 
     # -- Who is there
 
-    def others(self) -> list[dict[str, Any]]:
+    def others(self) -> list[DriverRecord]:
         """What the application's other drivers say of themselves."""
         drivers = f"{self._path}/drivers"
         self._client.retry(self._client.ensure_path, drivers)
         names = self._client.retry(self._client.get_children, drivers)
         told = (self._read(f"{drivers}/{name}") for name in names if name != self._identity.name)
-        return [json.loads(driver) for driver in told if driver]
+        return [DriverRecord.parse(driver) for driver in told if driver]
 
     def announce(self, state: State) -> None:
         """Say what this driver does. The node lives as long as its session, or is made again."""
@@ -116,15 +117,16 @@ class Coordination:
             self._state, self._since = state, time.time()
         self._client.ensure_path(f"{self._path}/drivers")
         node = f"{self._path}/drivers/{self._identity.name}"
-        content = asdict(self._identity) | {
-            "state": self._state,
-            "since": self._since,
-            "standing_by_since": self._since if self._state == "standby" else None,
-            "rehearsed_at": self._rehearsed_at,
-            "jobs": self._job_states,
-            "troubles": self._troubles,
-        }
-        value = json.dumps(content).encode()
+        record = DriverRecord(
+            **asdict(self._identity),
+            state=self._state,
+            since=self._since,
+            standing_by_since=self._since if self._state == "standby" else None,
+            rehearsed_at=self._rehearsed_at,
+            jobs=dict[str, str](self._job_states),
+            troubles=self._troubles,
+        )
+        value = record.to_json().encode()
         try:
             self._client.create(node, value, ephemeral=True)
         except NodeExistsError:

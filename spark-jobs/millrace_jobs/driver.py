@@ -6,12 +6,12 @@ and YARN starts a new driver, which stands by. So nothing here tries to repair a
 
 import logging
 import time
-from typing import Any
 
 from millrace_jobs.config import Config
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.guard import Guard
 from millrace_jobs.identity import Identity, identify
+from millrace_shared.driver_record import DriverRecord
 
 POLL_SECONDS = 0.5
 CHOOSY_ATTEMPTS = 3  # fewer than spark.yarn.maxAppAttempts: the last takes what it gets
@@ -47,18 +47,18 @@ def run(config: Config) -> None:
         from millrace_jobs import runner
 
         # When nobody leads, every second counts.
-        rehearsing = any(driver["state"] == "leading" for driver in coordination.others())
+        rehearsing = any(driver.state == "leading" for driver in coordination.others())
         runner.work(config, coordination, rehearsing=rehearsing)
     finally:
         coordination.close()
 
 
-def keep_apart(identity: Identity, others: list[dict[str, Any]]) -> None:
+def keep_apart(identity: Identity, others: list[DriverRecord]) -> None:
     """Two drivers on one host would die together.
 
     YARN starts the next attempt of the same application elsewhere, if there is anywhere else.
     """
-    neighbours = [driver["run"] for driver in others if driver["host"] == identity.host]
+    neighbours = [driver.run for driver in others if driver.host == identity.host]
     if neighbours and identity.attempt <= CHOOSY_ATTEMPTS:
         raise SharesHost(f"{neighbours[0]} is on {identity.host} already")
 
@@ -69,8 +69,8 @@ def let_catch_up(coordination: Coordination, seconds: float) -> None:
     Looks again and again: should that one die, too, nobody is to be waited for.
     """
 
-    def has_just_taken_over(driver: dict[str, Any]) -> bool:
-        return driver["state"] == "leading" and time.time() < driver["since"] + seconds
+    def has_just_taken_over(driver: DriverRecord) -> bool:
+        return driver.state == "leading" and time.time() < driver.since + seconds
 
     while any(map(has_just_taken_over, coordination.others())):
         time.sleep(POLL_SECONDS)

@@ -5,11 +5,11 @@ makes the job's route and panel of it, the audit its comparison.
 """
 
 import json
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import date, datetime
 from typing import Any
+
+from millrace_shared.buckets import bucket, plain
 
 # Spark's types that a row may have → Cassandra's.
 CQL_TYPES = {
@@ -91,13 +91,13 @@ class Output:
 
     def record(self, values: Mapping[str, Any], version: int) -> dict[str, Any]:
         """The row in the results topic: the whole value, so the last one of a ``key`` wins."""
-        start = _plain(values[WINDOW_START])
-        names = [_plain(values[name]) for name in self.key]
+        start = plain(values[WINDOW_START])
+        names = [plain(values[name]) for name in self.key]
         return {
             "key": "|".join(map(str, (self.job, start, *names))),
             "job": self.job,
             WINDOW_START: start,
-            **{name: _plain(values[name]) for name in (*self.key, *self.values)},
+            **{name: plain(values[name]) for name in (*self.key, *self.values)},
             "version": version,
         }
 
@@ -132,19 +132,3 @@ def window_name(seconds: int) -> str:
         if seconds % size == 0:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
-
-
-def bucket(key: Sequence[Any], buckets: int) -> int:
-    """Which of a day's partitions a key is in: the same in every process, for ever."""
-    return zlib.crc32(json.dumps([_plain(part) for part in key]).encode()) % buckets
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it. Spark's rows have times in UTC without saying so."""
-    if isinstance(value, datetime):
-        return value.isoformat() + "Z"
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).hex()
-    return value

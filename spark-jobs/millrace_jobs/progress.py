@@ -19,20 +19,11 @@ from millrace_jobs.job import Job
 from millrace_jobs.late import JudgedBatch, LateEvents
 from millrace_jobs.reports import Reports
 from millrace_jobs.sinks.cassandra import Tables
+from millrace_shared import job_progress
 
 log = logging.getLogger(__name__)
 
-COLUMNS = (
-    "job",
-    "checkpoint",
-    "epoch",
-    '"batch"',
-    "watermark",
-    "max_event_time",
-    "input_rows_per_second",
-    "updated",
-    "version",
-)
+READ = ("epoch", "checkpoint", "batch", "watermark", "max_event_time")
 WORK_COLUMNS = ("job", "batches", "batch_ms", "late_events")
 UNCOUNTED_COLUMNS = ("job", "checkpoint", "first_batch", "last_batch", "reason")
 HEARTBEAT_SECONDS = 5.0
@@ -71,8 +62,7 @@ class JobRow:
     def read(cls, tables: Tables, job: str) -> "JobRow":
         """Asks a quorum of Cassandra, for up to two minutes; raises its error after that."""
         row = tables.select_one(
-            'SELECT epoch, checkpoint, "batch", watermark, max_event_time'
-            " FROM {keyspace}.job_progress WHERE job = ?",
+            job_progress.select(*READ, where="job = ?"),
             [job],
         )
         if row is None:
@@ -95,7 +85,7 @@ class JobRow:
 def claim(context: JobContext) -> None:
     """Note the run's epoch before it writes anything, for the next driver's `JobRow`."""
     row = (context.job, context.epoch)
-    context.tables.upsert("job_progress", ("job", "epoch"), [row], context.version(0))
+    context.tables.upsert(job_progress.TABLE, ("job", "epoch"), [row], context.version(0))
 
 
 class Progress:
@@ -253,7 +243,7 @@ class Progress:
         # A heartbeat isn't a batch: its place within the epoch is its own number, which at two a
         # second stays below that of the next epoch for 68 years.
         version = context.version(self._heartbeats)
-        context.tables.upsert("job_progress", COLUMNS, [row], version)
+        context.tables.upsert(job_progress.TABLE, job_progress.COLUMNS, [row], version)
         work = (context.job, self._batches, self._batch_ms, self._late)
         if work != self._noted_work:  # that of an idle job stays as it is
             context.tables.upsert("job_work", WORK_COLUMNS, [work], version)

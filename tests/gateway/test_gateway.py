@@ -34,10 +34,13 @@ from millrace_gateway.decide import (
     decide,
 )
 from millrace_gateway.registry import Deposed
-from millrace_gateway.settings import Cassandra, Kafka, Settings, Upkeep, Znodes
+from millrace_gateway.settings import Cassandra, Kafka, Settings, Upkeep
 from millrace_gateway.submit import Child, Deployment, NotDeployed, command
 from millrace_gateway.upkeep import Record
 from millrace_gateway.yarn import Unreachable, Yarn
+
+from millrace_shared.driver_record import DriverRecord
+from millrace_shared.names import ZookeeperNames
 
 LIMITS = Limits(drivers=2, submit=120, drain=90, pause=60, settled=300, warm=900, catch_up=20)
 NOW = 10_000.0
@@ -529,7 +532,7 @@ class Registry:
         self.orders: dict[str, Order] = {}
         self.submissions: dict[str, Submission] = {}
         self.statuses: list[dict[str, Any]] = []
-        self.told: list[dict[str, Any]] = []
+        self.told: list[dict[str, Any]] = []  # by the drivers
         self.record: Record | None = None
 
     def upkeep(self) -> Record | None:
@@ -538,8 +541,8 @@ class Registry:
     def put_upkeep(self, record: Record) -> None:
         self.record = record
 
-    def drivers(self, _: str) -> list[dict[str, Any]]:
-        return self.told
+    def drivers(self, _: str) -> list[DriverRecord]:
+        return [DriverRecord.read({"host": "", "since": 0} | driver) for driver in self.told]
 
     def holds_lock(self) -> bool:
         return self.leads
@@ -606,7 +609,7 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
     return Settings(
         name="edge-1",
         zookeeper="",
-        znodes=Znodes("/gateway/lock", "/applications", "/jobs", "/upkeep"),
+        znodes=ZookeeperNames("/gateway/lock", "/applications", "/jobs", "/upkeep"),
         cassandra=Cassandra([], 9042, "dc", "keyspace"),
         kafka=Kafka("", "group-"),
         metrics_port=0,

@@ -22,12 +22,14 @@ from millrace_gateway.settings import Kafka
 from millrace_gateway.yarn import Unreachable
 from prometheus_client.parser import text_string_to_metric_families
 
+from millrace_shared.driver_record import DriverRecord
+
 NOW = 10_000.0
 SUBMITTED = Submission("v2", "edge-1", NOW - 900, NOW - 880, failures=1)
 
 
-def driver(state: str, run: str, **more: Any) -> dict[str, Any]:
-    return {"state": state, "run": run, "since": NOW - 100, "jobs": {}, "troubles": {}} | more
+def driver(state: str, run: str, **more: Any) -> DriverRecord:
+    return DriverRecord(**{"run": run, "host": "", "state": state, "since": NOW - 100} | more)
 
 
 LEADER = driver(
@@ -106,7 +108,7 @@ class Registry:
     def status(self, _: str) -> dict[str, str]:
         return {"phase": "running"}
 
-    def drivers(self, _: str) -> list[dict[str, Any]]:
+    def drivers(self, _: str) -> list[DriverRecord]:
         return [LEADER]
 
     def epoch(self, job: str) -> int:

@@ -22,7 +22,7 @@ ZNODES = load_names().zookeeper
 NODE = f"{ZNODES.applications}/guarded/drivers/application_1_1-1"
 DRIVER = f"""
 import subprocess, sys, time
-from millrace_jobs.config import ZookeeperNames
+from millrace_shared.names import ZookeeperNames
 from millrace_jobs.coordination import Coordination
 from millrace_jobs.guard import Guard
 from millrace_jobs.identity import Identity

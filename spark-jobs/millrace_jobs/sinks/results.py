@@ -16,9 +16,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from millrace_jobs.checkpoint import Offsets
-from millrace_jobs.config import KafkaNames
 from millrace_jobs.continuity import check_published
 from millrace_jobs.retries import retry
+from millrace_shared.names import KafkaNames
 
 log = logging.getLogger(__name__)
 
