@@ -1,8 +1,8 @@
 """What a driver says of itself in ZooKeeper, APPLICATIONS/APPLICATION/drivers/RUN-ATTEMPT.
 
-Drivers write it (millrace_jobs.coordination), the gateway and the toolkit read it. While a version
-is handed over to another, drivers of both are read by one program: so keys that a reader doesn't
-know are left out, and what an older driver doesn't say has a default. Types are checked.
+Drivers write it (millrace_jobs.leadership.coordination), the gateway and the toolkit read it. While
+a version is handed over to another, drivers of both are read by one program: so keys that a reader
+doesn't know are left out, and what an older driver doesn't say has a default. Types are checked.
 """
 
 import json

@@ -32,7 +32,7 @@ router = APIRouter()
 
 
 class Sessions(BaseModel):
-    """How rows that are slots become sessions; see millrace_jobs.outputs."""
+    """How rows that are slots become sessions; see millrace_jobs.output."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -42,7 +42,7 @@ class Sessions(BaseModel):
 
 
 class Output(BaseModel):
-    """What a job says of its rows; see millrace_jobs.outputs, which writes it."""
+    """What a job says of its rows; see millrace_jobs.output, which writes it."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -17,11 +17,12 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from millrace_jobs import config, declaration, spark_internals
+from millrace_jobs import config, spark_internals
 from millrace_jobs.config import Config
-from millrace_jobs.context import AnalysisContext
-from millrace_jobs.declaration import Refused
+from millrace_jobs.declared import loader
+from millrace_jobs.declared.loader import Refused
 from millrace_jobs.kinds import kind_of
+from millrace_jobs.query.context import AnalysisContext
 
 # Lives for seconds, beside the services of a small host.
 SPARK = {
@@ -88,7 +89,7 @@ def reason_of(job: str, error: Exception) -> str:
 
 def place_of(job: str, error: Exception, settings: dict[str, Any]) -> str:
     """``FILE``, ``FILE:LINE`` or ``FILE:LINE:COLUMN``; both from 1."""
-    text = declaration.sql(job)
+    text = loader.sql(job)
     if text is None:
         line = _line_of(f"{job}.py", error)
         return f"{job}.py:{line}" if line else f"{job}.py"

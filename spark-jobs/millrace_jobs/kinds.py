@@ -74,16 +74,16 @@ class Kind:
         return _class(self.analysed)
 
 
-ARCHIVE = Kind("millrace_jobs.jobs.archive:Archive", archives=True)
-TRAFFIC = Kind("millrace_jobs.jobs.traffic:Traffic", frozen=_of_traffic)
+ARCHIVE = Kind("millrace_jobs.programs.archive:Archive", archives=True)
+TRAFFIC = Kind("millrace_jobs.programs.traffic:Traffic", frozen=_of_traffic)
 DECLARED = Kind(
-    "millrace_jobs.declared:Declared",
-    analysed="millrace_jobs.declared:Computation",
+    "millrace_jobs.declared.job:Declared",
+    analysed="millrace_jobs.declared.job:Computation",
     frozen=_of_declared,
 )
 REAL_TIME = Kind(
-    "millrace_jobs.real_time:RealTime",
-    analysed="millrace_jobs.real_time:Selection",
+    "millrace_jobs.declared.real_time:RealTime",
+    analysed="millrace_jobs.declared.real_time:Selection",
     frozen=_of_real_time,
 )
 

@@ -23,9 +23,9 @@ NODE = f"{ZNODES.applications}/guarded/drivers/application_1_1-1"
 DRIVER = f"""
 import subprocess, sys, time
 from millrace_shared.names import ZookeeperNames
-from millrace_jobs.coordination import Coordination
-from millrace_jobs.guard import Guard
-from millrace_jobs.identity import Identity
+from millrace_jobs.leadership.coordination import Coordination
+from millrace_jobs.leadership.watchdog import Guard
+from millrace_jobs.leadership.identity import Identity
 
 jvm = subprocess.Popen(["sleep", "60"])
 identity = Identity("application_1_1", 1, "nowhere", "0", jvm.pid, 1)

@@ -21,7 +21,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from millrace_jobs.job import MicroBatches
+from millrace_jobs.query.job import MicroBatches
 from py4j.protocol import Py4JJavaError
 
 Request = Callable[[Callable[[], Any], Exception], Any]

@@ -10,10 +10,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from millrace_jobs import config, leading, ready
-from millrace_jobs.checkpoint import Checkpoint
-from millrace_jobs.context import JobContext
+from millrace_jobs import config
+from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.kinds import kind_of
+from millrace_jobs.leader import supervisor
+from millrace_jobs.query.context import JobContext
+from millrace_jobs.standby import ready
 from pyspark.sql import SparkSession
 
 PLACES = 4  # more than the topic's partitions
@@ -40,9 +42,9 @@ def main(asked: dict[str, Any]) -> None:
         put_contract=lambda *_: None,
         is_disabled=lambda _: False,
     )
-    job_now: leading.AnyJob = prepared
+    job_now: supervisor.AnyJob = prepared
     while True:
-        job_now = leading.tend(job_now, coordination, is_first=True)
+        job_now = supervisor.tend(job_now, coordination, is_first=True)
         time.sleep(POLL_SECONDS)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from millrace_jobs import upkeep
-from millrace_jobs.checkpoint import Batch
-from millrace_jobs.jobs import archive as job
+from millrace_jobs.inputs.checkpoint import Batch
+from millrace_jobs.programs import archive as job
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession

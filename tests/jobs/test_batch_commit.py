@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs.continuity import Discontinued
-from millrace_jobs.lease import LeaseLost
-from millrace_jobs.sinks import batch_commit, beside, results
+from millrace_jobs.inputs.continuity import Discontinued
+from millrace_jobs.leadership.lease import LeaseLost
+from millrace_jobs.query.write_version import version
+from millrace_jobs.sinks import batch_commit, concurrently, results
 from millrace_jobs.sinks.batch_commit import BatchIdentity, Effects
 from millrace_jobs.sinks.results import Results
-from millrace_jobs.versions import version
 
 from tests.jobs import fakes
 from tests.jobs.samples import NAMES
@@ -67,7 +67,7 @@ def stores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
     monkeypatch.setattr(results, "Consumer", lambda one: fakes.Consumer(found.kafka, one))
     monkeypatch.setattr(results, "ThreadPoolExecutor", AtOnce)
     beside_block = FirstThen if request.param == "stored first" else LastThen
-    monkeypatch.setattr(beside, "ThreadPoolExecutor", beside_block)
+    monkeypatch.setattr(concurrently, "ThreadPoolExecutor", beside_block)
     return found
 
 

@@ -1,7 +1,7 @@
 """A checkpoint that doesn't go on where its job stopped is refused before anything is written."""
 
 import pytest
-from millrace_jobs.continuity import Discontinued, Found, Known, check, check_published
+from millrace_jobs.inputs.continuity import Discontinued, Found, Known, check, check_published
 
 KNOWN = Known("a", 7)
 

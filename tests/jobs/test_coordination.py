@@ -16,11 +16,11 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
-from millrace_jobs import coordination
-from millrace_jobs.coordination import Coordination
-from millrace_jobs.driver import CHOOSY_ATTEMPTS, SharesHost, keep_apart, let_catch_up
-from millrace_jobs.identity import Identity, identify
-from millrace_jobs.lease import LeaseLost
+from millrace_jobs.driver.lifecycle import CHOOSY_ATTEMPTS, SharesHost, keep_apart, let_catch_up
+from millrace_jobs.leadership import coordination
+from millrace_jobs.leadership.coordination import Coordination
+from millrace_jobs.leadership.identity import Identity, identify
+from millrace_jobs.leadership.lease import LeaseLost
 
 from millrace.plan import load_plan
 from millrace_shared.driver_record import DriverRecord
@@ -297,7 +297,7 @@ def test_who_has_just_taken_over_is_left_alone_as_long_as_it_leads(
 
     # Of that module alone: other tests' threads may be asleep.
     clock = SimpleNamespace(sleep=pause, time=time.time)
-    monkeypatch.setattr("millrace_jobs.driver.time", clock)
+    monkeypatch.setattr("millrace_jobs.driver.lifecycle.time", clock)
     let_catch_up(driver, 45)
     assert len(pauses) == 3
     zookeeper.nodes[node] = (leading_since(NOW - 45), 0)  # it has caught up

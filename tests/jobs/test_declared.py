@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import analysis, declaration, declared
-from millrace_jobs.context import JobContext
-from millrace_jobs.declaration import Refused
-from millrace_jobs.outputs import Output, Sessions, bucket
+from millrace_jobs.declared import job as declared_job
+from millrace_jobs.declared import loader, plan_analysis
+from millrace_jobs.declared.loader import Refused
+from millrace_jobs.output import Output, Sessions, bucket
+from millrace_jobs.query.context import JobContext
 from millrace_jobs.sinks.batch_commit import BatchIdentity
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -43,13 +44,13 @@ def context(spark: SparkSession, job: str, settings: dict[str, Any]) -> JobConte
 def describe(spark: SparkSession) -> Callable[..., Output]:
     """What is made of a function or of a query."""
 
-    def of(rows: declaration.Rows | str, **settings: Any) -> Output:
+    def of(rows: loader.Rows | str, **settings: Any) -> Output:
         if isinstance(rows, str):
-            rows = declaration.query("test", rows)
+            rows = loader.query("test", rows)
         mine = MINUTE | settings
-        events = declared.no_events(context(spark, "test", mine))
-        found = declared.rows_of(rows, events, [STREAM], mine)
-        return analysis.describe("test", "A test.", found, [STREAM], mine)
+        events = declared_job.no_events(context(spark, "test", mine))
+        found = declared_job.rows_of(rows, events, [STREAM], mine)
+        return plan_analysis.describe("test", "A test.", found, [STREAM], mine)
 
     return of
 
@@ -115,7 +116,7 @@ def test_a_mistake_in_a_query_is_shown_with_its_place(describe: Any) -> None:
 
 def test_a_name_that_is_no_job_is_refused() -> None:
     with pytest.raises(Refused, match=r"neither nobody.py nor nobody.sql"):
-        declaration.load("nobody")
+        loader.load("nobody")
 
 
 def test_a_sketch_is_said_to_be_one(describe: Any) -> None:
@@ -147,7 +148,7 @@ MOMENTS = "count(*) AS pages, min(event_time) AS first, max(event_time) AS last"
 
 
 def test_the_job_that_ships_has_slots_of_sessions(describe: Any) -> None:
-    rows, _ = declaration.load("sessions")
+    rows, _ = loader.load("sessions")
     assert describe(rows, **SETTINGS["sessions"]).sessions == Sessions(
         gap_seconds=1800,
         pages="pages",
@@ -263,7 +264,7 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     """What a job that ships makes of these records."""
     settings = SETTINGS["common"] | SETTINGS[job]
-    one = declared.Computation(context(spark, job, settings))
+    one = declared_job.Computation(context(spark, job, settings))
     found = one.transform([records(list(values))]).collect()
     return [row.asDict() for row in found]
 
@@ -308,18 +309,18 @@ def test_status_by_minute(records: Records, spark: SparkSession) -> None:
 @pytest.mark.parametrize("job", ["sessions", "status_by_minute"])
 def test_jobs_that_ship_can_be_described(spark: SparkSession, job: str) -> None:
     settings = SETTINGS["common"] | SETTINGS[job]
-    rows, summary = declaration.load(job)
-    events = declared.no_events(context(spark, job, settings))
-    found = declared.rows_of(rows, events, [STREAM], settings)
-    output = analysis.describe(job, summary, found, [STREAM], settings)
+    rows, summary = loader.load(job)
+    events = declared_job.no_events(context(spark, job, settings))
+    found = declared_job.rows_of(rows, events, [STREAM], settings)
+    output = plan_analysis.describe(job, summary, found, [STREAM], settings)
     assert output.summary.endswith(".")
     assert len(output.key) == 1
 
 
-def described(results: Any = None, **facts: Any) -> declared.Declared:
+def described(results: Any = None, **facts: Any) -> declared_job.Declared:
     """A job with this output, and of its context only what is given."""
     context: Any = SimpleNamespace(**{"job": "test", "lookups": [], "tables": None} | facts)
-    one = declared.Declared(context, results=results or SimpleNamespace())
+    one = declared_job.Declared(context, results=results or SimpleNamespace())
     vars(one)["output"] = OUTPUT  # read off no plan
     return one
 

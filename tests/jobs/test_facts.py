@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs import declared
-from millrace_jobs.declaration import Refused
-from millrace_jobs.facts import Facts, FactsGone, with_columns
+from millrace_jobs.declared import job as declared_job
+from millrace_jobs.declared.enrichment import Facts, FactsGone, with_columns
+from millrace_jobs.declared.loader import Refused
 from millrace_jobs.lookup import Lookup
-from millrace_jobs.outputs import Output, Sessions
-from millrace_jobs.recount import compare, with_facts
+from millrace_jobs.output import Output, Sessions
+from millrace_jobs.query.write_version import version
+from millrace_jobs.requests.recount import compare, with_facts
 from millrace_jobs.sinks.batch_commit import BatchIdentity
-from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -316,7 +316,7 @@ def test_a_batch_is_stored_and_published_with_its_facts_again_and_again(
 ) -> None:
     published: list[list[dict[str, Any]]] = []
 
-    def driver(epoch: int) -> declared.Declared:
+    def driver(epoch: int) -> declared_job.Declared:
         results: Any = SimpleNamespace(
             check=lambda *_: -1, publish=lambda *what: published.append(what[-1])
         )
@@ -327,7 +327,7 @@ def test_a_batch_is_stored_and_published_with_its_facts_again_and_again(
             lease=SimpleNamespace(confirm=lambda: None),
             tables=tables,
         )
-        one = declared.Declared(context, results=results)
+        one = declared_job.Declared(context, results=results)
         vars(one)["output"] = OUTPUT  # read off no plan
         return one
 

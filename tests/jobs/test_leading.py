@@ -10,13 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import leading
-from millrace_jobs.context import JobContext
-from millrace_jobs.continuity import Discontinued, Known
-from millrace_jobs.progress import JobRow
-from millrace_jobs.quarantine import NotInRecords, Quarantined
-from millrace_jobs.ready import ReadyJob
-from millrace_jobs.versions import version
+from millrace_jobs.inputs.continuity import Discontinued, Known
+from millrace_jobs.leader import supervisor
+from millrace_jobs.quarantine.search import NotInRecords, Quarantined
+from millrace_jobs.query.context import JobContext
+from millrace_jobs.query.heartbeat import JobRow
+from millrace_jobs.query.write_version import version
+from millrace_jobs.standby.ready import ReadyJob
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.jobs.fakes import FakeJob, FakeTables
@@ -37,14 +37,14 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
     query = (
         spark.readStream.format("rate")
         .load()
-        .writeStream.foreachBatch(leading.while_leading(slow, lease, draining, []))
+        .writeStream.foreachBatch(supervisor.while_leading(slow, lease, draining, []))
         .option("checkpointLocation", str(tmp_path))
         .start()
     )
     assert began.wait(60)
     ready: Any = SimpleNamespace(job=FakeJob())
-    one: Any = leading.RunningJob(ready, query, None, draining)  # type: ignore[arg-type]
-    leading.drain([one])
+    one: Any = supervisor.RunningJob(ready, query, None, draining)  # type: ignore[arg-type]
+    supervisor.drain([one])
     assert not query.isActive
     assert finished == [0]
     assert "0" in {path.name for path in (tmp_path / "offsets").iterdir()}
@@ -76,9 +76,9 @@ class Results:
 def test_other_jobs_begin_when_results_have_caught_up(
     monkeypatch: pytest.MonkeyPatch, reports: list[tuple[int, int] | None], looks: int
 ) -> None:
-    monkeypatch.setattr(leading, "DRAIN_POLL_SECONDS", 0)
+    monkeypatch.setattr(supervisor, "DRAIN_POLL_SECONDS", 0)
     query: Any = Results(*reports)
-    leading.await_results(query)
+    supervisor.await_results(query)
     assert query.looks == looks
 
 
@@ -86,10 +86,10 @@ def test_other_jobs_wait_for_results_only_so_long(monkeypatch: pytest.MonkeyPatc
     clock = iter([0, 19, 21])
     slept: list[float] = []
     monkeypatch.setattr(
-        leading, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=slept.append)
+        supervisor, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=slept.append)
     )
     query: Any = Results(None, None, None)
-    leading.await_results(query)
+    supervisor.await_results(query)
     assert len(slept) == 1
 
 
@@ -108,7 +108,7 @@ def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any)
     )
     query.stop = lambda: setattr(query, "isActive", False)
     follow: Any = SimpleNamespace(follow=lambda: None, has_begun=batches > 0)
-    return leading.RunningJob(prepared(name), query, follow, threading.Event(), **more)
+    return supervisor.RunningJob(prepared(name), query, follow, threading.Event(), **more)
 
 
 Orders = Callable[[str], bool | None]
@@ -143,12 +143,12 @@ def supervised(
             raise successor
         return successor
 
-    monkeypatch.setattr(leading, "start", start)
-    monkeypatch.setattr(leading, "await_results", lambda query: started.append("first batch"))
-    monkeypatch.setattr(leading, "POLL_SECONDS", 0)
+    monkeypatch.setattr(supervisor, "start", start)
+    monkeypatch.setattr(supervisor, "await_results", lambda query: started.append("first batch"))
+    monkeypatch.setattr(supervisor, "POLL_SECONDS", 0)
     driver.is_stop_desired = is_stop_desired
     questions = SimpleNamespace(look=lambda: None)
-    leading.supervise(jobs, driver, "v1", questions, SimpleNamespace(look=rehearse))
+    supervisor.supervise(jobs, driver, "v1", questions, SimpleNamespace(look=rehearse))
     return started
 
 
@@ -219,7 +219,7 @@ def test_a_batch_of_a_disabled_job_ends_first(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_ends_a_disabled_job_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    drained = running("traffic", *[leading.Drained()] * 5)
+    drained = running("traffic", *[supervisor.Drained()] * 5)
     drained.query.isActive = False
     assert supervised(monkeypatch, [drained], orders=[only("traffic")] * 3) == []
 
@@ -298,14 +298,14 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
         asked.append(above)
         return above + 1
 
-    monkeypatch.setattr(leading, "contract", lambda *_: {})
+    monkeypatch.setattr(supervisor, "contract", lambda *_: {})
     monkeypatch.setattr(JobContext, "settings", {})
     monkeypatch.setattr(JobContext, "streams", [SimpleNamespace(topic="events")])
     driver: Any = SimpleNamespace(
         take_epoch=take_epoch, put_contract=lambda *_: None, kept_checkpoint=lambda _: "traffic"
     )
     with pytest.raises(Started):
-        leading.start(ReadyJob(context, FakeJob(on_lead=lead), None), driver)  # type: ignore[arg-type]
+        supervisor.start(ReadyJob(context, FakeJob(on_lead=lead), None), driver)  # type: ignore[arg-type]
     assert asked == [written]
     assert tables.rows == [{"job": "traffic", "epoch": written + 1}]
     assert tables.timestamps == [version(written + 1, 0)]
@@ -340,7 +340,7 @@ def test_a_job_s_row_is_read_once_before_its_query(
     writer.queryName = writer.outputMode = lambda _: writer
     writer.option = lambda *_: writer
     query: Any = SimpleNamespace(id="query", _jsq=None)
-    monkeypatch.setattr(leading, "contract", lambda *_: {})
+    monkeypatch.setattr(supervisor, "contract", lambda *_: {})
     taken: list[int] = []
     driver: Any = SimpleNamespace(
         take_epoch=lambda _, above: taken.append(above) or above + 1,  # type: ignore[func-returns-value]
@@ -355,7 +355,7 @@ def test_a_job_s_row_is_read_once_before_its_query(
         return query
 
     job = FakeJob(start=start)
-    started = leading.start(ReadyJob(context, job, frame), driver)
+    started = supervisor.start(ReadyJob(context, job, frame), driver)
     assert before == [1]
     assert taken == [90]
     assert started.progress._batch == 7  # of the same query: it goes on from there
@@ -372,33 +372,33 @@ def test_a_checkpoint_that_vanished_is_refused_before_anything_is_fenced(
     monkeypatch.setattr(JobContext, "settings", {"checkpoint": "traffic"})
     driver: Any = SimpleNamespace(kept_checkpoint=lambda _: kept)
     with pytest.raises(Discontinued, match="is gone"):
-        leading.start(ReadyJob(context, None, None), driver)  # type: ignore[arg-type]
+        supervisor.start(ReadyJob(context, None, None), driver)  # type: ignore[arg-type]
     assert tables.rows == []
 
 
 def test_another_folder_is_a_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
     context = JobContext("traffic", *[None] * 5)  # type: ignore[arg-type]
     monkeypatch.setattr(JobContext, "settings", {"checkpoint": "traffic-2"})
-    leading.check_continuity(context, Known("query", 7), "traffic")
+    supervisor.check_continuity(context, Known("query", 7), "traffic")
 
 
 def test_a_declared_job_that_fails_again_pauses_and_ends_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(leading.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
     failed = declared_job(SimpleNamespace(lastProgress=None))
     started = replace(failed)
-    monkeypatch.setattr(leading, "start", lambda *_: started)
+    monkeypatch.setattr(supervisor, "start", lambda *_: started)
     error = ValueError("poison")
 
-    again = leading.start_again(failed, error, None)  # type: ignore[arg-type]
+    again = supervisor.start_again(failed, error, None)  # type: ignore[arg-type]
     assert again.is_second_try
-    paused = leading.start_again(again, error, None)  # type: ignore[arg-type]
+    paused = supervisor.start_again(again, error, None)  # type: ignore[arg-type]
     assert paused.paused_until > clock[0]
-    assert leading.start_again(paused, error, None) is paused  # type: ignore[arg-type]
+    assert supervisor.start_again(paused, error, None) is paused  # type: ignore[arg-type]
     clock[0] = paused.paused_until
-    resumed = leading.start_again(paused, error, None)  # type: ignore[arg-type]
+    resumed = supervisor.start_again(paused, error, None)  # type: ignore[arg-type]
     assert resumed.is_second_try
     assert not resumed.paused_until
 
@@ -416,9 +416,9 @@ def refusing(monkeypatch: pytest.MonkeyPatch, *refusals: Exception | None) -> li
             raise error
         return running(ready.name, batches=1)
 
-    monkeypatch.setattr(leading.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(leading, "start", start)
-    monkeypatch.setattr(leading, "await_results", lambda _: None)
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(supervisor, "start", start)
+    monkeypatch.setattr(supervisor, "await_results", lambda _: None)
     return clock
 
 
@@ -430,7 +430,7 @@ def test_a_refused_job_stays_out_until_its_checkpoint_is_back(
     driver: Any = SimpleNamespace(is_disabled=lambda _: False)
 
     def look(job: Any) -> Any:
-        return leading.tend(job, driver, is_first=is_first)
+        return supervisor.tend(job, driver, is_first=is_first)
 
     refused = look(prepared("archive"))
     assert (refused.state, refused.trouble) == ("failed", str(GONE))
@@ -449,7 +449,7 @@ def test_what_was_published_for_other_offsets_is_refused_in_the_middle_of_a_batc
     refusing(monkeypatch)
     driver: Any = SimpleNamespace(is_disabled=lambda _: False)
     job = running("traffic", ValueError("in Spark's words"), raised=[GONE])
-    refused = leading.tend(job, driver, is_first=True)
+    refused = supervisor.tend(job, driver, is_first=True)
     assert isinstance(refused, ReadyJob)
     assert refused.state == "failed"
 
@@ -457,9 +457,9 @@ def test_what_was_published_for_other_offsets_is_refused_in_the_middle_of_a_batc
 def test_a_refused_job_that_is_disabled_has_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing(monkeypatch, GONE)
     driver: Any = SimpleNamespace(is_disabled=lambda _: False)
-    refused = leading.tend(prepared("archive"), driver, is_first=False)
+    refused = supervisor.tend(prepared("archive"), driver, is_first=False)
     driver.is_disabled = lambda _: True
-    assert leading.tend(refused, driver, is_first=False).state == "disabled"
+    assert supervisor.tend(refused, driver, is_first=False).state == "disabled"
 
 
 def test_a_refused_job_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,25 +467,25 @@ def test_a_refused_job_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[dict[str, str]] = []
     other = running("archive", batches=1)
 
-    monkeypatch.setattr(leading, "refuse", lambda job, _: replace(job, trouble="gone"))
+    monkeypatch.setattr(supervisor, "refuse", lambda job, _: replace(job, trouble="gone"))
     started = supervised(monkeypatch, jobs, GONE, other, *[GONE] * 4, told=told)
     assert "archive" in started
     assert told[-1] == {"traffic": "failed", "archive": "running"}
 
 
-def declared_job(query: Any, **more: Any) -> leading.RunningJob:
+def declared_job(query: Any, **more: Any) -> supervisor.RunningJob:
     ready = ReadyJob(
         SimpleNamespace(job="theirs"),  # type: ignore[arg-type]
         FakeJob(may_pause=True),
         None,  # type: ignore[arg-type]
     )
-    return leading.RunningJob(ready, query, None, threading.Event(), **more)  # type: ignore[arg-type]
+    return supervisor.RunningJob(ready, query, None, threading.Event(), **more)  # type: ignore[arg-type]
 
 
 def test_without_what_it_failed_by_a_job_goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "start", lambda *_: started)
+    monkeypatch.setattr(supervisor, "start", lambda *_: started)
     started = declared_job(SimpleNamespace(lastProgress=None))
-    again = leading.start_again(
+    again = supervisor.start_again(
         replace(started, is_second_try=True),
         Quarantined("batch 5 is run again without events-0-7"),
         None,  # type: ignore[arg-type]
@@ -497,24 +497,24 @@ def test_a_job_that_fails_by_its_code_is_tried_again_more_and_more_rarely(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(leading.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(
-        leading, "start", lambda *_: declared_job(SimpleNamespace(lastProgress=None))
+        supervisor, "start", lambda *_: declared_job(SimpleNamespace(lastProgress=None))
     )
     job = declared_job(SimpleNamespace(lastProgress=None), is_second_try=True)
     error = NotInRecords("more than 50 further records fail: no\nand more")
     pauses = []
     for _ in range(7):
-        job = leading.start_again(job, error, None)  # type: ignore[arg-type]
+        job = supervisor.start_again(job, error, None)  # type: ignore[arg-type]
         assert job.trouble == "more than 50 further records fail: no"
         pauses.append(job.paused_until - clock[0])
         clock[0] = job.paused_until
-        job = leading.start_again(job, error, None)  # type: ignore[arg-type]
+        job = supervisor.start_again(job, error, None)  # type: ignore[arg-type]
         assert not job.trouble
     assert pauses == [60, 120, 240, 480, 960, 960, 960]
     ended_one = replace(job, query=SimpleNamespace(lastProgress=object()))  # type: ignore[arg-type]
-    job = leading.start_again(ended_one, error, None)  # type: ignore[arg-type]
-    assert leading.start_again(job, error, None).paused_until == clock[0] + 60  # type: ignore[arg-type]
+    job = supervisor.start_again(ended_one, error, None)  # type: ignore[arg-type]
+    assert supervisor.start_again(job, error, None).paused_until == clock[0] + 60  # type: ignore[arg-type]
 
 
 def test_a_first_job_that_fails_by_its_data_ends_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -556,13 +556,13 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
         refresh=lambda: changed,
         frame=lambda: Frame("built anew"),
     )
-    monkeypatch.setattr(leading, "check_continuity", lambda *_: None)
+    monkeypatch.setattr(supervisor, "check_continuity", lambda *_: None)
     monkeypatch.setattr(JobRow, "read", lambda *_: JobRow())
-    monkeypatch.setattr(leading, "claim", lambda _: None)
-    monkeypatch.setattr(leading, "contract", lambda *_: {})
+    monkeypatch.setattr(supervisor, "claim", lambda _: None)
+    monkeypatch.setattr(supervisor, "contract", lambda *_: {})
     driver: Any = SimpleNamespace(
         take_epoch=lambda *_, **__: 1, put_contract=lambda *_: None, kept_checkpoint=lambda _: None
     )
     with pytest.raises(Started):
-        leading.start(ReadyJob(context, job, Frame("prepared")), driver)  # type: ignore[arg-type]
+        supervisor.start(ReadyJob(context, job, Frame("prepared")), driver)  # type: ignore[arg-type]
     assert steps == ["lead", "built anew" if changed else "prepared"]

@@ -16,7 +16,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from millrace_jobs.lease import Lease, LeaseLost
+from millrace_jobs.leadership.lease import Lease, LeaseLost
 
 SECONDS = 2.5
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kazoo.exceptions import BadVersionError
-from millrace_jobs import leading
-from millrace_jobs.coordination import Coordination
-from millrace_jobs.lease import Lease
+from millrace_jobs.leader import supervisor
+from millrace_jobs.leadership.coordination import Coordination
+from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.sinks import archive, results
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.sinks.results import Results
@@ -163,10 +163,10 @@ PROTECTIONS = {
         [(Coordination, "take_epoch")], above_nothing, (Event.CRASH, Event.RESTORE_ZOOKEEPER), ALL
     ),
     "the continuity of one that went back": Protection(
-        [(leading, "check_continuity")], saying(None), (Event.ROLL_BACK,), ALL
+        [(supervisor, "check_continuity")], saying(None), (Event.ROLL_BACK,), ALL
     ),
     "the continuity of one that is gone": Protection(
-        [(leading, "check_continuity")], saying(None), (Event.LOSE_CHECKPOINT,), ALL
+        [(supervisor, "check_continuity")], saying(None), (Event.LOSE_CHECKPOINT,), ALL
     ),
     "the offsets of what is published": Protection(
         [(results, "check_published")], saying(None), (Event.ROLL_BACK_UNTOLD,), ALL

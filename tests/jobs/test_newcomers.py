@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import newcomers
-from millrace_jobs.newcomers import Newcomers
-from millrace_jobs.ready import ReadyJob
+from millrace_jobs.standby import executor_warmup
+from millrace_jobs.standby.executor_warmup import Newcomers
+from millrace_jobs.standby.ready import ReadyJob
 
 JOBS: Any = [ReadyJob(SimpleNamespace(job=name), None, None) for name in ("traffic", "archive")]  # type: ignore[arg-type]
 
@@ -33,8 +33,8 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
-    monkeypatch.setattr(newcomers, "rehearse_on_all", cluster.rehearse_on_all)
-    monkeypatch.setattr(newcomers, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(executor_warmup, "rehearse_on_all", cluster.rehearse_on_all)
+    monkeypatch.setattr(executor_warmup, "LOOK_SECONDS", 0)
     return cluster
 
 
@@ -90,7 +90,7 @@ def test_nothing_more_is_rehearsed_once_the_driver_is_to_end(cluster: Cluster) -
 
 
 def test_a_look_is_rare(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newcomers, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(executor_warmup, "LOOK_SECONDS", 3600)
     watch = of(cluster)
     watch.look(JOBS)
     cluster.there.add("worker-3:1")

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs.jobs.traffic import Traffic
-from millrace_jobs.pages import PageList, Written
+from millrace_jobs.programs.pages import PageList, Written
+from millrace_jobs.programs.traffic import Traffic
 
 HOUR = datetime(2026, 1, 1, 10)
 PAGES = st.dictionaries(st.sampled_from(["/", "/a", "/b", "/c"]), st.integers(5, 9))

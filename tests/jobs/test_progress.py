@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import progress
-from millrace_jobs.checkpoint import Batch
-from millrace_jobs.late import JudgedBatch
-from millrace_jobs.progress import JobRow, Progress
+from millrace_jobs.inputs.checkpoint import Batch
+from millrace_jobs.query import heartbeat
+from millrace_jobs.query.heartbeat import JobRow, Progress
+from millrace_jobs.query.late_events import JudgedBatch
+from millrace_jobs.query.write_version import version
 from millrace_jobs.sinks.cassandra import WriteFailed
 from millrace_jobs.transforms.traffic import WINDOW_SECONDS
-from millrace_jobs.versions import version
 
 from tests.jobs.fakes import FakeJob, FakeTables
 from tests.jobs.samples import millis
@@ -69,7 +69,7 @@ def follow(
     batches: list[Any],
     row: JobRow = JobRow(),  # noqa: B008  # frozen
     committed: int = -1,
-    leads_for: float = progress.CATCH_UP_SECONDS,
+    leads_for: float = heartbeat.CATCH_UP_SECONDS,
 ) -> tuple[Progress, FakeTables, FakeLateEvents]:
     tables, late = FakeTables(), FakeLateEvents()
     context = SimpleNamespace(
@@ -137,7 +137,7 @@ LATE = "2015-05-17T11:00:00Z", 1
 
 def test_a_slow_clock_has_its_batches_read_again_together(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now)
     following, tables, late = follow([])
     for number in range(12):
         now = float(number)
@@ -193,7 +193,7 @@ def test_nothing_is_counted_while_results_catch_up() -> None:
     following.follow()
     assert late.counted == []
     assert tables.rows[-1]['"batch"'] == 4  # whoever leads next counts them
-    following._began -= progress.CATCH_UP_SECONDS
+    following._began -= heartbeat.CATCH_UP_SECONDS
     following.follow()
     assert late.counted == [5, 6, 7]
     assert late.readings == 1
@@ -215,9 +215,9 @@ def test_batches_of_another_checkpoint_dont_count_as_known() -> None:
 
 
 def test_heartbeats_are_in_order_and_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = progress.HEARTBEAT_SECONDS
+    due = heartbeat.HEARTBEAT_SECONDS
     clock = iter([0.0, 0.0, 0.4 * due, 1.2 * due])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: next(clock))
     following, tables, _ = follow([])
     for _ in range(3):
         following.follow()
@@ -225,9 +225,9 @@ def test_heartbeats_are_in_order_and_fenced(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_idle_job_only_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = progress.HEARTBEAT_SECONDS
+    due = heartbeat.HEARTBEAT_SECONDS
     clock = iter([0.0, *(number * due for number in range(4))])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: next(clock))
     following, tables, _ = follow([batch(0)])
     following.follow()
     following.follow()
@@ -241,7 +241,7 @@ def test_heartbeats_stay_in_their_epoch_however_long_a_driver_leads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = iter([0.0, 49 * 86400.0, 50 * 86400.0])  # milliseconds fill 32 bits in 49.7 days
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: next(clock))
     following, tables, _ = follow([])
     following.follow()
     following.follow()

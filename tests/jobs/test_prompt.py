@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from millrace_jobs.prompt import PromptHandler
+from millrace_jobs.leadership.zookeeper_client import PromptHandler
 
 SESSION_SECONDS = 2.5
 SECONDS = 0.2

@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs import declared, isolation, leading, sources
-from millrace_jobs.declaration import Declaration
-from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, without
-from millrace_jobs.quarantine import NotInRecords, Place, Quarantined, Range, Skip, find
+from millrace_jobs.declared import job as declared_job
+from millrace_jobs.declared.loader import Declaration
+from millrace_jobs.inputs import sources
+from millrace_jobs.inputs.place import Place
+from millrace_jobs.leader import supervisor
+from millrace_jobs.quarantine import store
+from millrace_jobs.quarantine.search import NotInRecords, Quarantined, Range, Skip, find
+from millrace_jobs.quarantine.store import Quarantine, in_a_line, is_of_values, without
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import ArithmeticException, PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
@@ -160,10 +164,10 @@ class Running:
             version=lambda batch: batch,
         )
         results: Any = SimpleNamespace()
-        self.job = declared.Declared(context, Declaration(rows, ""), results)
+        self.job = declared_job.Declared(context, Declaration(rows, ""), results)
         monkeypatch.setattr(sources, "stream", self._stream)
         monkeypatch.setattr(sources, "records", self._records)
-        monkeypatch.setattr(isolation, "DeadLetters", lambda *_: SimpleNamespace(write=self._bury))
+        monkeypatch.setattr(store, "DeadLetters", lambda *_: SimpleNamespace(write=self._bury))
 
     def send(self, sent: list[dict[str, Any]]) -> None:
         first = sum(map(len, self._sent))
@@ -181,7 +185,9 @@ class Running:
         frame = self.job.frame(1000)
         query = (
             frame.writeStream.outputMode("update")
-            .foreachBatch(leading.while_leading(self._write, self._lease, self._draining, raised))
+            .foreachBatch(
+                supervisor.while_leading(self._write, self._lease, self._draining, raised)
+            )
             .option("checkpointLocation", str(self._folder / "checkpoint"))
             .trigger(availableNow=True)
             .start()
@@ -237,7 +243,7 @@ def test_a_job_goes_on_without_the_records_that_it_fails_by(
         running.send(batch)
     error = running.run()
     assert isinstance(error, Quarantined)
-    assert isolation.in_a_line(error).startswith("batch 1 is run again without")
+    assert store.in_a_line(error).startswith("batch 1 is run again without")
     assert running.letters == {
         "events-1-127": "theirs: ValueError: no such number: 666",
         "events-0-128": running.letters["events-0-128"],
@@ -293,7 +299,7 @@ def test_no_more_are_put_aside_than_within_an_hour(monkeypatch: pytest.MonkeyPat
         return {}
 
     context: Any = SimpleNamespace(settings={"quarantine_records": 9})
-    monkeypatch.setattr(isolation, "skips_of", lambda _: skips)
+    monkeypatch.setattr(store, "skips_of", lambda _: skips)
     quarantine = Quarantine(context, None)  # type: ignore[arg-type]
     monkeypatch.setattr(quarantine, "_search", lambda *what: search(*what))
     with pytest.raises(NotInRecords):

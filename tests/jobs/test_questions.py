@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import questions as module
-from millrace_jobs.lease import LeaseLost
-from millrace_jobs.questions import Questions
-from millrace_jobs.redrive import Outcome
+from millrace_jobs.leadership.lease import LeaseLost
+from millrace_jobs.requests import operator_requests as module
+from millrace_jobs.requests.operator_requests import Questions
+from millrace_jobs.requests.retry import Outcome
 
 RECOUNT = {"id": "q", "start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
 RETRY = {"id": "r", "records": ["events-0-7"]}

@@ -8,9 +8,9 @@ from typing import Any
 
 import millrace_jobs
 import pytest
-from millrace_jobs.context import JobContext
-from millrace_jobs.declared import Declared
+from millrace_jobs.declared.job import Declared
 from millrace_jobs.kinds import ARCHIVE, DECLARED, PROGRAMS, REAL_TIME, TRAFFIC, kind_of
+from millrace_jobs.query.context import JobContext
 
 from millrace.plan import load_plan
 

@@ -10,24 +10,19 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from millrace_jobs import (
-    check,
-    config,
-    contract,
-    declaration,
-    jobs,
-    leading,
-    progress,
-    ready,
-    sources,
-)
+from millrace_jobs import check, config, contract, jobs
 from millrace_jobs.config import Config
-from millrace_jobs.context import JobContext
+from millrace_jobs.declared import loader
+from millrace_jobs.declared.real_time import RealTime, Selection
+from millrace_jobs.inputs import sources
 from millrace_jobs.kinds import kind_of
-from millrace_jobs.lease import LeaseLost
-from millrace_jobs.quarantine import NotInRecords
-from millrace_jobs.real_time import RealTime, Selection
+from millrace_jobs.leader import supervisor
+from millrace_jobs.leadership.lease import LeaseLost
+from millrace_jobs.quarantine.search import NotInRecords
+from millrace_jobs.query import heartbeat
+from millrace_jobs.query.context import JobContext
 from millrace_jobs.sinks import positions
+from millrace_jobs.standby import ready
 from pyspark.errors import ArithmeticException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -65,7 +60,7 @@ def real_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
         file = tmp_path / f"{job}.sql"
         return file.read_text() if file.exists() else None
 
-    monkeypatch.setattr(declaration, "sql", sql)
+    monkeypatch.setattr(loader, "sql", sql)
     content = deployment(load_plan("local"), JOB) | {"version": "", "jobs": [JOB, "theirs"]}
     content["settings"] |= {"theirs": content["settings"][JOB]}
     return config.parse(json.loads(json.dumps(content)))
@@ -205,12 +200,12 @@ class Query:
         self.isActive = False
 
 
-def running(query: Query, **more: Any) -> leading.RunningJob:
+def running(query: Query, **more: Any) -> supervisor.RunningJob:
     context: Any = SimpleNamespace(job=JOB)
     job = RealTime(context, positions=SimpleNamespace())  # type: ignore[arg-type]
     one = ready.ReadyJob(context, job, None)  # type: ignore[arg-type]
     follow = SimpleNamespace(follow=lambda: None)
-    return leading.RunningJob(one, query, follow, threading.Event(), **more)  # type: ignore[arg-type]
+    return supervisor.RunningJob(one, query, follow, threading.Event(), **more)  # type: ignore[arg-type]
 
 
 def fails_by(cause: Exception | None) -> Query:
@@ -240,16 +235,16 @@ def test_it_runs_before_its_first_batch_has_ended() -> None:
 
 def test_to_end_it_waits_for_no_batch() -> None:
     job = running(Query())
-    leading.drain([job])
+    supervisor.drain([job])
     assert not job.query.isActive
     disabled: Any = SimpleNamespace(is_disabled=lambda _: True)
-    assert leading.tend(running(Query()), disabled, is_first=True).state == "disabled"
+    assert supervisor.tend(running(Query()), disabled, is_first=True).state == "disabled"
 
 
 def test_who_starts_it_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "start", lambda *_: running(Query()))
-    monkeypatch.setattr(leading, "FIRST_BATCHES_SECONDS", 1e9)
-    assert leading.tend(running(Query()).ready, ENABLED, is_first=True).state == "running"
+    monkeypatch.setattr(supervisor, "start", lambda *_: running(Query()))
+    monkeypatch.setattr(supervisor, "FIRST_BATCHES_SECONDS", 1e9)
+    assert supervisor.tend(running(Query()).ready, ENABLED, is_first=True).state == "running"
 
 
 def test_it_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,15 +252,15 @@ def test_it_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
         lease=SimpleNamespace(is_lost=True), is_stop_desired=lambda _: False
     )
     with pytest.raises(LeaseLost):
-        leading.supervise([running(Query())], lost, "v1", None, None)  # type: ignore[arg-type]
+        supervisor.supervise([running(Query())], lost, "v1", None, None)  # type: ignore[arg-type]
 
 
 def test_a_record_that_it_fails_by_ends_no_driver_and_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leading, "start", lambda *_: running(fails_by(POISON)))
-    again = leading.tend(running(fails_by(POISON)), ENABLED, is_first=True)
-    paused = leading.tend(again, ENABLED, is_first=True)
+    monkeypatch.setattr(supervisor, "start", lambda *_: running(fails_by(POISON)))
+    again = supervisor.tend(running(fails_by(POISON)), ENABLED, is_first=True)
+    paused = supervisor.tend(again, ENABLED, is_first=True)
     assert paused.state == "failed"
     assert "no record is put aside: [DIVIDE_BY_ZERO]" in paused.trouble
     assert isinstance(paused.error, NotInRecords)  # type: ignore[union-attr]
@@ -273,7 +268,7 @@ def test_a_record_that_it_fails_by_ends_no_driver_and_is_told(
 
 def test_what_fails_by_its_host_is_left_to_the_standby() -> None:
     with pytest.raises(RuntimeError, match="as Spark says it"):
-        leading.tend(running(fails_by(None)), ENABLED, is_first=True)
+        supervisor.tend(running(fails_by(None)), ENABLED, is_first=True)
 
 
 # -- How far it is
@@ -346,7 +341,7 @@ def test_whoever_follows_a_query_has_each_batch_told() -> None:
     own: Any = SimpleNamespace(job=JOB, settings={"trigger_seconds": 30})
     job = FakeJob(is_endless=True, after_batch=lambda one: heard.append(one.batchId))
     query: Any = SimpleNamespace(id="query", _jsq=None)
-    following = progress.Progress(own, query, job, progress.JobRow(), -1)
+    following = heartbeat.Progress(own, query, job, heartbeat.JobRow(), -1)
     took = {"triggerExecution": 30_100}
     following._take_in(
         SimpleNamespace(batchId=4, eventTime={}, durationMs=took, inputRowsPerSecond=1.0)

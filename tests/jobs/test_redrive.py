@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs.isolation import left_out, row_of
-from millrace_jobs.outputs import Output
-from millrace_jobs.quarantine import Place, Skip
-from millrace_jobs.recount import recount
-from millrace_jobs.redrive import Refused, Retried, redrive, to_write, together
+from millrace_jobs.inputs.place import Place
+from millrace_jobs.output import Output
+from millrace_jobs.quarantine.search import Skip
+from millrace_jobs.quarantine.store import left_out, row_of
+from millrace_jobs.query.write_version import version
+from millrace_jobs.requests.recount import recount
+from millrace_jobs.requests.retry import Refused, Retried, redrive, to_write, together
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
-from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType

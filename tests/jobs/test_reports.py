@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from millrace_jobs.reports import Reports
+from millrace_jobs.query.batch_reports import Reports
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress

@@ -14,15 +14,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs.continuity import Discontinued
-from millrace_jobs.lease import LeaseLost
+from millrace_jobs.inputs.continuity import Discontinued
+from millrace_jobs.leadership.lease import LeaseLost
+from millrace_jobs.query.write_version import version
 from millrace_jobs.sinks import archive, cassandra, results
-from millrace_jobs.sinks.beside import beside
 from millrace_jobs.sinks.cassandra import PORTION_BYTES, Tables, WriteFailed, portions
+from millrace_jobs.sinks.concurrently import beside
 from millrace_jobs.sinks.dead_letters import DeadLetters, letters, summary
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
-from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 

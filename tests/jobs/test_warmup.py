@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from millrace_jobs import warmup
-from millrace_jobs.checkpoint import Checkpoint
-from millrace_jobs.warmup import Rehearsal
+from millrace_jobs.inputs.checkpoint import Checkpoint
+from millrace_jobs.standby import rehearsal as module
+from millrace_jobs.standby.rehearsal import Rehearsal
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -48,15 +48,15 @@ def scratch(spark: SparkSession, tmp_path: Path) -> Checkpoint:
 def is_gone(scratch: Checkpoint) -> bool:
     deadline = time.monotonic() + 120
     while Path(scratch.location).exists() and time.monotonic() < deadline:
-        time.sleep(warmup.POLL_SECONDS)
+        time.sleep(module.POLL_SECONDS)
     return not Path(scratch.location).exists()
 
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warmup, "TRIGGER", "100 milliseconds")
-    monkeypatch.setattr(warmup, "REST_POLL_SECONDS", 0.1)
-    monkeypatch.setattr(warmup, "WARM_BATCHES", 3)
+    monkeypatch.setattr(module, "TRIGGER", "100 milliseconds")
+    monkeypatch.setattr(module, "REST_POLL_SECONDS", 0.1)
+    monkeypatch.setattr(module, "WARM_BATCHES", 3)
 
 
 @pytest.fixture
@@ -78,13 +78,13 @@ def test_a_standby_rehearses_until_it_is_to_lead(spark, scratch, rehearse):
     job, told = Job(spark), []
     rehearsal = rehearse(job, 5, after_batch=lambda: told.append(time.monotonic()))
     rehearsal.wait()
-    assert len(job.rehearsed) >= warmup.READY_BATCHES
+    assert len(job.rehearsed) >= module.READY_BATCHES
     wait_until(lambda: len(told) >= 5, 120, "it goes on")
     gaps = [later - earlier for earlier, later in pairwise(told[2:5])]
     assert min(gaps) >= 5  # rarely, once it is warm
     rehearsal.end()
     assert is_gone(scratch)
-    assert set(job.rehearsed) == {warmup.RECORDS}
+    assert set(job.rehearsed) == {module.RECORDS}
     assert not spark.streams.active
 
 
@@ -97,7 +97,7 @@ def test_a_standby_is_warm_after_some_batches(spark, rehearse):
 
 
 def test_who_leads_before_it_is_warm_is_no_standby(spark, scratch, rehearse, monkeypatch):
-    monkeypatch.setattr(warmup, "WARM_BATCHES", 1000)
+    monkeypatch.setattr(module, "WARM_BATCHES", 1000)
     job, told = Job(spark), []
     rehearsal = rehearse(job, 0, when_warm=lambda: told.append("warm"))
     rehearsal.wait()
@@ -127,7 +127,7 @@ def test_a_brief_rehearsal_ends_by_itself(spark, scratch, rehearse, caplog):
 
 
 def test_who_is_to_lead_ends_all_rehearsals(spark, scratch, rehearse, monkeypatch):
-    monkeypatch.setattr(warmup, "READY_BATCHES", 1000)
+    monkeypatch.setattr(module, "READY_BATCHES", 1000)
     over = threading.Event()
     rehearsal = rehearse(Job(spark), 0, over=over)
     over.set()
@@ -138,7 +138,7 @@ def test_who_is_to_lead_ends_all_rehearsals(spark, scratch, rehearse, monkeypatc
 
 
 def test_who_is_warm_is_told_so_again(spark, rehearse, monkeypatch):
-    monkeypatch.setattr(warmup, "AGAIN_SECONDS", 4)
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 4)
     told: list[float] = []
     rehearse(Job(spark), 0, when_warm=lambda: told.append(time.monotonic()))
     wait_until(lambda: len(told) >= 3, 120, "it is told again")
@@ -146,7 +146,7 @@ def test_who_is_warm_is_told_so_again(spark, rehearse, monkeypatch):
 
 
 def test_a_round_ends_before_its_state_grows(spark, rehearse, monkeypatch):
-    monkeypatch.setattr(warmup, "ROUND_BATCHES", 4)
+    monkeypatch.setattr(module, "ROUND_BATCHES", 4)
     job = Job(spark)
     rehearse(job, 0)
     wait_until(lambda: len(job.rehearsed) > 5, 120, "another round")
@@ -204,7 +204,7 @@ def test_an_idle_topic_isnt_waited_for_but_rehearsed_with_once_it_has_records(id
     began, told = time.monotonic(), []
     rehearse(idle, 2, when_warm=lambda: told.append("warm")).wait()
     wait_until(lambda: told, 10, "it is as warm as it can get")
-    assert time.monotonic() - began < warmup.SECONDS / 2
+    assert time.monotonic() - began < module.SECONDS / 2
     assert idle.rehearsed == []
     for number in range(2):
         (idle.folder / f"{number}.txt").write_text("one\n")
@@ -213,7 +213,7 @@ def test_an_idle_topic_isnt_waited_for_but_rehearsed_with_once_it_has_records(id
 
 def test_a_topic_that_is_read_to_its_end_is_read_again(idle, rehearse, monkeypatch):
     """As rarely as a standby does: most of the time the query waits for its trigger."""
-    monkeypatch.setattr(warmup, "TRIGGER", "1 second")
+    monkeypatch.setattr(module, "TRIGGER", "1 second")
     for number in range(2):
         (idle.folder / f"{number}.txt").write_text("one\n")
     rehearse(idle, 2).wait()

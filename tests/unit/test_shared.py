@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from millrace_api.declared import Output as ApiOutput
-from millrace_jobs.outputs import Output
+from millrace_jobs.output import Output
 from pydantic import BaseModel
 
 from millrace import config

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from millrace_jobs.checkpoint import Offsets
-from millrace_jobs.sinks.beside import beside
+from millrace_jobs.inputs.checkpoint import Offsets
+from millrace_jobs.sinks.concurrently import beside
 from millrace_jobs.sinks.results import Results
 
 

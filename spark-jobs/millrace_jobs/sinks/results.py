@@ -15,8 +15,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from millrace_jobs.checkpoint import Offsets
-from millrace_jobs.continuity import check_published
+from millrace_jobs.inputs.checkpoint import Offsets
+from millrace_jobs.inputs.continuity import check_published
 from millrace_jobs.retries import retry
 from millrace_shared.names import KafkaNames
 

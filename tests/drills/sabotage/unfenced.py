@@ -9,10 +9,10 @@ import uuid
 from typing import Any
 
 from confluent_kafka import Producer
-from millrace_jobs.lease import Lease
+from millrace_jobs.leadership.lease import Lease
+from millrace_jobs.query.write_version import version
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.sinks.results import Results
-from millrace_jobs.versions import version
 
 FREEZING_TIME = 1.5  # s, wherever the lease would be asked for: before a batch and each write
 
