@@ -24,15 +24,15 @@ from millrace_gateway.decide import (
     Kill,
     Order,
     Seen,
+    SendOrder,
     Submission,
     Submit,
-    Tell,
     Wait,
     decide,
 )
 from millrace_gateway.lag import Lags
 from millrace_gateway.metrics import Metrics, look
-from millrace_gateway.registry import Deposed, LeaderRegistry, Registry
+from millrace_gateway.registry import LeaderRegistry, LockLost, Registry
 from millrace_gateway.settings import Settings
 from millrace_gateway.submit import Child, NotDeployed, deployment
 from millrace_gateway.yarn import Unreachable, Yarn
@@ -64,7 +64,7 @@ class Gateway:
     def turn(self) -> None:
         """One look at every application, and the next step for each."""
         if not self._registry.holds_lock():
-            raise Deposed(self._settings.znodes.gateway_lock)
+            raise LockLost(self._settings.znodes.gateway_lock)
         for application in self._registry.applications():
             self._reap(application)
             if intent := self._registry.intent(application):
@@ -74,7 +74,7 @@ class Gateway:
         """Leaves nothing in flight, so that the successor needn't wait for it."""
         for application, child in self._children.items():
             child.kill()
-            with contextlib.suppress(Deposed, KazooException):
+            with contextlib.suppress(LockLost, KazooException):
                 if last := self._registry.submission(application):
                     self._close(application, last, "the gateway was stopped meanwhile")
 
@@ -134,7 +134,7 @@ class Gateway:
 
     def _act(self, application: str, decision: Decision) -> None:
         match decision.action:
-            case Tell(state, version):
+            case SendOrder(state, version):
                 self._registry.put_order(application, Order(state, version, self._clock()))
             case Kill(run):
                 self._yarn.kill(run)
@@ -228,7 +228,7 @@ def main() -> None:
     settings = configuration.load()
     try:
         run(settings)
-    except Deposed as error:
+    except LockLost as error:
         sys.exit(f"the lock was lost: {error}")
     except KazooTimeoutError:
         sys.exit(f"ZooKeeper doesn't answer: {settings.zookeeper}")

@@ -101,7 +101,7 @@ class Submit:
 
 
 @dataclass(frozen=True)
-class Tell:
+class SendOrder:
     """Give drivers this order."""
 
     state: State
@@ -118,7 +118,7 @@ class Decision:
     """``phase`` and ``detail`` tell operators why; they change only when the situation does.
     ``run`` is the one that they speak of, if there is one."""
 
-    action: Wait | Submit | Tell | Kill
+    action: Wait | Submit | SendOrder | Kill
     phase: str
     detail: str
     run: str = ""
@@ -181,7 +181,7 @@ def _hand_over(seen: Seen, leader: Run, wanted: list[Run], limits: Limits) -> De
 
 def _keep(seen: Seen, wanted: list[Run]) -> Decision:
     version = seen.intent.version
-    told = Tell("running", version)
+    told = SendOrder("running", version)
     action = Wait() if _was_told(seen.order, told) else told
     runs = ", ".join(f"{run.id} {_role(seen, run)}" for run in wanted)
     return Decision(action, _phase(seen, wanted), f"version {version}: {runs}", _spoken(seen))
@@ -203,7 +203,7 @@ def _spoken(seen: Seen) -> str:
 
 def _drain(seen: Seen, run: Run, goal: str, limits: Limits) -> Decision:
     detail = f"{run.id}, version {run.version} -> {goal}"
-    told = Tell("stopped", run.version)
+    told = SendOrder("stopped", run.version)
     if seen.order is None or not _was_told(seen.order, told):
         return Decision(told, "draining", detail, run.id)
     if seen.now - seen.order.since > limits.drain:
@@ -232,7 +232,7 @@ def _bring_up(seen: Seen, wanted: list[Run], limits: Limits) -> Decision:
     return Decision(Submit(version), phase, what, run)
 
 
-def _was_told(order: Order | None, told: Tell) -> bool:
+def _was_told(order: Order | None, told: SendOrder) -> bool:
     return order is not None and (order.state, order.version) == (told.state, told.version)
 
 

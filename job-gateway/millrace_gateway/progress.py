@@ -15,7 +15,7 @@ UNANSWERED = (DriverException, NoHostAvailable)
 FRESH = timedelta(seconds=60)
 
 
-class Progress:
+class JobActivity:
     """The jobs of one version of an application."""
 
     def __init__(self, store: Cassandra, jobs: list[str], version: str) -> None:
@@ -29,7 +29,7 @@ class Progress:
         )
         self._session = self._cluster.connect(store.keyspace)
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "JobActivity":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -31,7 +31,7 @@ from millrace_shared.names import ZookeeperNames
 RecordT = TypeVar("RecordT", Intent, Order, Submission)
 
 
-class Deposed(Exception):
+class LockLost(Exception):
     """The lock was lost; another gateway may be acting already."""
 
 
@@ -153,7 +153,7 @@ class LeaderRegistry(Registry):
         transaction.set_data(path, content)
         failed = [result for result in transaction.commit() if isinstance(result, Exception)]
         if failed:
-            raise Deposed(f"{path}: {failed[0]!r}")
+            raise LockLost(f"{path}: {failed[0]!r}")
 
     @property
     def _lock_node(self) -> str:

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millrace_jobs import config, spark_internals
 from millrace_jobs.config import Config
 from millrace_jobs.declared import loader
-from millrace_jobs.declared.loader import Refused
+from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.query.context import AnalysisContext
 
@@ -78,7 +78,7 @@ def refuse_unsupported(frame: DataFrame) -> None:
 
 def reason_of(job: str, error: Exception) -> str:
     """On one line; what Spark says after its first one is the plan."""
-    if isinstance(error, Refused):
+    if isinstance(error, InvalidJob):
         return str(error).removeprefix(f"job {job}: ")
     if isinstance(error, SyntaxError):
         return error.msg
@@ -93,7 +93,7 @@ def place_of(job: str, error: Exception, settings: dict[str, Any]) -> str:
     if text is None:
         line = _line_of(f"{job}.py", error)
         return f"{job}.py:{line}" if line else f"{job}.py"
-    if isinstance(error, Refused) or not (found := PLACE.search(str(error))):
+    if isinstance(error, InvalidJob) or not (found := PLACE.search(str(error))):
         return f"{job}.sql"
     line, column = int(found[1]), int(found[2])
     written = text.splitlines()[line - 1]

@@ -27,13 +27,13 @@ from millrace_gateway.decide import (
     Order,
     Run,
     Seen,
+    SendOrder,
     Submission,
     Submit,
-    Tell,
     Wait,
     decide,
 )
-from millrace_gateway.registry import Deposed
+from millrace_gateway.registry import LockLost
 from millrace_gateway.settings import Cassandra, Kafka, Settings, Upkeep
 from millrace_gateway.submit import Child, Deployment, NotDeployed, command
 from millrace_gateway.upkeep import Record
@@ -155,7 +155,7 @@ TABLE = {
     ),
     "told to stop, but wanted again: tell them to run": (
         Seen(NOW, RUNNING_V2, Order("stopped", "v2", NOW - 5), active=PAIR, leading=ONE),
-        Tell("running", "v2"),
+        SendOrder("running", "v2"),
         "running",
     ),
     "old pair: its standby makes room": (
@@ -175,7 +175,7 @@ TABLE = {
     ),
     "old leader, new one stands by: hand over": (
         Seen(NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=ONE, standbys=frozenset({TWO})),
-        Tell("stopped", "v1"),
+        SendOrder("stopped", "v1"),
         "draining",
     ),
     "handing over: wait": (
@@ -219,7 +219,7 @@ TABLE = {
     ),
     "to be stopped: then the leader drains": (
         Seen(NOW, Intent("stopped", "v2"), TOLD_V2, active=[run("v2")], leading=ONE),
-        Tell("stopped", "v2"),
+        SendOrder("stopped", "v2"),
         "draining",
     ),
     "three: the latest that doesn't lead goes": (
@@ -354,7 +354,11 @@ def test_who_leads_is_only_killed_when_it_was_told_to_stop_and_hangs(seen):
 @given(situations())
 def test_who_leads_is_only_told_to_stop_when_another_is_ready_or_all_are_to_stop(seen):
     action = decide(seen, LIMITS).action
-    if isinstance(action, Tell) and action.state == "stopped" and seen.intent.state == "running":
+    if (
+        isinstance(action, SendOrder)
+        and action.state == "stopped"
+        and seen.intent.state == "running"
+    ):
         ready = [r for r in seen.active if r.id in seen.standbys]
         assert seen.intent.version in {r.version for r in ready}
 
@@ -410,7 +414,7 @@ class World:
                 self.order = Order("running", version, self.now)
                 self.submission = Submission(version, "edge-1", self.now)
                 self.in_flight = version
-            case Tell(state, version):
+            case SendOrder(state, version):
                 self.order = Order(state, version, self.now)
             case Kill(killed):
                 self._end(killed, "KILLED")
@@ -768,7 +772,7 @@ def test_who_never_gets_warm_goes(settings, state, seconds, killed):
 def test_a_gateway_without_the_lock_does_nothing(settings):
     registry = Registry(RUNNING_V2)
     registry.leads = False
-    with pytest.raises(Deposed):
+    with pytest.raises(LockLost):
         Gateway(settings, registry, Cluster()).turn()
     assert not registry.submissions
 
@@ -840,7 +844,7 @@ def test_a_deployment_waits_for_no_disabled_job(settings, deployments, monkeypat
         asked.append((jobs, version))
         return nullcontext(SimpleNamespace(missing=lambda: []))
 
-    monkeypatch.setattr(commands, "Progress", progress)
+    monkeypatch.setattr(commands, "JobActivity", progress)
     registry = SimpleNamespace(
         is_disabled=lambda job: job == "archive",
         status=lambda application: {"version": "v2", "phase": "running"},

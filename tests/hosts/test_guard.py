@@ -24,14 +24,14 @@ DRIVER = f"""
 import subprocess, sys, time
 from millrace_shared.names import ZookeeperNames
 from millrace_jobs.leadership.coordination import Coordination
-from millrace_jobs.leadership.watchdog import Guard
+from millrace_jobs.leadership.watchdog import Watchdog
 from millrace_jobs.leadership.identity import Identity
 
 jvm = subprocess.Popen(["sleep", "60"])
 identity = Identity("application_1_1", 1, "nowhere", "0", jvm.pid, 1)
 znodes = ZookeeperNames(*sys.argv[2:])
 driver = Coordination(sys.argv[1], znodes, "guarded", identity, {SESSION_SECONDS})
-driver.end_with_process(Guard(sys.argv[1], {SESSION_SECONDS}, jvm.pid))
+driver.end_with_process(Watchdog(sys.argv[1], {SESSION_SECONDS}, jvm.pid))
 driver.announce("standby")
 print("ready", flush=True)
 time.sleep(60)

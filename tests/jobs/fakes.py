@@ -523,7 +523,7 @@ class Query:
         return json.loads(offsets)[self._topic]["0"]
 
 
-class Reports:
+class BatchReports:
     """Of a `Query`, each once."""
 
     def __init__(self, query: Query) -> None:

@@ -44,7 +44,7 @@ def main(asked: dict[str, Any]) -> None:
     )
     job_now: supervisor.AnyJob = prepared
     while True:
-        job_now = supervisor.tend(job_now, coordination, is_first=True)
+        job_now = supervisor.reconcile(job_now, coordination, is_first=True)
         time.sleep(POLL_SECONDS)
 
 

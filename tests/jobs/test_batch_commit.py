@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs.inputs.continuity import Discontinued
+from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.query.write_version import version
 from millrace_jobs.sinks import batch_commit, concurrently, results
@@ -175,7 +175,7 @@ def test_a_checkpoint_that_went_back_is_refused_before_anything_is_written(
 ) -> None:
     all_batches(stores)
     stores.steps.clear()
-    with pytest.raises(Discontinued):
+    with pytest.raises(CheckpointMismatch):
         Driver(stores, 2).write(number, read)
     assert stores.steps == ["verify"]
 

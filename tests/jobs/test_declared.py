@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from millrace_jobs.declared import job as declared_job
 from millrace_jobs.declared import loader, plan_analysis
-from millrace_jobs.declared.loader import Refused
+from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.output import Output, Sessions, bucket
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.sinks.batch_commit import BatchIdentity
@@ -102,7 +102,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_could_not_be_kept_is_refused(describe: Any, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(InvalidJob, match=reason):
         describe(REFUSED[reason])
 
 
@@ -115,7 +115,7 @@ def test_a_mistake_in_a_query_is_shown_with_its_place(describe: Any) -> None:
 
 
 def test_a_name_that_is_no_job_is_refused() -> None:
-    with pytest.raises(Refused, match=r"neither nobody.py nor nobody.sql"):
+    with pytest.raises(InvalidJob, match=r"neither nobody.py nor nobody.sql"):
         loader.load("nobody")
 
 
@@ -201,7 +201,7 @@ NO_SLOTS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("reason", NO_SLOTS)
 def test_what_could_not_be_merged_is_refused(describe: Any, reason: str) -> None:
     values, settings = NO_SLOTS[reason]
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(InvalidJob, match=reason):
         describe(slots(values), **WITH_GAP | settings)
 
 
@@ -366,14 +366,14 @@ def test_a_checkpoint_of_another_aggregation_is_refused(
 ) -> None:
     kept = json.dumps({"table": table, "state": state, "values": {"n": "bigint"}})
     one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
-    with nullcontext() if goes_on else pytest.raises(Refused, match="another checkpoint"):
+    with nullcontext() if goes_on else pytest.raises(InvalidJob, match="another checkpoint"):
         assert one._keep_state() is False  # another summary, or another table
 
 
 def test_a_column_of_another_type_is_refused() -> None:
     kept = json.dumps({"table": "job_test", "state": [], "values": {"n": "double"}})
     one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
-    with pytest.raises(Refused, match="has n as double, this version as bigint"):
+    with pytest.raises(InvalidJob, match="has n as double, this version as bigint"):
         one._keep_state()
 
 

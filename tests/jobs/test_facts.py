@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from millrace_jobs.declared import job as declared_job
-from millrace_jobs.declared.enrichment import Facts, FactsGone, with_columns
-from millrace_jobs.declared.loader import Refused
+from millrace_jobs.declared.enrichment import EnrichmentGone, Facts, with_columns
+from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.output import Output, Sessions
 from millrace_jobs.query.write_version import version
@@ -188,7 +188,7 @@ def test_a_version_that_is_gone_fails_the_batch(tables: MemoryTables) -> None:
     facts(tables).add([SPRING], "query", 5, version(1, 5))
     tables.put("campaigns", spring=0.4)
     del tables.versions["campaigns"][1]
-    with pytest.raises(FactsGone, match="version 1 of table campaigns"):
+    with pytest.raises(EnrichmentGone, match="version 1 of table campaigns"):
         facts(tables).add([SPRING], "query", 5, version(2, 5))
 
 
@@ -255,12 +255,12 @@ def test_columns_are_those_of_the_table() -> None:
     ],
 )
 def test_what_can_not_be_looked_up_is_refused(changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(InvalidJob, match=reason):
         with_columns(replace(COUNTED, **changes), [CAMPAIGNS])
 
 
 def test_a_framework_column_is_no_fact() -> None:
-    with pytest.raises(Refused, match="have version already"):
+    with pytest.raises(InvalidJob, match="have version already"):
         with_columns(COUNTED, [Lookup("t", {"campaign": "string"}, {"version": "int"})])
 
 
@@ -270,7 +270,7 @@ def test_a_session_has_the_facts_of_its_last_slot() -> None:
     assert with_columns(slots, [CAMPAIGNS]).sessions == Sessions(
         1800, "clicks", merges | dict.fromkeys(CAMPAIGNS.columns, "last")
     )
-    with pytest.raises(Refused, match="have open already"):
+    with pytest.raises(InvalidJob, match="have open already"):
         with_columns(slots, [Lookup("t", {"campaign": "string"}, {"open": "int"})])
 
 

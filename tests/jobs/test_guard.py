@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kazoo.handlers.threading import KazooTimeoutError
 from millrace_jobs.leadership import watchdog
-from millrace_jobs.leadership.watchdog import Guard
+from millrace_jobs.leadership.watchdog import Watchdog
 
 PASSWORD = bytes(range(16))
 
@@ -73,12 +73,12 @@ def test_a_driver_tells_its_session_through_a_pipe(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         watchdog.subprocess, "Popen", lambda _, **how: popen(echo, stdout=subprocess.PIPE, **how)
     )
-    watched = Guard("zookeeper", 2.5, 1)
+    watched = Watchdog("zookeeper", 2.5, 1)
     watched.protect((7, PASSWORD))
     assert watched._process.communicate() == (f"7 {PASSWORD.hex()}\n", None)
 
 
 def test_a_driver_lives_on_without_its_guard() -> None:
-    watched = Guard("zookeeper", 2.5, 1)
+    watched = Watchdog("zookeeper", 2.5, 1)
     watched.dismiss()
     watched.protect((7, PASSWORD))

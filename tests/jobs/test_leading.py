@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs.inputs.continuity import Discontinued, Known
+from millrace_jobs.inputs.continuity import CheckpointMismatch, Known
 from millrace_jobs.leader import supervisor
-from millrace_jobs.quarantine.search import NotInRecords, Quarantined
+from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.heartbeat import JobRow
 from millrace_jobs.query.write_version import version
@@ -371,7 +371,7 @@ def test_a_checkpoint_that_vanished_is_refused_before_anything_is_fenced(
     context = JobContext("traffic", *[None] * 2, tables, gone, None)  # type: ignore[arg-type]
     monkeypatch.setattr(JobContext, "settings", {"checkpoint": "traffic"})
     driver: Any = SimpleNamespace(kept_checkpoint=lambda _: kept)
-    with pytest.raises(Discontinued, match="is gone"):
+    with pytest.raises(CheckpointMismatch, match="is gone"):
         supervisor.start(ReadyJob(context, None, None), driver)  # type: ignore[arg-type]
     assert tables.rows == []
 
@@ -403,7 +403,7 @@ def test_a_declared_job_that_fails_again_pauses_and_ends_no_other(
     assert not resumed.paused_until
 
 
-GONE = Discontinued("job archive: the checkpoint hdfs://x: it is gone")
+GONE = CheckpointMismatch("job archive: the checkpoint hdfs://x: it is gone")
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, *refusals: Exception | None) -> list[float]:
@@ -430,7 +430,7 @@ def test_a_refused_job_stays_out_until_its_checkpoint_is_back(
     driver: Any = SimpleNamespace(is_disabled=lambda _: False)
 
     def look(job: Any) -> Any:
-        return supervisor.tend(job, driver, is_first=is_first)
+        return supervisor.reconcile(job, driver, is_first=is_first)
 
     refused = look(prepared("archive"))
     assert (refused.state, refused.trouble) == ("failed", str(GONE))
@@ -449,7 +449,7 @@ def test_what_was_published_for_other_offsets_is_refused_in_the_middle_of_a_batc
     refusing(monkeypatch)
     driver: Any = SimpleNamespace(is_disabled=lambda _: False)
     job = running("traffic", ValueError("in Spark's words"), raised=[GONE])
-    refused = supervisor.tend(job, driver, is_first=True)
+    refused = supervisor.reconcile(job, driver, is_first=True)
     assert isinstance(refused, ReadyJob)
     assert refused.state == "failed"
 
@@ -457,9 +457,9 @@ def test_what_was_published_for_other_offsets_is_refused_in_the_middle_of_a_batc
 def test_a_refused_job_that_is_disabled_has_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing(monkeypatch, GONE)
     driver: Any = SimpleNamespace(is_disabled=lambda _: False)
-    refused = supervisor.tend(prepared("archive"), driver, is_first=False)
+    refused = supervisor.reconcile(prepared("archive"), driver, is_first=False)
     driver.is_disabled = lambda _: True
-    assert supervisor.tend(refused, driver, is_first=False).state == "disabled"
+    assert supervisor.reconcile(refused, driver, is_first=False).state == "disabled"
 
 
 def test_a_refused_job_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -502,7 +502,7 @@ def test_a_job_that_fails_by_its_code_is_tried_again_more_and_more_rarely(
         supervisor, "start", lambda *_: declared_job(SimpleNamespace(lastProgress=None))
     )
     job = declared_job(SimpleNamespace(lastProgress=None), is_second_try=True)
-    error = NotInRecords("more than 50 further records fail: no\nand more")
+    error = NotIsolatable("more than 50 further records fail: no\nand more")
     pauses = []
     for _ in range(7):
         job = supervisor.start_again(job, error, None)  # type: ignore[arg-type]
@@ -519,7 +519,7 @@ def test_a_job_that_fails_by_its_code_is_tried_again_more_and_more_rarely(
 
 def test_a_first_job_that_fails_by_its_data_ends_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     query = SimpleNamespace(exception=lambda: RuntimeError("as Spark says it"), lastProgress=None)
-    failed = declared_job(query, raised=[NotInRecords("it is the code")], is_second_try=True)
+    failed = declared_job(query, raised=[NotIsolatable("it is the code")], is_second_try=True)
     told: list[dict[str, str]] = []
     jobs: list[Any] = [failed, running("archive")]
     assert supervised(monkeypatch, jobs, told=told) == []

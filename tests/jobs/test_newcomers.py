@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from millrace_jobs.standby import executor_warmup
-from millrace_jobs.standby.executor_warmup import Newcomers
+from millrace_jobs.standby.executor_warmup import ExecutorWarmup
 from millrace_jobs.standby.ready import ReadyJob
 
 JOBS: Any = [ReadyJob(SimpleNamespace(job=name), None, None) for name in ("traffic", "archive")]  # type: ignore[arg-type]
@@ -38,8 +38,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return cluster
 
 
-def of(cluster: Any) -> Newcomers:
-    return Newcomers(cluster)
+def of(cluster: Any) -> ExecutorWarmup:
+    return ExecutorWarmup(cluster)
 
 
 def ended() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from millrace_jobs.inputs.checkpoint import Batch
 from millrace_jobs.query import heartbeat
-from millrace_jobs.query.heartbeat import JobRow, Progress
+from millrace_jobs.query.heartbeat import Heartbeat, JobRow
 from millrace_jobs.query.late_events import JudgedBatch
 from millrace_jobs.query.write_version import version
 from millrace_jobs.sinks.cassandra import WriteFailed
@@ -70,7 +70,7 @@ def follow(
     row: JobRow = JobRow(),  # noqa: B008  # frozen
     committed: int = -1,
     leads_for: float = heartbeat.CATCH_UP_SECONDS,
-) -> tuple[Progress, FakeTables, FakeLateEvents]:
+) -> tuple[Heartbeat, FakeTables, FakeLateEvents]:
     tables, late = FakeTables(), FakeLateEvents()
     context = SimpleNamespace(
         job="traffic",
@@ -86,7 +86,7 @@ def follow(
         ),
     )
     query: Any = SimpleNamespace(id="query", _jsq=None)
-    following = Progress(context, query, FakeJob(late_events=late), row, committed)
+    following = Heartbeat(context, query, FakeJob(late_events=late), row, committed)
     following._reports = Told(batches)  # type: ignore[assignment]
     following._began -= leads_for
     return following, tables, late

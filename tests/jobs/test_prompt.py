@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from millrace_jobs.leadership.zookeeper_client import PromptHandler
+from millrace_jobs.leadership.zookeeper_client import FastReconnectHandler
 
 SESSION_SECONDS = 2.5
 SECONDS = 0.2
@@ -26,7 +26,7 @@ def test_a_server_that_accepts_no_connection_is_left(listener: socket.socket) ->
             pass
         began = time.monotonic()
         with pytest.raises(OSError, match="timed out"):
-            PromptHandler(SECONDS).create_connection(
+            FastReconnectHandler(SECONDS).create_connection(
                 address=listener.getsockname(), timeout=SESSION_SECONDS
             )
         assert time.monotonic() - began < SESSION_SECONDS / 2
@@ -44,7 +44,7 @@ def is_full(listener: socket.socket, held: ExitStack) -> bool:
 
 
 def test_a_server_that_acknowledges_nothing_any_more_is_left(listener: socket.socket) -> None:
-    handler = PromptHandler(SECONDS)
+    handler = FastReconnectHandler(SECONDS)
     with handler.create_connection(
         address=listener.getsockname(), timeout=SESSION_SECONDS
     ) as connection:

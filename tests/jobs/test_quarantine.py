@@ -20,7 +20,7 @@ from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.place import Place
 from millrace_jobs.leader import supervisor
 from millrace_jobs.quarantine import store
-from millrace_jobs.quarantine.search import NotInRecords, Quarantined, Range, Skip, find
+from millrace_jobs.quarantine.search import NotIsolatable, Quarantined, Range, Skip, find
 from millrace_jobs.quarantine.store import Quarantine, in_a_line, is_of_values, without
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import ArithmeticException, PySparkException, PythonException
@@ -77,7 +77,7 @@ def test_exactly_the_failing_records_are_found_by_a_bounded_number_of_probes(
 @given(st.integers(1, 40), st.integers(50, 5000))
 def test_what_fails_by_everything_is_given_up_early(limit: int, records: int) -> None:
     tried = Tried({(0, n) for n in range(records)})
-    with pytest.raises(NotInRecords, match=f"more than {limit} further records fail: error at"):
+    with pytest.raises(NotIsolatable, match=f"more than {limit} further records fail: error at"):
         find([Range("t", 0, 0, records)], tried, limit)
     assert tried.probes < 8 * limit
 
@@ -265,7 +265,7 @@ def test_a_job_that_fails_by_everything_is_left_as_it_is(
     running.job.context.settings["quarantine_records"] = 5  # each that is found takes a second
     running.send(events(0, 90) + [EVENT | {"bytes": 666}] * 20)
     error = running.run()
-    assert isinstance(error, NotInRecords)
+    assert isinstance(error, NotIsolatable)
     assert "more than 5 further records fail: ValueError: no such number: 666" in str(error)
     assert not running.letters
     assert not running.job.refresh()
@@ -284,7 +284,7 @@ def test_a_sum_over_many_records_has_no_guilty_one(
     running = Running(spark, tmp_path, monkeypatch, sums)
     running.send(events(0, 20))
     error = running.run()
-    assert isinstance(error, NotInRecords)
+    assert isinstance(error, NotIsolatable)
     assert "none of its records alone: [ARITHMETIC_OVERFLOW]" in str(error)
 
 
@@ -302,7 +302,7 @@ def test_no_more_are_put_aside_than_within_an_hour(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(store, "skips_of", lambda _: skips)
     quarantine = Quarantine(context, None)  # type: ignore[arg-type]
     monkeypatch.setattr(quarantine, "_search", lambda *what: search(*what))
-    with pytest.raises(NotInRecords):
+    with pytest.raises(NotIsolatable):
         quarantine.isolate(5, "error")
     assert limits == [2]
     assert not quarantine.is_searching

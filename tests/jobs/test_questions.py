@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.requests import operator_requests as module
-from millrace_jobs.requests.operator_requests import Questions
+from millrace_jobs.requests.operator_requests import OperatorRequests
 from millrace_jobs.requests.retry import Outcome
 
 RECOUNT = {"id": "q", "start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
@@ -31,7 +31,7 @@ def asked(**questions: Any) -> dict[str, list[dict[str, Any]]]:
     """What is answered when a driver has looked three times."""
     coordination = Coordination(questions)
     job: Any = SimpleNamespace(output=SimpleNamespace(job="test"))
-    answering = Questions(coordination, [job])  # type: ignore[arg-type]
+    answering = OperatorRequests(coordination, [job])  # type: ignore[arg-type]
     for _ in range(3):
         answering.look()
         for thread in threading.enumerate():

@@ -18,7 +18,7 @@ from millrace_jobs.inputs import sources
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.leader import supervisor
 from millrace_jobs.leadership.lease import LeaseLost
-from millrace_jobs.quarantine.search import NotInRecords
+from millrace_jobs.quarantine.search import NotIsolatable
 from millrace_jobs.query import heartbeat
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.sinks import positions
@@ -225,7 +225,7 @@ def test_spark_tells_which_error_ended_a_query(spark: SparkSession, tmp_path: Pa
     with pytest.raises(StreamingQueryException):
         query.awaitTermination(60)
     ended = running(query).error  # type: ignore[arg-type]
-    assert isinstance(ended, NotInRecords)
+    assert isinstance(ended, NotIsolatable)
     assert "[DIVIDE_BY_ZERO]" in str(ended)
 
 
@@ -238,13 +238,13 @@ def test_to_end_it_waits_for_no_batch() -> None:
     supervisor.drain([job])
     assert not job.query.isActive
     disabled: Any = SimpleNamespace(is_disabled=lambda _: True)
-    assert supervisor.tend(running(Query()), disabled, is_first=True).state == "disabled"
+    assert supervisor.reconcile(running(Query()), disabled, is_first=True).state == "disabled"
 
 
 def test_who_starts_it_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "start", lambda *_: running(Query()))
     monkeypatch.setattr(supervisor, "FIRST_BATCHES_SECONDS", 1e9)
-    assert supervisor.tend(running(Query()).ready, ENABLED, is_first=True).state == "running"
+    assert supervisor.reconcile(running(Query()).ready, ENABLED, is_first=True).state == "running"
 
 
 def test_it_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,16 +259,16 @@ def test_a_record_that_it_fails_by_ends_no_driver_and_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(supervisor, "start", lambda *_: running(fails_by(POISON)))
-    again = supervisor.tend(running(fails_by(POISON)), ENABLED, is_first=True)
-    paused = supervisor.tend(again, ENABLED, is_first=True)
+    again = supervisor.reconcile(running(fails_by(POISON)), ENABLED, is_first=True)
+    paused = supervisor.reconcile(again, ENABLED, is_first=True)
     assert paused.state == "failed"
     assert "no record is put aside: [DIVIDE_BY_ZERO]" in paused.trouble
-    assert isinstance(paused.error, NotInRecords)  # type: ignore[union-attr]
+    assert isinstance(paused.error, NotIsolatable)  # type: ignore[union-attr]
 
 
 def test_what_fails_by_its_host_is_left_to_the_standby() -> None:
     with pytest.raises(RuntimeError, match="as Spark says it"):
-        supervisor.tend(running(fails_by(None)), ENABLED, is_first=True)
+        supervisor.reconcile(running(fails_by(None)), ENABLED, is_first=True)
 
 
 # -- How far it is
@@ -341,7 +341,7 @@ def test_whoever_follows_a_query_has_each_batch_told() -> None:
     own: Any = SimpleNamespace(job=JOB, settings={"trigger_seconds": 30})
     job = FakeJob(is_endless=True, after_batch=lambda one: heard.append(one.batchId))
     query: Any = SimpleNamespace(id="query", _jsq=None)
-    following = heartbeat.Progress(own, query, job, heartbeat.JobRow(), -1)
+    following = heartbeat.Heartbeat(own, query, job, heartbeat.JobRow(), -1)
     took = {"triggerExecution": 30_100}
     following._take_in(
         SimpleNamespace(batchId=4, eventTime={}, durationMs=took, inputRowsPerSecond=1.0)

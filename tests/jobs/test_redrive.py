@@ -17,7 +17,7 @@ from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import left_out, row_of
 from millrace_jobs.query.write_version import version
 from millrace_jobs.requests.recount import recount
-from millrace_jobs.requests.retry import Refused, Retried, redrive, to_write, together
+from millrace_jobs.requests.retry import Retried, RetryRefused, redrive, to_write, together
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
@@ -107,7 +107,7 @@ def test_whatever_was_written_before_all_is_counted_once_and_nothing_else_is_tou
 def test_a_row_that_would_change_by_more_is_refused(
     before: Counts, after: Counts, stored: Counts, why: str
 ) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(RetryRefused, match=why):
         written(before, after, stored)
 
 
@@ -361,5 +361,5 @@ def test_a_row_that_lacks_a_late_event_is_left_as_it_is(make: Make) -> None:
 def test_a_job_that_has_not_run_is_told(make: Make) -> None:
     job, _ = make(mended, BEFORE)
     job.context.epoch = None
-    with pytest.raises(Refused, match="has not run"):
+    with pytest.raises(RetryRefused, match="has not run"):
         redrive(job, ALL)

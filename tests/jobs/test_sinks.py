@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs.inputs.continuity import Discontinued
+from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.query.write_version import version
 from millrace_jobs.sinks import archive, cassandra, results
 from millrace_jobs.sinks.cassandra import PORTION_BYTES, Tables, WriteFailed, portions
-from millrace_jobs.sinks.concurrently import beside
+from millrace_jobs.sinks.concurrently import concurrently
 from millrace_jobs.sinks.dead_letters import DeadLetters, letters, summary
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
@@ -40,7 +40,7 @@ def test_two_writes_wait_for_each_other() -> None:
         first.set()
         ended.append(second.wait(5))
 
-    with beside(write):
+    with concurrently(write):
         second.set()
         assert first.wait(5)
     assert ended == [True]
@@ -55,7 +55,7 @@ def test_a_batch_fails_with_either_of_its_writes(who: str) -> None:
             raise WriteFailed(name)
         done.append(name)
 
-    with pytest.raises(WriteFailed, match=who), beside(lambda: attempt("write")):
+    with pytest.raises(WriteFailed, match=who), concurrently(lambda: attempt("write")):
         attempt("block")
     assert len(done) == 1
 
@@ -264,7 +264,7 @@ def test_a_batch_of_an_older_copy_is_refused_however_often_it_is_asked(kafka: Fa
     led().publish("query", 4, READ, [{"key": "a"}])
     successor = led()
     for _ in range(2):
-        with pytest.raises(Discontinued, match="other offsets"):
+        with pytest.raises(CheckpointMismatch, match="other offsets"):
             successor.check("query", 4, READ_FURTHER)
     assert successor.check("query", 4, READ) == 4
     assert [key for key, _ in kafka.committed] == ["a"]

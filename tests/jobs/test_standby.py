@@ -37,7 +37,7 @@ def test_whoever_stands_by_rehearses(
     monkeypatch.setattr(wait, "rehearse", rehearse)
     driver: Any = SimpleNamespace(lease=SimpleNamespace(acquire=acquire), announce=done.append)
     enabled: Any = [object()]
-    wait.lead(enabled, workers([]), 3, driver, rehearsing=rehearsing)
+    wait.await_leadership(enabled, workers([]), 3, driver, rehearsing=rehearsing)
     assert done == steps
 
 
@@ -45,7 +45,7 @@ def test_with_all_jobs_disabled_a_driver_leads_without_rehearsing() -> None:
     done: list[Any] = []
     lease = SimpleNamespace(acquire=lambda within=None: done.append(within) or within is None)
     driver: Any = SimpleNamespace(lease=lease, announce=done.append)
-    wait.lead([], workers([]), 3, driver, rehearsing=True)
+    wait.await_leadership([], workers([]), 3, driver, rehearsing=True)
     assert done == ["standby", 3, None]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from millrace_jobs.declared import job as declared_job
 from millrace_jobs.declared import loader, plan_analysis
-from millrace_jobs.declared.loader import Refused
+from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.output import Output
@@ -174,7 +174,7 @@ REFUSED = {
 @pytest.mark.parametrize("reason", REFUSED)
 def test_a_join_that_could_not_go_on_is_refused(spark: SparkSession, reason: str) -> None:
     text, seconds = REFUSED[reason]
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(InvalidJob, match=reason):
         described(spark, text, seconds)
 
 

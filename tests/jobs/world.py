@@ -21,7 +21,7 @@ from unittest.mock import patch
 from millrace_jobs import retries
 from millrace_jobs.config import Config
 from millrace_jobs.driver import work
-from millrace_jobs.inputs.continuity import Discontinued
+from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.leader import supervisor
 from millrace_jobs.leadership import coordination, lease
 from millrace_jobs.leadership.coordination import Coordination
@@ -582,7 +582,7 @@ class Column:
 refuse = supervisor.refuse
 
 
-def refused(job: ReadyJob, error: Discontinued) -> ReadyJob:
+def refused(job: ReadyJob, error: CheckpointMismatch) -> ReadyJob:
     """An operator sees it at once."""
     here.driver.world.put_checkpoints_back()
     return refuse(job, error)
@@ -603,7 +603,7 @@ PLACES: list[tuple[Any, str, Any]] = [
     (supervisor, "refuse", refused),
     (wait, "rehearse", lambda *_: SimpleNamespace(end=lambda: None)),
     (heartbeat, "time", SimpleNamespace(monotonic=lambda: here.driver.slept)),
-    (heartbeat, "Reports", fakes.Reports),
+    (heartbeat, "BatchReports", fakes.BatchReports),
     (heartbeat, "CATCH_UP_SECONDS", heartbeat.FIRST_BATCH_SECONDS),  # before drivers rest
     (late_events.LateEvents, "_late", lambda *_: []),
     (results, "Producer", lambda settings: fakes.Producer(here.driver.world.kafka, settings)),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from millrace_jobs.declared.loader import Refused
+from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.declared.session_slots import SAID
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.output import OWN, Output, Sessions
@@ -24,23 +24,23 @@ Key = tuple[Any, ...]
 Versions = dict[str, int]  # by lookup table; 0 is the empty one, before the first change
 
 
-class FactsGone(Exception):
+class EnrichmentGone(Exception):
     """A version that a row or a batch has seen is kept no longer."""
 
 
 def with_columns(output: Output, lookups: Iterable[Lookup]) -> Output:
-    """The output with what its rows get. Raises Refused where they can't be looked up."""
+    """The output with what its rows get. Raises InvalidJob where they can't be looked up."""
     for lookup in lookups:
         columns = output.key | output.values
         where = f"job {output.job}: table {lookup.name}"
         for name, kind in lookup.key.items():
             if name not in columns:
-                raise Refused(f"{where} is looked up by {name}, which its rows don't have")
+                raise InvalidJob(f"{where} is looked up by {name}, which its rows don't have")
             if columns[name] != kind:
-                raise Refused(f"{where} has {name} as {kind}, its rows as {columns[name]}")
+                raise InvalidJob(f"{where} has {name} as {kind}, its rows as {columns[name]}")
         reserved = {*columns, *OWN, *(SAID if output.sessions else ())}
         if taken := [name for name in lookup.columns if name in reserved]:
-            raise Refused(f"{where}: its rows have {', '.join(taken)} already; rename that")
+            raise InvalidJob(f"{where}: its rows have {', '.join(taken)} already; rename that")
         output = replace(
             output,
             values=output.values | lookup.columns,
@@ -105,7 +105,7 @@ class Facts:
         for lookup in self._lookups:
             try:
                 row = row | self._look_up(lookup, row, stored[lookup.version_column])
-            except FactsGone:
+            except EnrichmentGone:
                 row = row | {name: stored[name] for name in lookup.columns}
         return row
 
@@ -142,7 +142,9 @@ class Facts:
             query = "SELECT rows FROM {keyspace}.lookup_versions WHERE lookup = ? AND version = ?"
             found = self._tables.select_one(query, known)
             if found is None:
-                raise FactsGone(f"job {self._job}: version {number} of table {lookup.name} is gone")
+                raise EnrichmentGone(
+                    f"job {self._job}: version {number} of table {lookup.name} is gone"
+                )
             self._read[known] = _by_key(lookup, found.rows)
         return self._read[known]
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row
 
 from millrace_jobs.declared import plan_analysis
 from millrace_jobs.declared.enrichment import Facts, with_columns
-from millrace_jobs.declared.loader import Declaration, Refused, Rows, load
+from millrace_jobs.declared.loader import Declaration, InvalidJob, Rows, load
 from millrace_jobs.declared.plan_analysis import JOIN
 from millrace_jobs.inputs import sources
 from millrace_jobs.output import Output, window_name
@@ -55,7 +55,7 @@ class Computation:
 
     @cached_property
     def output(self) -> Output:
-        """The description of the job's rows. Raises Refused for a declaration that can't be run."""
+        """The description of the job's rows. Raises InvalidJob where there can be none."""
         context = self.context
         streams, settings = context.streams, context.settings
         rows = rows_of(self.declaration.rows, no_events(context), streams, settings)
@@ -65,7 +65,7 @@ class Computation:
         return with_columns(output, context.lookups)
 
     def analyse(self) -> None:
-        """Raises Refused for a declaration that can't be run."""
+        """Raises InvalidJob for a declaration that can't be run."""
         _ = self.output
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
@@ -122,7 +122,7 @@ class Declared(Computation, MicroBatches):
         self._results = results or results_of(context)
 
     def prepare(self) -> None:
-        """Raises Refused for a declaration that can't be run, or not from the job's checkpoint."""
+        """Raises InvalidJob for a job that can't be run, or not from its checkpoint."""
         self._is_described = self._keep_state()
         self.refresh()
 
@@ -194,7 +194,7 @@ class Declared(Computation, MicroBatches):
         )
 
     def _collect(self, frame: DataFrame, batch: int) -> list[Row]:
-        """Raises Quarantined or NotInRecords when the batch's own values are too much for it."""
+        """Raises Quarantined or NotIsolatable when the batch's own values are too much for it."""
         try:
             return frame.collect()
         except PySparkException as error:
@@ -207,8 +207,8 @@ class Declared(Computation, MicroBatches):
     def _keep_state(self) -> bool:
         """Whether the job's rows are described as they are, so that their table is there, too.
 
-        Raises Refused when the checkpoint's state is that of another aggregation: before the driver
-        stands by, so a version that can't go on never takes over.
+        Raises InvalidJob when the checkpoint's state is that of another aggregation: before the
+        driver stands by, so a version that can't go on never takes over.
         """
         row = self.context.tables.select_one(
             f"SELECT description FROM {{keyspace}}.{DESCRIPTIONS} WHERE job = ?",
@@ -217,7 +217,7 @@ class Declared(Computation, MicroBatches):
         kept = json.loads(row.description) if row else {}
         offered = json.loads(self.output.to_json())
         if kept.get("table") == self.output.table and kept["state"] != self.output.state:
-            raise Refused(
+            raise InvalidJob(
                 f"job {self.context.job}: its checkpoint holds {kept['state']}, this version"
                 f" aggregates {self.output.state}; give it another checkpoint: docs/new-state.md"
             )
@@ -250,7 +250,7 @@ def _refuse_other_types(job: str, kept: dict[str, str], offered: dict[str, str])
     """A table's columns can be added to, but stay what they are."""
     for name, kind in offered.items():
         if kept.get(name, kind) != kind:
-            raise Refused(
+            raise InvalidJob(
                 f"job {job}: its table has {name} as {kept[name]}, this version as {kind}; rename"
                 " the column, or give the job another checkpoint: docs/new-state.md"
             )

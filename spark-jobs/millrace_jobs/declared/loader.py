@@ -30,14 +30,14 @@ class Declaration(NamedTuple):
     summary: str
 
 
-class Refused(Exception):
+class InvalidJob(Exception):
     """A declaration can't be run as a job; says of which one, why, and what to do."""
 
 
 def load(job: str, streams: Sequence[str] = EVENTS) -> Declaration:
     """The declaration in the job's file.
 
-    Raises Refused when there is no such file, or no such function in it.
+    Raises InvalidJob when there is no such file, or no such function in it.
     """
     if text := sql(job):
         return Declaration(query(job, text, streams), _comment(text))
@@ -46,11 +46,11 @@ def load(job: str, streams: Sequence[str] = EVENTS) -> Declaration:
     except ModuleNotFoundError as error:
         if error.name != f"{JOBS}.{job}":
             raise
-        raise Refused(f"job {job}: neither {job}.py nor {job}.sql is among the jobs") from None
+        raise InvalidJob(f"job {job}: neither {job}.py nor {job}.sql is among the jobs") from None
     rows = getattr(module, job, None)
     if rows is None:
         arguments = ", ".join(streams)
-        raise Refused(f"job {job}: {job}.py has no function {job}({arguments}, settings)")
+        raise InvalidJob(f"job {job}: {job}.py has no function {job}({arguments}, settings)")
     said = (rows.__doc__ or module.__doc__ or "").strip().partition("\n")[0]
     return Declaration(rows, said)
 
@@ -63,7 +63,7 @@ def query(job: str, text: str, streams: Sequence[str] = EVENTS) -> Rows:
         try:
             filled = Template(text).substitute(settings)
         except (KeyError, ValueError) as error:
-            raise Refused(f"job {job}: {job}.sql: {error}: no such setting") from None
+            raise InvalidJob(f"job {job}: {job}.sql: {error}: no such setting") from None
         session = events[0].sparkSession
         _refuse_commands(job, session, filled)
         for name, frame in zip(streams, events, strict=True):
@@ -81,7 +81,7 @@ def _refuse_commands(job: str, session: SparkSession, text: str) -> None:
         "org.apache.spark.sql.catalyst.plans.logical.Command"
     )
     if command.isInstance(plan):
-        raise Refused(f"job {job}: {job}.sql is no query but {node.rpartition('.')[2]}")
+        raise InvalidJob(f"job {job}: {job}.sql is no query but {node.rpartition('.')[2]}")
 
 
 def sql(job: str) -> str | None:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from millrace_jobs.declared import session_slots
-from millrace_jobs.declared.loader import Refused, Settings
+from millrace_jobs.declared.loader import InvalidJob, Settings
 from millrace_jobs.output import CQL_TYPES, OWN, WINDOW_START, Output
 from millrace_jobs.spark_internals import analysed_plan
 from millrace_jobs.stream import Stream
@@ -42,19 +42,19 @@ def stored(rows: DataFrame) -> DataFrame:
 def describe(
     job: str, summary: str, rows: DataFrame, streams: Sequence[Stream], settings: Settings
 ) -> Output:
-    """Raises Refused where the rows can't be kept by key, in windows, exactly once."""
+    """Raises InvalidJob where the rows can't be kept by key, in windows, exactly once."""
     if WINDOW not in rows.columns or not isinstance(rows.schema[WINDOW].dataType, StructType):
-        raise Refused(
+        raise InvalidJob(
             f"job {job}: its rows have no column {WINDOW}; group by window({streams[0].event_time},"
             " …) and keep that column"
         )
     plan = analysed_plan(rows)
     aggregates = _nodes(plan, "Aggregate")
     if len(aggregates) != 1:
-        raise Refused(f"job {job}: {len(aggregates)} aggregations; a job has exactly one")
+        raise InvalidJob(f"job {job}: {len(aggregates)} aggregations; a job has exactly one")
     text = plan.toString().lower()
     if found := [name for name in UNREPEATABLE if name in text]:
-        raise Refused(
+        raise InvalidJob(
             f"job {job}: {', '.join(found)}…) gives something else when a batch runs again"
         )
     types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
@@ -92,17 +92,17 @@ def _refuse_joins(job: str, joins: list[Any], settings: Settings) -> None:
     """A join keeps both sides' events until the watermark says that no partner comes any more."""
     if bool(joins) != (JOIN in settings):
         what = "joins, and has no" if joins else "joins nothing, and has a"
-        raise Refused(
+        raise InvalidJob(
             f"job {job}: it {what} setting {JOIN}: how far apart the times of two events may be"
         )
     for join in joins:
         if (kind := join.joinType().sql()) != "INNER":
-            raise Refused(
+            raise InvalidJob(
                 f"job {job}: a join of type {kind}; rows that change as events come need an inner"
                 " one: what has no partner is all less what has one"
             )
         if not _bounds_times(join):
-            raise Refused(
+            raise InvalidJob(
                 f"job {job}: its join has no condition on the times of both sides, such as clicked"
                 f" BETWEEN shown AND shown + INTERVAL {settings[JOIN]} SECONDS: it would keep all"
                 " events for ever"
@@ -132,13 +132,13 @@ def _refuse_columns(
     job: str, types: dict[str, str], key: list[str], streams: Sequence[Stream]
 ) -> None:
     if taken := [name for name in types if name in OWN]:
-        raise Refused(f"job {job}: columns {', '.join(taken)} are the framework's; rename them")
+        raise InvalidJob(f"job {job}: columns {', '.join(taken)} are the framework's; rename them")
     if strange := [name for name, kind in types.items() if kind not in CQL_TYPES]:
         kinds = ", ".join(f"{name} is {types[name]}" for name in strange)
-        raise Refused(f"job {job}: {kinds}; a column may be {', '.join(CQL_TYPES)}")
+        raise InvalidJob(f"job {job}: {kinds}; a column may be {', '.join(CQL_TYPES)}")
     optional = {field.name for one in streams for field in one.fields if not field.required}
     if nullable := [name for name in key if name in optional]:
-        raise Refused(
+        raise InvalidJob(
             f"job {job}: {', '.join(nullable)} may be absent from an event, and a key may not be"
             " null; say what it is then, as in coalesce(campaign, '') AS campaign_or_none"
         )
@@ -183,10 +183,10 @@ def _keys(job: str, plan: Any, aggregate: Any) -> list[str]:
         if columns.apply(i).exprId().id() in ids
     ]
     if WINDOW not in names:
-        raise Refused(f"job {job}: its rows aren't grouped by {WINDOW}")
+        raise InvalidJob(f"job {job}: its rows aren't grouped by {WINDOW}")
     if len(names) != len(grouping):
         missing = len(grouping) - len(names)
-        raise Refused(
+        raise InvalidJob(
             f"job {job}: {missing} of the columns that it groups by are not among its columns:"
             f" rows that differ only in them would overwrite each other; it has {', '.join(names)}"
         )

@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from millrace_jobs.declared.job import no_events
-from millrace_jobs.declared.loader import Declaration, Refused, load
+from millrace_jobs.declared.loader import Declaration, InvalidJob, load
 from millrace_jobs.declared.plan_analysis import UNREPEATABLE
 from millrace_jobs.inputs import sources
-from millrace_jobs.quarantine.search import NotInRecords
+from millrace_jobs.quarantine.search import NotIsolatable
 from millrace_jobs.quarantine.store import in_a_line, is_of_values
 from millrace_jobs.query.context import AnalysisContext, JobContext
 from millrace_jobs.query.job import Write, positions_of
@@ -51,12 +51,12 @@ class Selection:
         return self._given or load(self.context.job, names_of(self.context.settings))
 
     def analyse(self) -> None:
-        """Raises Refused for a declaration that can't be run in real time."""
+        """Raises InvalidJob for a declaration that can't be run in real time."""
         context = self.context
         [events] = no_events(context)
         rows = self.declaration.rows(events, context.settings)
         for problem in (*of_stream(context.stream), *of_rows(rows, events)):
-            raise Refused(f"job {context.job}: {problem}")
+            raise InvalidJob(f"job {context.job}: {problem}")
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
         """The query's records: in real time, or in batches of ``max_offsets``, to rehearse with."""
@@ -102,7 +102,7 @@ class RealTime(Selection):
         self._positions = positions or positions_of(context)
 
     def prepare(self) -> None:
-        """Raises Refused for a declaration that can't be run in real time."""
+        """Raises InvalidJob for a declaration that can't be run in real time."""
         self.analyse()
 
     def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:
@@ -135,11 +135,11 @@ class RealTime(Selection):
         return sink.trigger(realTime=every).start()  # type: ignore[call-overload]
 
     def own_error(self, ended: Exception) -> Exception | None:
-        """NotInRecords where a record's values ended the query: nothing puts that record aside."""
+        """NotIsolatable where a record's values ended the query: nothing puts that record aside."""
         cause = cause_of(ended)
         if cause is None or not is_of_values(cause):
             return None
-        return NotInRecords(f"in real time no record is put aside: {in_a_line(cause)}")
+        return NotIsolatable(f"in real time no record is put aside: {in_a_line(cause)}")
 
     def after_batch(self, progress: Any) -> None:
         """Tell how far the job has read, once Spark has noted it."""

@@ -8,7 +8,7 @@ reads them merges them, in any order and however late an event came, and no job 
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from millrace_jobs.declared.loader import Refused, Settings
+from millrace_jobs.declared.loader import InvalidJob, Settings
 from millrace_jobs.output import Sessions
 
 # What a session has of its slots' values, by the function that made them.
@@ -34,7 +34,7 @@ def sessions(
     event_time: str,
     settings: Settings,
 ) -> Sessions | None:
-    """None for a job without a gap. Raises Refused for columns that runs of slots can't have.
+    """None for a job without a gap. Raises InvalidJob for columns that runs of slots can't have.
 
     Args:
         values: value column → Spark's type.
@@ -44,14 +44,14 @@ def sessions(
     if not gap:
         return None
     if settings["window_seconds"] > gap:
-        raise Refused(
+        raise InvalidJob(
             f"job {job}: window_seconds {settings['window_seconds']} is longer than"
             f" session_gap_seconds {gap}, so a slot could hold the end of one session and the start"
             " of the next; make the window as long as the gap"
         )
     merges = {name: _merge(computed.get(name), event_time) for name in values}
     if unknown := [name for name, merge in merges.items() if merge is None]:
-        raise Refused(
+        raise InvalidJob(
             f"job {job}: {', '.join(unknown)} can't be merged from slot to slot; with"
             f" session_gap_seconds a value is one of {', '.join(MERGES)}, the last two by"
             f" {event_time} or struct({event_time}, …)"
@@ -59,12 +59,14 @@ def sessions(
     found = {name: merge for name, merge in merges.items() if merge}
     for moment, function in (("start", "min"), ("end", "max")):
         if list(found.values()).count(moment) != 1:
-            raise Refused(f"job {job}: sessions need {function}({event_time}) as one column")
+            raise InvalidJob(f"job {job}: sessions need {function}({event_time}) as one column")
     if found.get(pages) != "sum":
-        raise Refused(f"job {job}: session_pages {pages!r} is no count or sum among its columns")
+        raise InvalidJob(f"job {job}: session_pages {pages!r} is no count or sum among its columns")
     moments = {name for name, merge in found.items() if merge in MOMENTS.values()}
     if taken := [name for name in (*key, *values) if name in SAID and name not in moments]:
-        raise Refused(f"job {job}: {', '.join(taken)} is said of every session; rename the column")
+        raise InvalidJob(
+            f"job {job}: {', '.join(taken)} is said of every session; rename the column"
+        )
     return Sessions(gap, pages, found)
 
 

@@ -10,7 +10,7 @@ import time
 from millrace_jobs.config import Config
 from millrace_jobs.leadership.coordination import Coordination
 from millrace_jobs.leadership.identity import Identity, identify
-from millrace_jobs.leadership.watchdog import Guard
+from millrace_jobs.leadership.watchdog import Watchdog
 from millrace_shared.driver_record import DriverRecord
 
 POLL_SECONDS = 0.5
@@ -38,7 +38,9 @@ def run(config: Config) -> None:
     )
     try:
         coordination.end_with_parent()
-        coordination.end_with_process(Guard(config.zookeeper, config.lease_seconds, identity.jvm))
+        coordination.end_with_process(
+            Watchdog(config.zookeeper, config.lease_seconds, identity.jvm)
+        )
         keep_apart(identity, coordination.others())
         coordination.announce("warming")
         coordination.keep_announced()

@@ -8,14 +8,14 @@ from pyspark.sql import SparkSession
 from millrace_jobs.config import Config
 from millrace_jobs.leader.supervisor import AnyJob, drain, supervise
 from millrace_jobs.leadership.coordination import Coordination
-from millrace_jobs.requests.operator_requests import Questions
+from millrace_jobs.requests.operator_requests import OperatorRequests
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.spark_internals import hadoop_configuration, jvm
 from millrace_jobs.standby import executors
-from millrace_jobs.standby.executor_warmup import Newcomers
+from millrace_jobs.standby.executor_warmup import ExecutorWarmup
 from millrace_jobs.standby.executors import Executors
 from millrace_jobs.standby.ready import prepare
-from millrace_jobs.standby.wait import lead
+from millrace_jobs.standby.wait import await_leadership
 
 TRIGGERS = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
 
@@ -51,14 +51,14 @@ def serve(
         ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
         enabled = [one for one in ready if not coordination.is_disabled(one.name)]
         quiet_seconds = 2 * config.lease_seconds + config.catch_up_seconds
-        lead(enabled, workers, quiet_seconds, coordination, rehearsing=rehearsing)
+        await_leadership(enabled, workers, quiet_seconds, coordination, rehearsing=rehearsing)
         workers.complete()
         if coordination.is_stop_desired(config.version):
             return
         coordination.announce("leading")
         jobs += ready
         stored = [rows for one in ready if (rows := one.job.stored_rows)]
-        questions, newcomers = Questions(coordination, stored), Newcomers(workers)
+        questions, newcomers = OperatorRequests(coordination, stored), ExecutorWarmup(workers)
         try:
             supervise(jobs, coordination, config.version, questions, newcomers)
         finally:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 DEFECT = "docs/new-state.md has what to do; nothing was written"
 
 
-class Discontinued(Exception):
+class CheckpointMismatch(Exception):
     """The checkpoint isn't the one that the job wrote last, or is an older copy of it."""
 
 
@@ -32,7 +32,7 @@ class Found:
 
 
 def check(job: str, location: str, known: Known, found: Found) -> None:
-    """Raises Discontinued unless the job may go on from what was found."""
+    """Raises CheckpointMismatch unless the job may go on from what was found."""
     if found.checkpoint_id is None:
         problem = f"it is gone, and batch {known.batch} was written by it"
     elif found.checkpoint_id != known.checkpoint_id:
@@ -41,21 +41,21 @@ def check(job: str, location: str, known: Known, found: Found) -> None:
         problem = f"it went back in time, to batch {found.newest_batch} from {known.batch}"
     else:
         return
-    raise Discontinued(f"job {job}: the checkpoint {location}: {problem}. {DEFECT}")
+    raise CheckpointMismatch(f"job {job}: the checkpoint {location}: {problem}. {DEFECT}")
 
 
 def check_published(job: str, batch: int, published: int, *, same_offsets: bool) -> None:
-    """Raises Discontinued for a batch that was published already with other records.
+    """Raises CheckpointMismatch for a batch that was published already with other records.
 
     A batch that its driver published and didn't commit runs again, over the same offsets.
     """
     if batch < published:
-        raise Discontinued(
+        raise CheckpointMismatch(
             f"job {job}: batch {batch} runs again, but batch {published} was published: the"
             f" checkpoint went back in time. {DEFECT}"
         )
     if batch == published and not same_offsets:
-        raise Discontinued(
+        raise CheckpointMismatch(
             f"job {job}: batch {batch} was published for other offsets: the checkpoint went back"
             f" in time and came on again. {DEFECT}"
         )

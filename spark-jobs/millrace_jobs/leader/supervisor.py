@@ -9,15 +9,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from millrace_jobs.contract import contract
-from millrace_jobs.inputs.continuity import Discontinued
+from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.leadership.coordination import Coordination, JobState
 from millrace_jobs.leadership.lease import Lease, LeaseLost
-from millrace_jobs.quarantine.search import NotInRecords, Quarantined
+from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.quarantine.store import in_a_line
-from millrace_jobs.query.heartbeat import JobRow, Progress, claim
+from millrace_jobs.query.heartbeat import Heartbeat, JobRow, claim
 from millrace_jobs.query.job import Job, Write
-from millrace_jobs.requests.operator_requests import Questions
-from millrace_jobs.standby.executor_warmup import Newcomers
+from millrace_jobs.requests.operator_requests import OperatorRequests
+from millrace_jobs.standby.executor_warmup import ExecutorWarmup
 from millrace_jobs.standby.ready import ReadyJob, check_continuity
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ DRAIN_POLL_SECONDS = 0.02
 PAUSE_SECONDS = 60.0  # twice as long after each that was no use
 LONGEST_PAUSE_SECONDS = 960.0
 REFUSED_SECONDS = 10.0  # until a refused checkpoint is looked at again
-OF_DATA = (Quarantined, NotInRecords)  # another driver would fail in the same batch
+OF_DATA = (Quarantined, NotIsolatable)  # another driver would fail in the same batch
 
 
 class Drained(Exception):
@@ -41,7 +41,7 @@ class Drained(Exception):
 class RunningJob:
     ready: ReadyJob
     query: StreamingQuery
-    progress: Progress
+    progress: Heartbeat
     draining: threading.Event
     raised: list[Exception] = field(default_factory=list)  # by the sink, as it was
     is_second_try: bool = False
@@ -112,7 +112,7 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     )
     # The row as it is by now: a driver that was frozen may have told more before it was fenced.
     told = JobRow.read(context.tables, context.job)
-    progress = Progress(context, query, job, told, committed)
+    progress = Heartbeat(context, query, job, told, committed)
     return RunningJob(one, query, progress, draining, raised)
 
 
@@ -135,8 +135,8 @@ def supervise(
     jobs: list[AnyJob],
     coordination: Coordination,
     version: str,
-    questions: Questions,
-    newcomers: Newcomers,
+    questions: OperatorRequests,
+    newcomers: ExecutorWarmup,
 ) -> None:
     """Starts the jobs that aren't disabled, and keeps it so, in place.
 
@@ -146,7 +146,7 @@ def supervise(
         if coordination.lease.is_lost:
             raise LeaseLost("another driver has taken over")
         for number, job in enumerate(jobs):
-            jobs[number] = tend(job, coordination, is_first=number == 0)
+            jobs[number] = reconcile(job, coordination, is_first=number == 0)
         coordination.announce_jobs(
             {job.name: job.state for job in jobs},
             {job.name: job.trouble for job in jobs if job.trouble},
@@ -157,19 +157,19 @@ def supervise(
     log.info("asked to stop")
 
 
-def tend(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
+def reconcile(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
     """The job after a look at it: as it was, started, started again, ended by an order, or refused.
 
     While ZooKeeper doesn't say whether the job is disabled, none is started or ended. Being the
     first is a property of the job, not of those that run: without it, the others fail as before.
     """
     try:
-        return _tend(job, coordination, is_first=is_first)
-    except Discontinued as error:
+        return _reconcile(job, coordination, is_first=is_first)
+    except CheckpointMismatch as error:
         return refuse(job.ready if isinstance(job, RunningJob) else job, error)
 
 
-def refuse(job: ReadyJob, error: Discontinued) -> ReadyJob:
+def refuse(job: ReadyJob, error: CheckpointMismatch) -> ReadyJob:
     """The job stays out until its checkpoint goes on where it stopped; the others don't notice.
 
     Another driver would find the same. Who puts the checkpoint back needn't do more.
@@ -180,7 +180,7 @@ def refuse(job: ReadyJob, error: Discontinued) -> ReadyJob:
     return replace(job, trouble=trouble, refused_until=time.monotonic() + REFUSED_SECONDS)
 
 
-def _tend(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
+def _reconcile(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
     disabled = coordination.is_disabled(job.name)
     if isinstance(job, ReadyJob):
         if disabled:
@@ -194,7 +194,7 @@ def _tend(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
     if disabled or job.draining.is_set():
         return end(job)
     if error := job.error:
-        if isinstance(error, Discontinued):
+        if isinstance(error, CheckpointMismatch):
             raise error
         if is_first and not isinstance(error, OF_DATA):  # its results continue sooner elsewhere
             raise error

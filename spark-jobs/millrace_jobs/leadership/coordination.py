@@ -27,8 +27,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from millrace_jobs.leadership.identity import Identity
 from millrace_jobs.leadership.lease import Lease
-from millrace_jobs.leadership.watchdog import Guard
-from millrace_jobs.leadership.zookeeper_client import PromptHandler
+from millrace_jobs.leadership.watchdog import Watchdog
+from millrace_jobs.leadership.zookeeper_client import FastReconnectHandler
 from millrace_shared.driver_record import DriverRecord
 from millrace_shared.names import ZookeeperNames
 
@@ -64,11 +64,11 @@ class Coordination:
         self._job_states: dict[str, JobState] = {}
         self._troubles: dict[str, str] = {}
         self._announcing = threading.Lock()
-        self._guard: Guard | None = None
+        self._guard: Watchdog | None = None
         self._client = KazooClient(
             hosts,
             timeout=lease_seconds,
-            handler=PromptHandler(lease_seconds / ATTEMPTS_PER_SESSION),
+            handler=FastReconnectHandler(lease_seconds / ATTEMPTS_PER_SESSION),
             connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": RECONNECT_SECONDS},
             command_retry={"max_tries": -1, "delay": 0.05, "max_delay": RECONNECT_SECONDS},
         )
@@ -213,7 +213,7 @@ class Coordination:
             log.warning("ZooKeeper: is job %s disabled? %s", job, error)
             return None
 
-    def end_with_process(self, guard: Guard) -> None:
+    def end_with_process(self, guard: Watchdog) -> None:
         """Should this process be killed, let the standby lead at once all the same."""
 
         def protect(state: str) -> None:

@@ -23,7 +23,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 log = logging.getLogger(__name__)
 
 
-class Guard:
+class Watchdog:
     """A driver's end of the pipe. ``jvm`` is the process id of the driver's other half."""
 
     def __init__(self, hosts: str, lease_seconds: float, jvm: int) -> None:

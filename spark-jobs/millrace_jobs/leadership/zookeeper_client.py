@@ -11,7 +11,7 @@ from typing import Any
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 
-class PromptHandler(SequentialThreadingHandler):
+class FastReconnectHandler(SequentialThreadingHandler):
     """Gives up what a server doesn't acknowledge, a new connection or a packet, in ``seconds``.
 
     The system's kernel acknowledges packets, so this is about hosts and networks; a server that is

@@ -15,7 +15,7 @@ class Quarantined(Exception):
     """The records that a batch failed by are put aside: without them it can run again."""
 
 
-class NotInRecords(Exception):
+class NotIsolatable(Exception):
     """A batch fails, and leaving out records is no help; says why."""
 
 
@@ -66,7 +66,7 @@ def find(ranges: Sequence[Range], probe: Probe, limit: int) -> dict[Place, str]:
     """All records that fail alone, each with its error.
 
     Takes at most ``2 * limit`` probes for each time that the longest range can be halved, beside
-    one for each range. Raises NotInRecords as soon as more than ``limit`` are bound to fail.
+    one for each range. Raises NotIsolatable as soon as more than ``limit`` are bound to fail.
     """
     found: dict[Place, str] = {}
     suspects = list(ranges)
@@ -74,7 +74,7 @@ def find(ranges: Sequence[Range], probe: Probe, limit: int) -> dict[Place, str]:
         errors = zip(suspects, probe(suspects), strict=True)
         failing = [(suspect, error) for suspect, error in errors if error]
         if len(found) + len(failing) > limit:
-            raise NotInRecords(f"more than {limit} further records fail: {failing[0][1]}")
+            raise NotIsolatable(f"more than {limit} further records fail: {failing[0][1]}")
         found |= {one.first: error for one, error in failing if one.is_one}
         suspects = [half for one, _ in failing if not one.is_one for half in one.halves()]
     return found

@@ -30,7 +30,7 @@ from pyspark.sql import functions as F
 
 from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.place import Place
-from millrace_jobs.quarantine.search import NotInRecords, Range, Skip, find
+from millrace_jobs.quarantine.search import NotIsolatable, Range, Skip, find
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.sinks.dead_letters import DeadLetters
 from millrace_jobs.transforms import parse
@@ -70,7 +70,7 @@ class Quarantine:
     def isolate(self, batch: int, error: str) -> list[str]:
         """Put the records aside by which a batch fails, and say which.
 
-        Raises NotInRecords when it fails for another reason, or too many records do: then it isn't
+        Raises NotIsolatable when it fails for another reason, or too many records do: then it isn't
         they, but the job's code.
         """
         most = self._context.settings["quarantine_records"]
@@ -80,7 +80,7 @@ class Quarantine:
         try:
             found = self._search(batch, left)
             if not found:
-                raise NotInRecords(f"batch {batch} fails, but none of its records alone: {error}")
+                raise NotIsolatable(f"batch {batch} fails, but none of its records alone: {error}")
             self._put_aside(found, batch)
             return [str(place) for place in found]
         finally:

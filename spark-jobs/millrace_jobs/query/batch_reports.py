@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from millrace_jobs.spark_internals import java_query
 
 
-class Reports:
+class BatchReports:
     def __init__(self, query: StreamingQuery) -> None:
         self._java_query = java_query(query)
         self._newest = ""  # the timestamp of the report that was the last one then

@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from millrace_jobs.inputs.checkpoint import Batch, merged
 from millrace_jobs.inputs.continuity import Known
-from millrace_jobs.query.batch_reports import Reports
+from millrace_jobs.query.batch_reports import BatchReports
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import Job
 from millrace_jobs.query.late_events import JudgedBatch, LateEvents
@@ -43,8 +43,8 @@ class JobRow:
     """The job's row in ``job_progress``, as the driver before left it; times in UTC.
 
     A take-over reads it once before the query starts, for all that has to be known by then, and
-    once more for `Progress`, which goes on from it. In between a driver that was frozen may wake up
-    and tell of a further batch, and readers trust that ``batch`` doesn't go back.
+    once more for `Heartbeat`, which goes on from it. In between a driver that was frozen may wake
+    up and tell of a further batch, and readers trust that ``batch`` doesn't go back.
 
     Attributes:
         epoch: the highest that may have written the job's rows; 0 when none has.
@@ -88,7 +88,7 @@ def claim(context: JobContext) -> None:
     context.tables.upsert(job_progress.TABLE, ("job", "epoch"), [row], context.version(0))
 
 
-class Progress:
+class Heartbeat:
     """Follows one query, and never fails it.
 
     ``batch`` in the row is the newest one whose late events are counted. Batches for which that was
@@ -115,7 +115,7 @@ class Progress:
         self._began = time.monotonic()
         self._reported = -HEARTBEAT_SECONDS
         self._heartbeats = 0
-        self._reports = Reports(query)
+        self._reports = BatchReports(query)
         found = row.of_query(str(query.id))
         self._batch = found.batch
         self._watermark = found.watermark

@@ -46,7 +46,7 @@ class Job(Protocol):
     def prepare(self) -> None:
         """Ask stores for what the job has to know before it stands by, once, and before `frame`.
 
-        Raises Refused for a job that can't go on from its checkpoint.
+        Raises InvalidJob for a job that can't go on from its checkpoint.
         """
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:

@@ -36,7 +36,7 @@ ANSWERS: Mapping[Topic, Callable[[StoredRows, Question], dict[str, Any]]] = {
 }
 
 
-class Questions:
+class OperatorRequests:
     """Answers one question after the other, on a thread of its own."""
 
     def __init__(self, coordination: Coordination, jobs: Iterable[StoredRows]) -> None:

@@ -32,7 +32,7 @@ from millrace_jobs.sinks import archive
 Row = dict[str, Any]
 
 
-class Refused(Exception):
+class RetryRefused(Exception):
     """A record can't be counted, or not now; says why. Nothing was changed."""
 
 
@@ -58,7 +58,7 @@ def redrive(job: StoredRows, records: Sequence[str]) -> list[Outcome]:
     """Count these records, by their ids; each outcome tells whether it is in the job's rows now."""
     context = job.context
     if context.epoch is None:
-        raise Refused(f"job {context.job} has not run since its driver leads")
+        raise RetryRefused(f"job {context.job} has not run since its driver leads")
     known = {str(skip.place): skip for skip in skips_of(context)}
     outcomes = [_outcome_of(id, known.get(id)) for id in records]
     waiting = [known[one.id] for one in outcomes if not one.counted and one.id in known]
@@ -104,15 +104,15 @@ def to_write(output: Output, without: list[Row], full: list[Row], stored: list[R
         without, full: the rows of some windows, computed without the records and with them.
         stored: what is there, of before or, by an attempt that was interrupted, of after.
 
-    Raises Refused when a stored row is neither: writing it would change more than it should.
+    Raises RetryRefused when a stored row is neither: writing it would change more than it should.
     """
     before, after, there = (by_name(output, rows) for rows in (without, full, stored))
     if gone := before.keys() - after.keys():
-        raise Refused(f"with it there is no row {min(map(str, gone))} any more")
+        raise RetryRefused(f"with it there is no row {min(map(str, gone))} any more")
     changed = [name for name, row in after.items() if row != before.get(name)]
     for name in changed:
         if why := _mismatch(output, before.get(name), after[name], there.get(name)):
-            raise Refused(
+            raise RetryRefused(
                 f"row {name} isn't what the archive gives without it: {why}; by events that were"
                 " late, by other code, or because the archive has forgotten some"
             )
@@ -184,13 +184,13 @@ def _try(job: StoredRows, one: Retried) -> list[Outcome]:
     """All of them, or, if that can't be, each by itself."""
     try:
         _count(job, one)
-    except (PySparkException, Refused) as error:
-        if not isinstance(error, Refused) and not is_of_values(error):
+    except (PySparkException, RetryRefused) as error:
+        if not isinstance(error, RetryRefused) and not is_of_values(error):
             raise
         if len(one.skips) > 1:
             alone = (replace(one, skips=[skip]) for skip in one.skips)
             return [outcome for each in alone for outcome in _try(job, each)]
-        what = str(error) if isinstance(error, Refused) else f"fails: {in_a_line(error)}"
+        what = str(error) if isinstance(error, RetryRefused) else f"fails: {in_a_line(error)}"
         return [Outcome(str(one.skips[0].place), False, what)]
     return [Outcome(str(skip.place), True, "counted") for skip in one.skips]
 

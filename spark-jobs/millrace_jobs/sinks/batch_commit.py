@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millrace_jobs.inputs.checkpoint import Offsets
-from millrace_jobs.sinks.concurrently import beside
+from millrace_jobs.sinks.concurrently import concurrently
 from millrace_jobs.sinks.results import Results
 
 
@@ -63,12 +63,12 @@ def commit(
     Returns:
         False if the batch's records had been published before, by a driver that then died.
 
-    Raises Discontinued for a checkpoint that isn't the one that published last, LeaseLost when
-    another driver leads, and what a store raises that doesn't answer for two minutes.
+    Raises CheckpointMismatch for a checkpoint that isn't the one that published last, LeaseLost
+    when another driver leads, and what a store raises that doesn't answer for two minutes.
     """
     results.check(batch.checkpoint, batch.number, batch.read)
     confirm()
     effects = prepare()
     confirm()
-    with beside(effects.store):
+    with concurrently(effects.store):
         return results.publish(batch.checkpoint, batch.number, batch.read, effects.records)

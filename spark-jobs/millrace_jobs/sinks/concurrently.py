@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def beside(write: Callable[[], None]) -> Iterator[None]:
+def concurrently(write: Callable[[], None]) -> Iterator[None]:
     """Does ``write`` beside the block, and leaves only once both have ended.
 
     Raises the block's error, or else that of ``write``. Either may then be done without the other:

@@ -79,7 +79,7 @@ class Results:
     def check(self, checkpoint: str, batch: int, read: Offsets) -> int:
         """The newest batch that is published. Arguments are those of `publish`.
 
-        Raises Discontinued if this one is, with other records: ask before it writes anywhere.
+        Raises CheckpointMismatch if this one is, with other records: ask before it writes anywhere.
         """
         if self._joined is None:
             raise RuntimeError("results are published before they were taken over")

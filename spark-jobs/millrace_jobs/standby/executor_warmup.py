@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0  # between two looks, each of some calls into the JVM
 
 
-class Newcomers:
+class ExecutorWarmup:
     """Rehearses on a thread of its own; who joins meanwhile has to wait."""
 
     def __init__(self, workers: Executors) -> None:

@@ -61,7 +61,7 @@ def prepare(
 
 
 def check_continuity(context: JobContext, known: Known | None, kept_checkpoint: str | None) -> None:
-    """Raises Discontinued unless the checkpoint goes on where the job stopped.
+    """Raises CheckpointMismatch unless the checkpoint goes on where the job stopped.
 
     Another folder than the one that was kept is a new start that somebody has asked for.
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from millrace_jobs.inputs.checkpoint import Checkpoint
-from millrace_jobs.inputs.continuity import Discontinued
+from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.leadership.coordination import Coordination
 from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query.context import JobContext
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 ALL_SECONDS = 90.0  # an upgrade waits for it; jobs that are many are rehearsed as far as it takes
 
 
-def lead(
+def await_leadership(
     enabled: Sequence[ReadyJob],
     workers: Executors,
     quiet_seconds: float,
@@ -69,7 +69,7 @@ def rehearse(
 
     def ask_as_at_start() -> None:
         row = JobRow.read(context.tables, context.job)
-        with suppress(Discontinued):  # for whoever leads to tell
+        with suppress(CheckpointMismatch):  # for whoever leads to tell
             check_continuity(context, row.known, coordination.kept_checkpoint(context.job))
         context.checkpoint.last_committed()
         coordination.announce_rehearsal()
