@@ -22,8 +22,8 @@ from millrace_gateway.decide import (
     Decision,
     Intent,
     Kill,
+    Observation,
     Order,
-    Seen,
     SendOrder,
     Submission,
     Submit,
@@ -94,12 +94,12 @@ class Gateway:
         except Unreachable as error:
             self._say(application, intent, Decision(Wait(), "unknown", str(error)))
 
-    def _see(self, application: str, intent: Intent) -> Seen:
+    def _see(self, application: str, intent: Intent) -> Observation:
         active = self._yarn.active(application)
         drivers = self._registry.drivers(application)
         leads = leader(drivers)
         limits = self._settings.limits
-        return Seen(
+        return Observation(
             now=self._clock(),
             intent=intent,
             order=self._registry.order(application),

@@ -69,7 +69,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """Everything a decision rests on. ``active`` and ``ended`` are in the order they started.
 
     ``leading`` is the run whose driver leads since ``led_since``, ``standbys`` are those whose
@@ -124,7 +124,7 @@ class Decision:
     run: str = ""
 
 
-def decide(seen: Seen, limits: Limits) -> Decision:
+def decide(seen: Observation, limits: Limits) -> Decision:
     """The one next step from what is to what was deployed."""
     leader = next((run for run in seen.active if run.id == seen.leading), None)
     if seen.intent.state == "stopped":
@@ -150,12 +150,12 @@ def decide(seen: Seen, limits: Limits) -> Decision:
     return _keep(seen, wanted)
 
 
-def _is_to_move(seen: Seen, run: Run, limits: Limits) -> bool:
+def _is_to_move(seen: Observation, run: Run, limits: Limits) -> bool:
     """The last of YARN's attempts takes whatever host it gets; a new run can choose again."""
     return run.id in seen.sharing and seen.now - run.started > limits.settled
 
 
-def _stop(seen: Seen, leader: Run | None, limits: Limits) -> Decision:
+def _stop(seen: Observation, leader: Run | None, limits: Limits) -> Decision:
     # The standbys first: they would lead when the leader is gone.
     if others := [run for run in seen.active if run is not leader]:
         return _remove(others[-1], "all are to stop")
@@ -169,7 +169,7 @@ def _remove(run: Run, why: str) -> Decision:
     return Decision(Kill(run.id), "removing", f"{run.id}, version {run.version}: {why}", run.id)
 
 
-def _hand_over(seen: Seen, leader: Run, wanted: list[Run], limits: Limits) -> Decision:
+def _hand_over(seen: Observation, leader: Run, wanted: list[Run], limits: Limits) -> Decision:
     """The old version leads until the new one is ready to."""
     if any(run.id in seen.standbys for run in wanted):
         return _drain(seen, leader, seen.intent.version, limits)
@@ -179,7 +179,7 @@ def _hand_over(seen: Seen, leader: Run, wanted: list[Run], limits: Limits) -> De
     return Decision(Wait(), "handing-over", detail, wanted[0].id)
 
 
-def _keep(seen: Seen, wanted: list[Run]) -> Decision:
+def _keep(seen: Observation, wanted: list[Run]) -> Decision:
     version = seen.intent.version
     told = SendOrder("running", version)
     action = Wait() if _was_told(seen.order, told) else told
@@ -187,21 +187,21 @@ def _keep(seen: Seen, wanted: list[Run]) -> Decision:
     return Decision(action, _phase(seen, wanted), f"version {version}: {runs}", _spoken(seen))
 
 
-def _role(seen: Seen, run: Run) -> str:
+def _role(seen: Observation, run: Run) -> str:
     if run.id == seen.leading:
         return "leads"
     return "stands by" if run.id in seen.standbys else "starts"
 
 
-def _phase(seen: Seen, wanted: list[Run]) -> str:
+def _phase(seen: Observation, wanted: list[Run]) -> str:
     return "running" if any(run.id == seen.leading for run in wanted) else "starting"
 
 
-def _spoken(seen: Seen) -> str:
+def _spoken(seen: Observation) -> str:
     return seen.leading or seen.active[0].id
 
 
-def _drain(seen: Seen, run: Run, goal: str, limits: Limits) -> Decision:
+def _drain(seen: Observation, run: Run, goal: str, limits: Limits) -> Decision:
     detail = f"{run.id}, version {run.version} -> {goal}"
     told = SendOrder("stopped", run.version)
     if seen.order is None or not _was_told(seen.order, told):
@@ -212,7 +212,7 @@ def _drain(seen: Seen, run: Run, goal: str, limits: Limits) -> Decision:
     return Decision(Wait(), "draining", detail, run.id)
 
 
-def _bring_up(seen: Seen, wanted: list[Run], limits: Limits) -> Decision:
+def _bring_up(seen: Observation, wanted: list[Run], limits: Limits) -> Decision:
     """Submit what is missing, one driver at a time; the phase is that of those that are there."""
     version = seen.intent.version
     phase = "running" if any(run.id == seen.leading for run in wanted) else "submitting"
@@ -251,7 +251,7 @@ class _Failures:
     run: str = ""
 
 
-def _failures(seen: Seen, limits: Limits) -> _Failures | None:
+def _failures(seen: Observation, limits: Limits) -> _Failures | None:
     runs = list(takewhile(partial(_was_short, seen.intent, limits), reversed(seen.ended)))
     last = seen.submission
     if last and last.failures and last.version == seen.intent.version:

@@ -64,7 +64,7 @@ class Application:
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """What was seen at a time, in seconds since 1970."""
 
     at: float = 0.0
@@ -79,7 +79,7 @@ def look(
     deployments: Path,
     lags: Callable[[Mapping[str, int], float], Mapping[str, Lag]],
     now: float,
-) -> Look:
+) -> Snapshot:
     """``lags`` as `Lags.ask`. Raises what ZooKeeper's client raises."""
     applications = [
         Application(
@@ -98,7 +98,7 @@ def look(
             version = application.intent.version
             jobs |= deployment(deployments, application.name, version).lag_seconds()
     epochs = {job: epoch for job in jobs if (epoch := registry.epoch(job))}
-    return Look(now, applications, epochs, lags(jobs, now))
+    return Snapshot(now, applications, epochs, lags(jobs, now))
 
 
 def _containers(yarn: Yarn, application: str) -> int | None:
@@ -108,7 +108,7 @@ def _containers(yarn: Yarn, application: str) -> int | None:
         return None
 
 
-def samples(look: Look) -> Iterator[Sample]:
+def samples(look: Snapshot) -> Iterator[Sample]:
     """Name, labels and value of each; those of one name may stand apart."""
     yield "millrace_gateway_looked_timestamp_seconds", {}, look.at
     for application in look.applications:
@@ -174,7 +174,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.acting = False
-        self.look = Look()
+        self.look = Snapshot()
 
     def text(self) -> str:
         def told() -> Iterator[Sample]:
@@ -183,7 +183,7 @@ class Metrics:
 
         return exposition(told())
 
-    def keep_looking(self, take: Callable[[float], Look]) -> None:
+    def keep_looking(self, take: Callable[[float], Snapshot]) -> None:
         """In a thread of its own, for as long as the process lives."""
 
         def watch() -> None:

@@ -24,9 +24,9 @@ from millrace_gateway.decide import (
     Intent,
     Kill,
     Limits,
+    Observation,
     Order,
     Run,
-    Seen,
     SendOrder,
     Submission,
     Submit,
@@ -62,58 +62,66 @@ ONE, TWO = "application_1", "application_2"
 PAIR = [run("v2"), run("v2", number=2)]
 UPGRADE = [run("v1"), run("v2", number=2)]
 TABLE = {
-    "absent: submit": (Seen(NOW, RUNNING_V2), Submit("v2"), "submitting"),
-    "absent and to be stopped: nothing": (Seen(NOW, Intent("stopped", "v2")), Wait(), "stopped"),
-    "submission under way: wait": (Seen(NOW, RUNNING_V2, submission=OPEN), Wait(), "submitting"),
+    "absent: submit": (Observation(NOW, RUNNING_V2), Submit("v2"), "submitting"),
+    "absent and to be stopped: nothing": (
+        Observation(NOW, Intent("stopped", "v2")),
+        Wait(),
+        "stopped",
+    ),
+    "submission under way: wait": (
+        Observation(NOW, RUNNING_V2, submission=OPEN),
+        Wait(),
+        "submitting",
+    ),
     "submission of a gateway that died long ago: submit": (
-        Seen(NOW, RUNNING_V2, submission=replace(OPEN, started=NOW - 121)),
+        Observation(NOW, RUNNING_V2, submission=replace(OPEN, started=NOW - 121)),
         Submit("v2"),
         "submitting",
     ),
     "another version's submission may still bring a driver: wait": (
-        Seen(NOW, RUNNING_V2, submission=replace(OPEN, version="v1")),
+        Observation(NOW, RUNNING_V2, submission=replace(OPEN, version="v1")),
         Wait(),
         "submitting",
     ),
     "one starts: submit the second": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2", "ACCEPTED")]),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=[run("v2", "ACCEPTED")]),
         Submit("v2"),
         "submitting",
     ),
     "one leads: submit a standby": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE),
         Submit("v2"),
         "running",
     ),
     "one has just taken over: let it catch up": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE, led_since=NOW - 19),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE, led_since=NOW - 19),
         Wait(),
         "running",
     ),
     "one has caught up: submit a standby": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE, led_since=NOW - 20),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE, led_since=NOW - 20),
         Submit("v2"),
         "running",
     ),
     "one leads, a standby is being submitted: wait": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, OPEN, [run("v2")], leading=ONE),
+        Observation(NOW, RUNNING_V2, TOLD_V2, OPEN, [run("v2")], leading=ONE),
         Wait(),
         "running",
     ),
     "one leads, standbys fail: back off": (
-        Seen(
+        Observation(
             NOW, RUNNING_V2, TOLD_V2, None, [run("v2")], [failed(2, 50), failed(3, 1)], leading=ONE
         ),
         Wait(),
         "running",
     ),
     "two, of which one leads: nothing": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=PAIR, leading=ONE),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=PAIR, leading=ONE),
         Wait(),
         "running",
     ),
     "two on one host: the standby goes, to come elsewhere": (
-        Seen(
+        Observation(
             NOW,
             RUNNING_V2,
             TOLD_V2,
@@ -126,7 +134,7 @@ TABLE = {
         "removing",
     ),
     "two on one host, one of which has only just come there: nothing": (
-        Seen(
+        Observation(
             NOW,
             RUNNING_V2,
             TOLD_V2,
@@ -139,47 +147,49 @@ TABLE = {
         "running",
     ),
     "one of two hangs before it is warm: it goes, for another to come": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=PAIR, leading=ONE, stuck=frozenset({TWO})),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=PAIR, leading=ONE, stuck=frozenset({TWO})),
         Kill(TWO),
         "removing",
     ),
     "the new version hangs before it is warm: it goes, the old one leads": (
-        Seen(NOW, RUNNING_V2, active=UPGRADE, leading=ONE, stuck=frozenset({TWO})),
+        Observation(NOW, RUNNING_V2, active=UPGRADE, leading=ONE, stuck=frozenset({TWO})),
         Kill(TWO),
         "removing",
     ),
     "two, of which none leads yet: nothing": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=PAIR),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=PAIR),
         Wait(),
         "starting",
     ),
     "told to stop, but wanted again: tell them to run": (
-        Seen(NOW, RUNNING_V2, Order("stopped", "v2", NOW - 5), active=PAIR, leading=ONE),
+        Observation(NOW, RUNNING_V2, Order("stopped", "v2", NOW - 5), active=PAIR, leading=ONE),
         SendOrder("running", "v2"),
         "running",
     ),
     "old pair: its standby makes room": (
-        Seen(NOW, RUNNING_V2, active=[run("v1"), run("v1", number=2)], leading=ONE),
+        Observation(NOW, RUNNING_V2, active=[run("v1"), run("v1", number=2)], leading=ONE),
         Kill(TWO),
         "removing",
     ),
     "old leader alone: submit the new version": (
-        Seen(NOW, RUNNING_V2, active=[run("v1")], leading=ONE),
+        Observation(NOW, RUNNING_V2, active=[run("v1")], leading=ONE),
         Submit("v2"),
         "submitting",
     ),
     "old leader, new one starts: wait": (
-        Seen(NOW, RUNNING_V2, active=UPGRADE, leading=ONE),
+        Observation(NOW, RUNNING_V2, active=UPGRADE, leading=ONE),
         Wait(),
         "handing-over",
     ),
     "old leader, new one stands by: hand over": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=ONE, standbys=frozenset({TWO})),
+        Observation(
+            NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=ONE, standbys=frozenset({TWO})
+        ),
         SendOrder("stopped", "v1"),
         "draining",
     ),
     "handing over: wait": (
-        Seen(
+        Observation(
             NOW,
             RUNNING_V2,
             Order("stopped", "v1", NOW - 30),
@@ -191,7 +201,7 @@ TABLE = {
         "draining",
     ),
     "handing over for too long: kill": (
-        Seen(
+        Observation(
             NOW,
             RUNNING_V2,
             Order("stopped", "v1", NOW - 91),
@@ -203,59 +213,59 @@ TABLE = {
         "draining",
     ),
     "the old one no longer leads: it goes": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=TWO),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=TWO),
         Kill(ONE),
         "removing",
     ),
     "old version without a driver: kill": (
-        Seen(NOW, RUNNING_V2, active=[run("v1", "ACCEPTED")]),
+        Observation(NOW, RUNNING_V2, active=[run("v1", "ACCEPTED")]),
         Kill(ONE),
         "removing",
     ),
     "to be stopped: the standby first": (
-        Seen(NOW, Intent("stopped", "v2"), TOLD_V2, active=PAIR, leading=ONE),
+        Observation(NOW, Intent("stopped", "v2"), TOLD_V2, active=PAIR, leading=ONE),
         Kill(TWO),
         "removing",
     ),
     "to be stopped: then the leader drains": (
-        Seen(NOW, Intent("stopped", "v2"), TOLD_V2, active=[run("v2")], leading=ONE),
+        Observation(NOW, Intent("stopped", "v2"), TOLD_V2, active=[run("v2")], leading=ONE),
         SendOrder("stopped", "v2"),
         "draining",
     ),
     "three: the latest that doesn't lead goes": (
-        Seen(
+        Observation(
             NOW, RUNNING_V2, TOLD_V2, active=[*PAIR, run("v2", number=3)], leading="application_3"
         ),
         Kill(TWO),
         "removing",
     ),
     "ended after a long run: submit at once": (
-        Seen(NOW, RUNNING_V2, ended=[failed(1, ago=0.5, lasted=301)]),
+        Observation(NOW, RUNNING_V2, ended=[failed(1, ago=0.5, lasted=301)]),
         Submit("v2"),
         "submitting",
     ),
     "failed once, 2 s ago: submit": (
-        Seen(NOW, RUNNING_V2, ended=[failed(1, ago=2)]),
+        Observation(NOW, RUNNING_V2, ended=[failed(1, ago=2)]),
         Submit("v2"),
         "submitting",
     ),
     "failed three times, 2 s ago: back off": (
-        Seen(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 2)]),
+        Observation(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 2)]),
         Wait(),
         "backing-off",
     ),
     "failed three times, 5 s ago: submit": (
-        Seen(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 5)]),
+        Observation(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 5)]),
         Submit("v2"),
         "submitting",
     ),
     "spark-submit failed ten times: back off": (
-        Seen(NOW, RUNNING_V2, submission=Submission("v2", "edge-1", NOW - 60, NOW - 59, 10)),
+        Observation(NOW, RUNNING_V2, submission=Submission("v2", "edge-1", NOW - 60, NOW - 59, 10)),
         Wait(),
         "backing-off",
     ),
     "another version's failures don't count": (
-        Seen(NOW, Intent("running", "v3"), ended=[failed(1, 50), failed(2, 0.1)]),
+        Observation(NOW, Intent("running", "v3"), ended=[failed(1, 50), failed(2, 0.1)]),
         Submit("v3"),
         "submitting",
     ),
@@ -269,7 +279,7 @@ def test_decision(seen, action, phase):
 
 
 def test_backing_off_says_when_it_tries_again_and_where_to_look():
-    seen = Seen(NOW, RUNNING_V2, ended=[failed(1, 50), failed(2, 1)])
+    seen = Observation(NOW, RUNNING_V2, ended=[failed(1, 50), failed(2, 1)])
     decision = decide(seen, LIMITS)
     assert decision.detail == (
         "version v2, failure 2, again at 02:46:41 UTC: "
@@ -279,7 +289,7 @@ def test_backing_off_says_when_it_tries_again_and_where_to_look():
 
 
 def test_what_a_decision_says_stays_the_same_while_the_situation_does():
-    seen = Seen(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 0)])
+    seen = Observation(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 0)])
     said = {decide(replace(seen, now=NOW + second), LIMITS).detail for second in range(4)}
     assert len(said) == 1
 
@@ -317,7 +327,7 @@ def situations(draw):
     leading = draw(st.sampled_from(["", *drivers]))
     ready = draw(st.sets(st.sampled_from(drivers))) if drivers else set()
     stuck = draw(st.sets(st.sampled_from(drivers))) if drivers else set()
-    return Seen(
+    return Observation(
         NOW,
         draw(intents),
         draw(st.none() | orders),
@@ -398,7 +408,7 @@ class World:
     def look(self) -> None:
         """One turn of the gateway."""
         leading = self.ready[0] if self.ready else ""
-        seen = Seen(
+        seen = Observation(
             self.now,
             self.intent,
             self.order,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.leadership.lease import LeaseLost
-from millrace_jobs.query.write_version import version
+from millrace_jobs.query.write_version import write_version
 from millrace_jobs.sinks import batch_commit, concurrently, results
 from millrace_jobs.sinks.batch_commit import BatchIdentity, Effects
 from millrace_jobs.sinks.results import Results
@@ -103,7 +103,7 @@ class Driver:
     def write(self, number: int, read: int | None = None) -> bool:
         stores = self.stores
         offsets = {"events": {"0": read or 10 * (number + 1)}}
-        identity = BatchIdentity("query", number, version(self.epoch, number), offsets)
+        identity = BatchIdentity("query", number, write_version(self.epoch, number), offsets)
 
         def pin() -> int:
             stores.steps.append("prepare")
@@ -166,7 +166,7 @@ def test_a_batch_that_is_published_is_stored_and_not_published_again(stores: Sto
     assert Driver(stores, 1).write(0)
     assert not Driver(stores, 2).write(0)
     assert len(stores.published) == 1
-    assert stores.rows["0"] == (version(2, 0), 1)
+    assert stores.rows["0"] == (write_version(2, 0), 1)
 
 
 @pytest.mark.parametrize(("number", "read"), [(0, None), (1, 15)])
@@ -185,7 +185,7 @@ def test_who_lost_the_lease_writes_nothing(stores: Stores, monkeypatch: pytest.M
         raise LeaseLost
 
     driver = Driver(stores, 1)
-    identity = BatchIdentity("query", 0, version(1, 0), {"events": {"0": 10}})
+    identity = BatchIdentity("query", 0, write_version(1, 0), {"events": {"0": 10}})
     with pytest.raises(LeaseLost):
         batch_commit.commit(identity, driver.results, lost, lambda: pytest.fail("it prepares"))
     assert not stores.rows

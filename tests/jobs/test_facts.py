@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from millrace_jobs.declared import job as declared_job
-from millrace_jobs.declared.enrichment import EnrichmentGone, Facts, with_columns
+from millrace_jobs.declared.enrichment import Enrichment, EnrichmentGone, with_columns
 from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.output import Output, Sessions
-from millrace_jobs.query.write_version import version
+from millrace_jobs.query.write_version import write_version
 from millrace_jobs.requests.recount import compare, with_facts
 from millrace_jobs.sinks.batch_commit import BatchIdentity
 from pyspark.sql import DataFrame, SparkSession
@@ -90,9 +90,9 @@ def tables() -> MemoryTables:
     return MemoryTables()
 
 
-def facts(tables: MemoryTables, *lookups: Lookup) -> Facts:
+def facts(tables: MemoryTables, *lookups: Lookup) -> Enrichment:
     """Of a driver that has just started."""
-    return Facts(tables, lookups or [CAMPAIGNS], "test")  # type: ignore[arg-type]
+    return Enrichment(tables, lookups or [CAMPAIGNS], "test")  # type: ignore[arg-type]
 
 
 def seen(found: list[dict[str, Any]]) -> list[tuple[float | None, int]]:
@@ -130,47 +130,47 @@ def test_the_next_batch_sees_a_change(tables: MemoryTables) -> None:
 
 def test_a_batch_that_runs_again_sees_what_it_saw(tables: MemoryTables) -> None:
     tables.put("campaigns", spring=0.35)
-    first = facts(tables).add([SPRING], "query", 5, version(1, 5))
+    first = facts(tables).add([SPRING], "query", 5, write_version(1, 5))
     tables.put("campaigns", spring=0.4)
-    second = facts(tables).add([SPRING], "query", 5, version(2, 5))
+    second = facts(tables).add([SPRING], "query", 5, write_version(2, 5))
     assert first == second
-    assert seen(facts(tables).add([SPRING], "query", 6, version(2, 6))) == [(0.4, 2)]
+    assert seen(facts(tables).add([SPRING], "query", 6, write_version(2, 6))) == [(0.4, 2)]
 
 
 def test_the_note_comes_before_anything_else_and_under_its_version(tables: MemoryTables) -> None:
-    facts(tables).add([SPRING], "query", 5, version(3, 5))
+    facts(tables).add([SPRING], "query", 5, write_version(3, 5))
     assert tables.calls == ["{keyspace}.lookup_versions", "{keyspace}.lookup_pins", "lookup_pins"]
-    assert tables.pin_timestamp == version(3, 5)
+    assert tables.pin_timestamp == write_version(3, 5)
 
 
 def test_who_repeats_a_batch_notes_it_again(tables: MemoryTables) -> None:
     """Else a fenced driver's note of its next batch would hide this one's from a third driver."""
-    facts(tables).add([SPRING], "query", 5, version(1, 5))
-    facts(tables).add([SPRING], "query", 5, version(2, 5))
-    facts(tables).add([SPRING], "query", 6, version(1, 6))
+    facts(tables).add([SPRING], "query", 5, write_version(1, 5))
+    facts(tables).add([SPRING], "query", 5, write_version(2, 5))
+    facts(tables).add([SPRING], "query", 6, write_version(1, 6))
     tables.put("campaigns", spring=0.4)
-    assert seen(facts(tables).add([SPRING], "query", 5, version(3, 5))) == [(None, 0)]
+    assert seen(facts(tables).add([SPRING], "query", 5, write_version(3, 5))) == [(None, 0)]
 
 
 def test_a_batch_of_another_checkpoint_is_another_batch(tables: MemoryTables) -> None:
-    facts(tables).add([SPRING], "query", 5, version(1, 5))
+    facts(tables).add([SPRING], "query", 5, write_version(1, 5))
     tables.put("campaigns", spring=0.4)
-    assert seen(facts(tables).add([SPRING], "other", 5, version(2, 5))) == [(0.4, 1)]
+    assert seen(facts(tables).add([SPRING], "other", 5, write_version(2, 5))) == [(0.4, 1)]
 
 
 def test_a_table_that_a_batch_did_not_know_is_read_as_it_is(tables: MemoryTables) -> None:
     tables.put("campaigns", spring=0.35)
-    facts(tables).add([SPRING], "query", 5, version(1, 5))
+    facts(tables).add([SPRING], "query", 5, write_version(1, 5))
     tables.put("campaigns", spring=0.4)
     tables.versions["regions"] = {1: json.dumps([{"region": "eu", "manager": "Ada"}])}
     [row] = facts(tables, CAMPAIGNS, REGIONS).add(
-        [SPRING | {"region": "eu"}], "query", 5, version(2, 5)
+        [SPRING | {"region": "eu"}], "query", 5, write_version(2, 5)
     )
     assert (row["cost_per_click"], row["manager"]) == (0.35, "Ada")
 
 
 def test_who_looks_nothing_up_asks_nothing(tables: MemoryTables) -> None:
-    none = Facts(tables, [], "test")  # type: ignore[arg-type]
+    none = Enrichment(tables, [], "test")  # type: ignore[arg-type]
     assert none.add([SPRING], "query", 0, 1) == [SPRING]
     none.rehearse()
     assert facts(tables).add([], "query", 0, 1) == []
@@ -185,16 +185,16 @@ def test_a_rehearsal_writes_nothing(tables: MemoryTables) -> None:
 
 def test_a_version_that_is_gone_fails_the_batch(tables: MemoryTables) -> None:
     tables.put("campaigns", spring=0.35)
-    facts(tables).add([SPRING], "query", 5, version(1, 5))
+    facts(tables).add([SPRING], "query", 5, write_version(1, 5))
     tables.put("campaigns", spring=0.4)
     del tables.versions["campaigns"][1]
     with pytest.raises(EnrichmentGone, match="version 1 of table campaigns"):
-        facts(tables).add([SPRING], "query", 5, version(2, 5))
+        facts(tables).add([SPRING], "query", 5, write_version(2, 5))
 
 
 @dataclass
 class Driver:
-    facts: Facts
+    facts: Enrichment
     epoch: int
     batch: int
 
@@ -217,7 +217,7 @@ def test_whatever_happens_a_batch_is_stored_with_the_facts_of_one_version(
             tables.put("campaigns", spring=float(cost))
         elif event == "begin":
             found = driver.facts.add(
-                [SPRING], "query", driver.batch, version(driver.epoch, driver.batch)
+                [SPRING], "query", driver.batch, write_version(driver.epoch, driver.batch)
             )
             assert known.setdefault(driver.batch, found) == found
         elif event == "commit" and driver.batch in known:
@@ -226,12 +226,12 @@ def test_whatever_happens_a_batch_is_stored_with_the_facts_of_one_version(
             fenced, driver = driver, Driver(facts(tables), driver.epoch + 1, driver.batch)
             # It goes on with the batch that is due before it does anything else.
             found = driver.facts.add(
-                [SPRING], "query", driver.batch, version(driver.epoch, driver.batch)
+                [SPRING], "query", driver.batch, write_version(driver.epoch, driver.batch)
             )
             assert known.setdefault(driver.batch, found) == found
         elif event == "zombie" and fenced:
             batch = fenced.batch + 1
-            fenced.facts.add([SPRING], "query", batch, version(fenced.epoch, batch))
+            fenced.facts.add([SPRING], "query", batch, write_version(fenced.epoch, batch))
 
 
 def test_columns_are_those_of_the_table() -> None:
@@ -323,7 +323,7 @@ def test_a_batch_is_stored_and_published_with_its_facts_again_and_again(
         context: Any = SimpleNamespace(
             job="test",
             lookups=[CAMPAIGNS],
-            identify=lambda batch: BatchIdentity("query", batch, version(epoch, batch), {}),
+            identify=lambda batch: BatchIdentity("query", batch, write_version(epoch, batch), {}),
             lease=SimpleNamespace(confirm=lambda: None),
             tables=tables,
         )

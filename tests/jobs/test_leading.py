@@ -15,7 +15,7 @@ from millrace_jobs.leader import supervisor
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.heartbeat import JobRow
-from millrace_jobs.query.write_version import version
+from millrace_jobs.query.write_version import write_version
 from millrace_jobs.standby.ready import ReadyJob
 from pyspark.sql import DataFrame, SparkSession
 
@@ -308,7 +308,7 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
         supervisor.start(ReadyJob(context, FakeJob(on_lead=lead), None), driver)  # type: ignore[arg-type]
     assert asked == [written]
     assert tables.rows == [{"job": "traffic", "epoch": written + 1}]
-    assert tables.timestamps == [version(written + 1, 0)]
+    assert tables.timestamps == [write_version(written + 1, 0)]
 
 
 ROW = SimpleNamespace(

@@ -10,7 +10,7 @@ from millrace_jobs.inputs.checkpoint import Batch
 from millrace_jobs.query import heartbeat
 from millrace_jobs.query.heartbeat import Heartbeat, JobRow
 from millrace_jobs.query.late_events import JudgedBatch
-from millrace_jobs.query.write_version import version
+from millrace_jobs.query.write_version import write_version
 from millrace_jobs.sinks.cassandra import WriteFailed
 from millrace_jobs.transforms.traffic import WINDOW_SECONDS
 
@@ -75,7 +75,7 @@ def follow(
     context = SimpleNamespace(
         job="traffic",
         epoch=5,
-        version=lambda batch: version(5, batch),
+        version=lambda batch: write_version(5, batch),
         settings={"trigger_seconds": 2, "watermark_seconds": 3600},
         tables=tables,
         config=SimpleNamespace(version="v1"),
@@ -221,7 +221,10 @@ def test_heartbeats_are_in_order_and_fenced(monkeypatch: pytest.MonkeyPatch) -> 
     following, tables, _ = follow([])
     for _ in range(3):
         following.follow()
-    assert tables.timestamps == [version(5, 0), version(5, 1)]  # the second one came too soon
+    assert tables.timestamps == [
+        write_version(5, 0),
+        write_version(5, 1),
+    ]  # the second one came too soon
 
 
 def test_an_idle_job_only_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,5 +249,5 @@ def test_heartbeats_stay_in_their_epoch_however_long_a_driver_leads(
     following.follow()
     following.follow()
     assert tables.timestamps == sorted(tables.timestamps)
-    assert all(timestamp < version(6, 0) for timestamp in tables.timestamps)
+    assert all(timestamp < write_version(6, 0) for timestamp in tables.timestamps)
     assert len(tables.timestamps) == 2

@@ -15,7 +15,7 @@ from millrace_jobs.inputs.place import Place
 from millrace_jobs.output import Output
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import left_out, row_of
-from millrace_jobs.query.write_version import version
+from millrace_jobs.query.write_version import write_version
 from millrace_jobs.requests.recount import recount
 from millrace_jobs.requests.retry import Retried, RetryRefused, redrive, to_write, together
 from millrace_jobs.sinks import archive
@@ -194,8 +194,8 @@ class Service:
         self._table = job.output.table
         for row in stored:
             self.cells[row["window_start"], row["url"]] = (
-                version(7, 4),
-                row | {"version": version(7, 4)},
+                write_version(7, 4),
+                row | {"version": write_version(7, 4)},
             )
 
     def select(self, query: str, values: Any) -> list[Any]:
@@ -277,7 +277,7 @@ def make(spark: SparkSession, folder: Path) -> Make:
             SETTINGS,
             code,
             epoch=7,
-            version=lambda batch: version(7, batch),
+            version=lambda batch: write_version(7, batch),
             lease=SimpleNamespace(verify=lambda: None, confirm=lambda: None),
             checkpoint=checkpoint,
             config=SimpleNamespace(kafka="", archive_of=lambda _: str(folder)),

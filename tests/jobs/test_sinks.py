@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.leadership.lease import LeaseLost
-from millrace_jobs.query.write_version import version
+from millrace_jobs.query.write_version import write_version
 from millrace_jobs.sinks import archive, cassandra, results
 from millrace_jobs.sinks.cassandra import PORTION_BYTES, Tables, WriteFailed, portions
 from millrace_jobs.sinks.concurrently import concurrently
@@ -62,11 +62,11 @@ def test_a_batch_fails_with_either_of_its_writes(who: str) -> None:
 
 def test_a_later_epoch_wins_over_any_batch_of_an_earlier_one() -> None:
     versions = [
-        version(1, 0),
-        version(1, 1),
-        version(1, 2**31),
-        version(2, 0),
-        version(2**31 - 1, 0),
+        write_version(1, 0),
+        write_version(1, 1),
+        write_version(1, 2**31),
+        write_version(2, 0),
+        write_version(2**31 - 1, 0),
     ]
     assert versions == sorted(versions)
     assert versions[-1] < 2**63
@@ -75,7 +75,7 @@ def test_a_later_epoch_wins_over_any_batch_of_an_earlier_one() -> None:
 @pytest.mark.parametrize("batch", [-1, 2**32])
 def test_a_batch_that_would_change_the_epoch_is_refused(batch: int) -> None:
     with pytest.raises(ValueError, match="doesn't fit"):
-        version(1, batch)
+        write_version(1, batch)
 
 
 class FakeSession:
@@ -111,10 +111,10 @@ def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
 
 
 def test_upserts_carry_the_version_as_write_timestamp(session: FakeSession) -> None:
-    Tables(CONFIG).upsert("pages", ("bucket", "url"), [(1, "/a")], version(7, 3))
+    Tables(CONFIG).upsert("pages", ("bucket", "url"), [(1, "/a")], write_version(7, 3))
     [(query, row)] = session.writes
     assert query == "INSERT INTO millrace.pages (bucket, url) VALUES (?, ?) USING TIMESTAMP ?"
-    assert row == (1, "/a", version(7, 3))
+    assert row == (1, "/a", write_version(7, 3))
 
 
 def test_only_rows_that_failed_are_written_again(
@@ -491,7 +491,7 @@ def test_all_dead_letters_are_counted_and_few_come_to_the_driver(
 
     class Kept:
         def upsert(self, table: str, columns: Any, rows: list[Any], timestamp: int) -> None:
-            assert timestamp == version(7, 3)
+            assert timestamp == write_version(7, 3)
             written[table] = [dict(zip(columns, row, strict=True)) for row in rows]
 
     settings = {"dead_letter_samples": 2, "dead_letter_request_bytes": 1, "kafka_connect_ms": 2000}
@@ -501,7 +501,7 @@ def test_all_dead_letters_are_counted_and_few_come_to_the_driver(
     )
     monkeypatch.setattr(type(malformed), "write", FakeWriter())
     sink = DeadLetters("", "dead-letter", Kept(), settings)  # type: ignore[arg-type]
-    sink.write(malformed, "query", 3, version(7, 3))
+    sink.write(malformed, "query", 3, write_version(7, 3))
     counts = {row["reason"]: row["records"] for row in written["dead_letter_counts"]}
     assert counts == {"not JSON": 500, "not a JSON object": 3}
     [key] = {(r["minute"], r["checkpoint"], r['"batch"']) for r in written["dead_letter_counts"]}

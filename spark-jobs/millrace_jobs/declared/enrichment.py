@@ -54,7 +54,7 @@ def _with_facts(sessions: Sessions, lookup: Lookup) -> Sessions:
     return replace(sessions, merges=sessions.merges | dict.fromkeys(lookup.columns, "last"))
 
 
-class Facts:
+class Enrichment:
     """Of one job. What was read is remembered until its next batch sees another version."""
 
     def __init__(self, tables: Tables, lookups: Sequence[Lookup], job: str) -> None:

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 
 from millrace_jobs.declared import plan_analysis
-from millrace_jobs.declared.enrichment import Facts, with_columns
+from millrace_jobs.declared.enrichment import Enrichment, with_columns
 from millrace_jobs.declared.loader import Declaration, InvalidJob, Rows, load
 from millrace_jobs.declared.plan_analysis import JOIN
 from millrace_jobs.inputs import sources
@@ -116,7 +116,7 @@ class Declared(Computation, MicroBatches):
             results: by default those that the configuration names.
         """
         super().__init__(context, declaration)
-        self._facts = Facts(context.tables, context.lookups, context.job)
+        self._facts = Enrichment(context.tables, context.lookups, context.job)
         self._is_described = False  # as far as is known
         self.quarantine = Quarantine(context, self.rows)
         self._results = results or results_of(context)

@@ -9,7 +9,7 @@ from millrace_jobs.config import Config
 from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.lookup import Lookup
-from millrace_jobs.query import write_version
+from millrace_jobs.query.write_version import write_version
 from millrace_jobs.sinks.batch_commit import BatchIdentity
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.stream import Stream, names_of
@@ -70,7 +70,7 @@ class JobContext(AnalysisContext):
         """The version of all that a batch writes. Raises RuntimeError before the driver leads."""
         if self.epoch is None:
             raise RuntimeError(f"job {self.job} writes before its driver leads")
-        return write_version.version(self.epoch, batch)
+        return write_version(self.epoch, batch)
 
     def identify(self, batch: int) -> BatchIdentity:
         """The batch that is being run. Raises RuntimeError before the driver leads."""

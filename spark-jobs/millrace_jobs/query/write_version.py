@@ -9,7 +9,7 @@ ordinary timestamp (microseconds since 1970): ours are higher than those by a fa
 BATCH_BITS = 32
 
 
-def version(epoch: int, batch: int) -> int:
+def write_version(epoch: int, batch: int) -> int:
     """One number that orders writes by epoch first; 31 bits of epoch fit a signed 64-bit column.
 
     Raises ValueError for a batch that would run over into the epoch.

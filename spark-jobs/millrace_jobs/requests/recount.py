@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql import functions as F
 
-from millrace_jobs.declared.enrichment import Facts
+from millrace_jobs.declared.enrichment import Enrichment
 from millrace_jobs.declared.plan_analysis import JOIN
 from millrace_jobs.output import WINDOW_START, Output, window_name
 from millrace_jobs.quarantine.search import Skip
@@ -65,7 +65,7 @@ def compare(output: Output, computed: Iterable[Row], stored: Iterable[Row]) -> F
 
 def with_facts(
     output: Output,
-    facts: Facts,
+    facts: Enrichment,
     computed: Iterable[dict[str, Any]],
     stored: Iterable[Row],
 ) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def recount(job: StoredRows, start: datetime, end: datetime) -> Findings:
     context, output = job.context, job.output
     skips = [skip for skip in skips_of(context) if not skip.retried]
     computed, stored = computed_rows(job, start, end, skips), stored_rows(job, start, end)
-    facts = Facts(context.tables, context.lookups, context.job)
+    facts = Enrichment(context.tables, context.lookups, context.job)
     findings = compare(output, with_facts(output, facts, computed, stored), stored)
     late = "SELECT events FROM {keyspace}.late_events WHERE bucket = ? AND window = ? AND job = ?"
     name = window_name(output.window_seconds)

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from millrace_jobs.declared.enrichment import Facts
+from millrace_jobs.declared.enrichment import Enrichment
 from millrace_jobs.declared.plan_analysis import JOIN
 from millrace_jobs.output import Output
 from millrace_jobs.quarantine.search import Skip
@@ -201,7 +201,7 @@ def _count(job: StoredRows, one: Retried) -> None:
     skips = [skip for skip in skips_of(context) if not skip.retried]
     others = [skip for skip in skips if skip not in one.skips]
     stored = stored_rows(job, one.start, one.end)
-    facts = Facts(context.tables, context.lookups, context.job)
+    facts = Enrichment(context.tables, context.lookups, context.job)
     without, full = (
         with_facts(output, facts, computed_rows(job, one.start, one.end, left_out), stored)
         for left_out in (skips, others)

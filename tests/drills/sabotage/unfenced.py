@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 from millrace_jobs.leadership.lease import Lease
-from millrace_jobs.query.write_version import version
+from millrace_jobs.query.write_version import write_version
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.sinks.results import Results
 
@@ -24,7 +24,7 @@ def upsert(
     self: Tables, table: str, columns: Any, rows: Any, timestamp: int, partition_columns: int = 1
 ) -> None:
     minutes, microseconds = divmod(time.time_ns() // 1000, 60_000_000)
-    now = version(minutes + 1, microseconds)  # above any epoch that a driver has by now
+    now = write_version(minutes + 1, microseconds)  # above any epoch that a driver has by now
     upsert_with_version(self, table, columns, rows, now, partition_columns)
 
 
