@@ -92,7 +92,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing to do before the next look."""
+    """Do nothing before the next look."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Submit:
 
 @dataclass(frozen=True)
 class SendOrder:
-    """Give drivers this order."""
+    """Write the order that drivers poll."""
 
     state: State
     version: str

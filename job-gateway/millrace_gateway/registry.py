@@ -36,7 +36,7 @@ class LockLost(Exception):
 
 
 class Registry:
-    """Reads for everyone."""
+    """Reads what is in ZooKeeper, for whoever asks."""
 
     def __init__(self, client: KazooClient, znodes: ZookeeperNames) -> None:
         self.client = client

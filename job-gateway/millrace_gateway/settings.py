@@ -101,5 +101,5 @@ class Settings:
 
 
 def load(path: Path = PATH) -> Settings:
-    """Raises Misconfigured."""
+    """The settings in a file. Raises Misconfigured, also where there is none."""
     return strict.load(Settings, path)

@@ -71,7 +71,7 @@ class Output:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """In the order of `row`."""
+        """The table's columns, in the order in which `row` gives their values."""
         return ("day", "bucket", WINDOW_START, *self.key, *self.values, "version")
 
     def row(self, values: Mapping[str, Any], version: int) -> tuple[Any, ...]:

@@ -64,7 +64,7 @@ class Enrichment:
         self._read: dict[tuple[str, int], dict[Key, Row]] = {}
 
     def rehearse(self) -> None:
-        """All that `add` does, short of writing."""
+        """Read what `add` reads, and make its statement ready."""
         if self._lookups:
             self._newest()
             self._pinned("", -1)

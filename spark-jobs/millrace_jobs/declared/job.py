@@ -144,7 +144,7 @@ class Declared(Computation, MicroBatches):
         return self.skips != known
 
     def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:
-        """Everything that ``write`` does, short of writing."""
+        """Collect the batch, and make connections and statements ready that ``write`` needs."""
         frame.collect()
         self._facts.rehearse()
         self._results.connect()

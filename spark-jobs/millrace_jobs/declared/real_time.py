@@ -77,7 +77,7 @@ class Selection:
 
 
 class RealTime(Selection):
-    """The query as it is run."""
+    """The job as a driver runs it: executors send its records to the results topic."""
 
     output_mode = "update"  # Spark knows no other in real time
     late_events = None  # no event is dropped
@@ -106,7 +106,7 @@ class RealTime(Selection):
         self.analyse()
 
     def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:
-        """Everything but writing."""
+        """Compute the batch; in real time nothing of it is written by the driver."""
         frame.collect()
 
     def on_lead(self) -> None:

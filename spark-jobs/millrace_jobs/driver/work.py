@@ -21,7 +21,7 @@ TRIGGERS = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecu
 
 
 def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> None:
-    """All that takes a Spark."""
+    """Start Spark, and stand by and lead with it. Returns when the application is to stop."""
     _use_utc()
     number = executors.configured_number()
     builder = SparkSession.builder.appName(config.application).config("spark.executor.instances", 1)
@@ -58,11 +58,11 @@ def serve(
         coordination.announce("leading")
         jobs += ready
         stored = [rows for one in ready if (rows := one.job.stored_rows)]
-        questions, newcomers = OperatorRequests(coordination, stored), ExecutorWarmup(workers)
+        requests, warmup = OperatorRequests(coordination, stored), ExecutorWarmup(workers)
         try:
-            supervise(jobs, coordination, config.version, questions, newcomers)
+            supervise(jobs, coordination, config.version, requests, warmup)
         finally:
-            newcomers.end()
+            warmup.end()
         coordination.announce("draining")
     finally:
         if not coordination.lease.is_lost:

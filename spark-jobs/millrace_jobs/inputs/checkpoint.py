@@ -37,7 +37,7 @@ class Batch:
         return cls(complete, end)
 
     def of(self, topic: str) -> "Batch":
-        """What it reads of one topic."""
+        """The batch as far as it reads one topic."""
         return Batch({topic: self.start.get(topic, {})}, {topic: self.end.get(topic, {})})
 
 

@@ -39,6 +39,8 @@ class Drained(Exception):
 
 @dataclass(frozen=True)
 class RunningJob:
+    """A job with its query, from one start of the query to the next."""
+
     ready: ReadyJob
     query: StreamingQuery
     progress: Heartbeat
@@ -135,12 +137,13 @@ def supervise(
     jobs: list[AnyJob],
     coordination: Coordination,
     version: str,
-    questions: OperatorRequests,
-    newcomers: ExecutorWarmup,
+    requests: OperatorRequests,
+    warmup: ExecutorWarmup,
 ) -> None:
-    """Starts the jobs that aren't disabled, and keeps it so, in place.
+    """Start the jobs that aren't disabled, and keep them so, in the list that is given.
 
-    Returns when the application is to stop; raises when it can't go on.
+    Returns when the application is to stop. Raises LeaseLost when another driver leads, and the
+    error of a job that ends the driver.
     """
     while not coordination.is_stop_desired(version):
         if coordination.lease.is_lost:
@@ -151,8 +154,8 @@ def supervise(
             {job.name: job.state for job in jobs},
             {job.name: job.trouble for job in jobs if job.trouble},
         )
-        questions.look()
-        newcomers.look([job.ready for job in jobs if isinstance(job, RunningJob)])
+        requests.look()
+        warmup.look([job.ready for job in jobs if isinstance(job, RunningJob)])
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
 

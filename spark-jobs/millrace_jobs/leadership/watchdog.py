@@ -54,7 +54,7 @@ class Watchdog:
             )
 
     def dismiss(self) -> None:
-        """The session has ended in good order."""
+        """End the watchdog, because the session has ended in good order."""
         self._process.kill()
         self._process.wait()
 

@@ -28,7 +28,7 @@ class PageList:
 
     @classmethod
     def of(cls, views: Mapping[str, int], error: int, page_views: int, since: int) -> "PageList":
-        """``page_views`` are all of the hour."""
+        """The list of an hour that had ``page_views`` in all."""
         return cls(views, error, page_views - sum(views.values()) + error * len(views), since)
 
 

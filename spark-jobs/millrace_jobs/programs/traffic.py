@@ -66,7 +66,7 @@ class Traffic(MicroBatches):
         )
 
     def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:
-        """Everything that ``write`` does, short of writing."""
+        """Collect the batch, and make connections and statements ready that ``write`` needs."""
         frame.collect()
         self._results.connect()
         self._context.tables.prepare("traffic", TRAFFIC_COLUMNS)

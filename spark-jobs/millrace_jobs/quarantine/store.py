@@ -175,7 +175,7 @@ def skips_of(context: JobContext) -> list[Skip]:
 
 
 def row_of(job: str, skip: Skip) -> tuple[Any, ...]:
-    """As `COLUMNS` name it."""
+    """The row of the table ``quarantine`` for a record, in the order of `COLUMNS`."""
     return (
         *(job, *astuple(skip.place)),
         *(skip.reason, skip.checkpoint, skip.batch, skip.since, skip.retried),
@@ -227,7 +227,7 @@ def in_a_line(error: Exception) -> str:
 
 
 def _ranges_of(events: DataFrame) -> list[Range]:
-    """One for each partition that has any."""
+    """The range of offsets of each partition that has events."""
     rows = events.groupBy("topic", "partition").agg(F.min("offset"), F.max("offset") + 1).collect()
     return [Range(*row) for row in rows]
 
@@ -241,5 +241,5 @@ def _is_in(tried: Range) -> Column:
 
 
 def _now() -> datetime:
-    """Naive UTC, as Cassandra's driver gives it."""
+    """The time in naive UTC, as Cassandra's driver gives times."""
     return datetime.now(UTC).replace(tzinfo=None)

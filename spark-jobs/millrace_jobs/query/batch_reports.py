@@ -14,6 +14,8 @@ from millrace_jobs.spark_internals import java_query
 
 
 class BatchReports:
+    """The reports of one query. Not for several threads."""
+
     def __init__(self, query: StreamingQuery) -> None:
         self._java_query = java_query(query)
         self._newest = ""  # the timestamp of the report that was the last one then

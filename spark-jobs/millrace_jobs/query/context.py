@@ -37,7 +37,7 @@ class AnalysisContext:
 
     @property
     def stream(self) -> Stream:
-        """What a job reads that reads one."""
+        """The stream of a job that reads one. Raises ValueError for a job that reads several."""
         [stream] = self.streams
         return stream
 

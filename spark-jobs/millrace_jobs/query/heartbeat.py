@@ -257,7 +257,7 @@ def _has_run(progress: Any) -> bool:
 
 
 def _runs(batches: list[JudgedBatch]) -> Iterator[list[JudgedBatch]]:
-    """Those that follow each other, together."""
+    """The batches in runs of consecutive numbers, which one reading can count."""
     numbered = groupby(enumerate(batches), lambda placed: placed[1].number - placed[0])
     return ([batch for _, batch in run] for _, run in numbered)
 
@@ -271,5 +271,5 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _aware(time: datetime | None) -> datetime | None:
-    """Cassandra's driver gives UTC without saying so."""
+    """The time with its zone: Cassandra's driver gives UTC without saying so."""
     return time and time.replace(tzinfo=UTC)

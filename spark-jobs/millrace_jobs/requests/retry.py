@@ -84,7 +84,7 @@ def redrive(job: StoredRows, records: Sequence[str]) -> list[Outcome]:
 
 
 def together(ones: Iterable[Retried]) -> Iterator[Retried]:
-    """Those whose windows overlap, as one."""
+    """Join the records whose windows overlap, because they share rows."""
     last: Retried | None = None
     for one in sorted(ones, key=lambda one: one.start):
         if last and one.start < last.end:
@@ -129,7 +129,7 @@ def _mismatch(output: Output, without: Row | None, full: Row, stored: Row | None
 
 
 def _outcome_of(id: str, skip: Skip | None) -> Outcome:
-    """What is known before anything is tried."""
+    """The outcome of a record that needs no try; its text is empty for one that does."""
     if skip is None:
         return Outcome(id, False, "the job leaves out no such record")
     if skip.retried:

@@ -26,7 +26,7 @@ class Executors:
         self._are_wanted = False
 
     def complete(self) -> None:
-        """Ask for all of them."""
+        """Ask YARN for all executors, once."""
         if not self._are_wanted:
             self._are_wanted = True
             nowhere = jvm(self._context).PythonUtils.toScalaMap({})
