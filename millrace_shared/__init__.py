@@ -1,5 +1,12 @@
-"""What the jobs and their gateway, two programs of their own, must have the same.
+"""What programs on the hosts must have the same. Each carries its own copy, and no package for it.
 
-It is packed into each program's zip and carries no packages of its own, so it needs no release, no
-version and no order of deployment: whoever changes it restarts both.
+So nothing here needs a release, a version or an order of deployment: a change restarts the jobs,
+their gateway and the API. While a version is handed over, programs of both versions run: records
+that one writes for another must be readable by the one before.
+
+    strict.py         JSON as dataclasses, each key and type checked
+    names.py          configs/names.yaml as programs read it
+    driver_record.py  what a driver says of itself in ZooKeeper
+    job_progress.py   the table in Cassandra that says how far each job is
+    buckets.py        which of a day's partitions a row is in
 """

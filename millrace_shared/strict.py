@@ -8,6 +8,7 @@ gateway run in the Python that comes with Spark, where each package is carried t
 import json
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -48,6 +49,8 @@ def _read(kind: Any, content: Any, place: str) -> Any:
     if get_origin(kind) is dict and isinstance(content, dict):
         _, item = get_args(kind)
         return {key: _read(item, value, f"{place}.{key}") for key, value in content.items()}
+    if isinstance(kind, UnionType):
+        return _optional(kind, content, place)
     if kind is Path and isinstance(content, str):
         return Path(content)
     if kind is float and type(content) is int:
@@ -56,6 +59,12 @@ def _read(kind: Any, content: Any, place: str) -> Any:
         return content
     expected = getattr(kind, "__name__", kind)
     raise Misconfigured(f"{place.lstrip('.')}: {content!r} is no {expected}")
+
+
+def _optional(kind: UnionType, content: Any, place: str) -> Any:
+    """``X | None``; no other choice is known."""
+    [inner] = [one for one in get_args(kind) if one is not NoneType]
+    return None if content is None else _read(inner, content, place)
 
 
 def _record(kind: Any, content: Any, place: str) -> Any:

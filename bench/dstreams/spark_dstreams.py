@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from millrace_jobs.config import KafkaNames, TopicNames
 from millrace_jobs.sinks.results import Results
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.dstreams import window
 from bench.dstreams.text import PATTERN, K
+from millrace_shared.names import KafkaNames, TopicNames
 
 PATIENCE = dict.fromkeys(("kafka_connect_ms", "kafka_answer_ms", "kafka_reconnect_ms"), 10_000)
 

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from millrace_jobs.config import KafkaNames, TopicNames
 from millrace_jobs.sinks.results import Results
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_nexmark import QUERIES
 from spark_ysb import campaigns, joined, looked_up
+
+from millrace_shared.names import KafkaNames, TopicNames
 
 PATIENCE = dict.fromkeys(("kafka_connect_ms", "kafka_answer_ms", "kafka_reconnect_ms"), 10_000)
 

@@ -17,8 +17,8 @@ from datetime import UTC
 from statistics import median
 from typing import Any
 
-from millrace_jobs import sources
-from millrace_jobs.declared import rows_of
+from millrace_jobs.declared.job import rows_of
+from millrace_jobs.inputs import sources
 from millrace_jobs.jobs.sessions import sessions
 from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse

@@ -24,7 +24,7 @@ LATEST_WEIGHS = 0.2  # in the mean of how long places are taken
 CLIENTS_REMEMBERED = 10_000
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     """Not now; asking again after ``retry_after_seconds`` is the right thing to do."""
 
     def __init__(self, message: str, retry_after_seconds: float = AGAIN_SECONDS) -> None:
@@ -32,11 +32,11 @@ class Refused(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
-class Busy(Refused):
+class Busy(RequestRejected):
     """The server has too much to do."""
 
 
-class TooMany(Refused):
+class TooMany(RequestRejected):
     """This client asks too much."""
 
 

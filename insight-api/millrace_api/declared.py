@@ -4,9 +4,7 @@ A job describes its table in ``job_outputs`` when it begins to lead; nothing her
 """
 
 import asyncio
-import json
 import logging
-import zlib
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -19,6 +17,7 @@ from millrace_api import problems
 from millrace_api.asking import AskerDep
 from millrace_api.ranges import BadRange, Span, parse_moment
 from millrace_api.store import Store, StoreUnavailable
+from millrace_shared.buckets import bucket
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ router = APIRouter()
 
 
 class Sessions(BaseModel):
-    """How rows that are slots become sessions; see millrace_jobs.outputs."""
+    """How rows that are slots become sessions; see millrace_jobs.output."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -43,7 +42,7 @@ class Sessions(BaseModel):
 
 
 class Output(BaseModel):
-    """What a job says of its rows; see millrace_jobs.outputs, which writes it."""
+    """What a job says of its rows; see millrace_jobs.output, which writes it."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -63,7 +62,7 @@ class Output(BaseModel):
 
     def bucket(self, key: Sequence[Any]) -> int:
         """The partition of a day that a key is in: as the job deals them."""
-        return zlib.crc32(json.dumps(list(key)).encode()) % self.buckets
+        return bucket(key, self.buckets)
 
 
 class DeclaredJob(BaseModel):
@@ -129,7 +128,7 @@ async def job_rows(
         found = await store.job_rows(
             output.table, output.columns, partitions, span, limit + 1, wanted
         )
-    watermark = progress and progress.watermark
+    watermark = progress.watermark if progress else None
     return JobRows(
         job=job,
         start=span.start,

@@ -69,7 +69,7 @@ class History:
         self._traffic_job = traffic_job
         self._open = Shared(keep_seconds=OPEN_SECONDS)
         self._days = Kept(self._whole_days, settings.kept_days, settings.kept_seconds, clock=clock)
-        self._pages = Kept(
+        self._pages: Kept[datetime, Pages] = Kept(
             lambda _, hour: store.pages_of(hour),
             settings.kept_pages,
             settings.kept_seconds,
@@ -88,7 +88,7 @@ class History:
         )
         async with asker.lane(len(days) + sum(piece.windows for piece in changing)):
             rows = await each(partial(self._open_rows, (checkpoint, watermark)), changing)
-            parts = [*days, *(row for part in rows for row in part)]
+            parts: list[Measures] = [*days, *(row for part in rows for row in part)]
             measures = await asyncio.to_thread(add_up, parts)
         return Total(measures, is_final(span.end, watermark))
 
@@ -119,7 +119,7 @@ class History:
     async def _whole_days(self, checkpoint: str, span: Span) -> Measures:
         """A day, or a block of them, one after the other; of a block that fails, days are kept."""
         if span.length == DAY:
-            parts = await self._store.traffic(Window.HOUR, span)
+            parts: Sequence[Measures] = await self._store.traffic(Window.HOUR, span)
         else:
             parts = [await self._whole_day(checkpoint, day) for day in cut(span, DAY)]
         return await asyncio.to_thread(add_up, parts)
@@ -171,8 +171,9 @@ class Kept(Generic[Key, Value]):
 
         Who asks for what is being read waits for that instead: what is final is so for everybody.
         """
-        held = {key: self._values.get((checkpoint, key)) for key in keys}
-        missing = tuple(key for key, value in held.items() if value is None)
+        kept = {key: self._values.get((checkpoint, key)) for key in keys}
+        held = {key: value for key, value in kept.items() if value is not None}
+        missing = tuple(key for key in kept if key not in held)
         if missing:
             held |= await self._fills.ask(
                 (checkpoint, missing), lambda: self._fill(checkpoint, missing, place)

@@ -136,7 +136,7 @@ class Poll:
         if seen is None:
             return []
         job = traffic_job(jobs)
-        watermark = job and job.watermark
+        watermark = job.watermark if job else None
         return [
             TrafficWindow.of(row, watermark).model_dump_json() for row in rows if row.version > seen
         ]

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
-from millrace_api.admission import AGAIN_SECONDS, Refused, TooMany
+from millrace_api.admission import AGAIN_SECONDS, RequestRejected, TooMany
 from millrace_api.models import Problem
 from millrace_api.prometheus import PrometheusUnavailable
 from millrace_api.ranges import BadRange
@@ -22,13 +22,13 @@ class NotFound(Exception):
 
 def install(app: FastAPI) -> None:
     """Answer every expected error with a problem; what is left is a bug and gets a bare 500."""
-    app.add_exception_handler(BadRange, _bad_range)
-    app.add_exception_handler(RequestValidationError, _bad_parameters)
-    app.add_exception_handler(StoreUnavailable, _store_unavailable)
-    app.add_exception_handler(PrometheusUnavailable, _prometheus_unavailable)
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(NotFound, _not_found)
-    app.add_exception_handler(TooManyRows, _too_many_rows)
+    app.exception_handler(BadRange)(_bad_range)
+    app.exception_handler(RequestValidationError)(_bad_parameters)
+    app.exception_handler(StoreUnavailable)(_store_unavailable)
+    app.exception_handler(PrometheusUnavailable)(_prometheus_unavailable)
+    app.exception_handler(RequestRejected)(_refused)
+    app.exception_handler(NotFound)(_not_found)
+    app.exception_handler(TooManyRows)(_too_many_rows)
 
 
 def _bad_range(_: Request, error: BadRange) -> JSONResponse:
@@ -62,11 +62,11 @@ def _too_many_rows(_: Request, __: TooManyRows) -> JSONResponse:
     return _problem(422, "Too much for one answer", detail)
 
 
-def _refused(_: Request, error: Refused) -> JSONResponse:
+def _refused(_: Request, error: RequestRejected) -> JSONResponse:
     return refusal(error)
 
 
-def refusal(error: Refused) -> JSONResponse:
+def refusal(error: RequestRejected) -> JSONResponse:
     """503 for what the server can't do now, 429 for what this client asks too much."""
     status, title = (429, "Too many requests") if isinstance(error, TooMany) else (503, "Busy")
     return _problem(status, title, str(error), retry_after_seconds=error.retry_after_seconds)

@@ -77,7 +77,7 @@ class Prometheus:
                     return await asyncio.to_thread(self._get, endpoint, path, parameters)
                 except (OSError, HTTPException, ValueError, KeyError) as error:
                     failures.append(f"{endpoint[0]}: {_why(error)}")
-                    self._endpoints.sort(key=lambda one, failed=endpoint: one == failed)
+                    self._endpoints.sort(key=endpoint.__eq__)
             self._failure = "; ".join(failures)
             self._again = self._now() + AGAIN_SECONDS
             raise PrometheusUnavailable(self._failure)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -28,8 +28,8 @@ class Shared:
         self._keep_seconds = keep_seconds
         self._keep_failures = keep_failures
         self._stale_seconds = stale_seconds
-        self._answers: dict[Hashable, asyncio.Task] = {}
-        self._stale: dict[Hashable, asyncio.Task] = {}
+        self._answers: dict[Hashable, asyncio.Task[Any]] = {}
+        self._stale: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def ask(self, key: Hashable, ask: Callable[[], Awaitable[Found]]) -> Found:
         if key not in self._answers:
@@ -40,7 +40,7 @@ class Shared:
             task = self._stale.get(key, task)
         return await asyncio.shield(task)
 
-    def _done(self, key: Hashable, task: asyncio.Task) -> None:
+    def _done(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()
         failed = failure is not None and not isinstance(failure, self._keep_failures)
         if failed or not self._keep_seconds:
@@ -52,7 +52,7 @@ class Shared:
             self._stale[key] = task
             later(self._keep_seconds + self._stale_seconds, self._forget, key, task)
 
-    def _forget(self, key: Hashable, task: asyncio.Task) -> None:
+    def _forget(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         if self._stale.get(key) is task:
             del self._stale[key]
 

@@ -33,6 +33,7 @@ from millrace_api.ranges import Span, Window
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
 from millrace_api.sketches import union
+from millrace_shared import job_progress
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,9 @@ class StoreUnavailable(Exception):
     """No quorum answered in time. Asking again later is the right thing to do."""
 
 
+Sketch = bytes  # a name that the field `bytes` doesn't hide
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measures:
     """What was counted; ``visitors`` is a sketch, ``version`` the newest that is in it."""
@@ -55,7 +59,7 @@ class Measures:
     page_views: int
     bytes: int
     status: dict[str, int]
-    visitors: bytes | None
+    visitors: Sketch | None
     version: int
 
 
@@ -247,10 +251,7 @@ class Store(Protocol):
         """Reads with a quorum, then says how many nodes are up."""
 
 
-PROGRESS = (
-    'SELECT job, checkpoint, epoch, "batch", watermark, max_event_time, updated,'
-    " input_rows_per_second, version FROM {keyspace}.job_progress"
-)
+PROGRESS = job_progress.select()
 
 
 class CassandraStore:
@@ -469,7 +470,7 @@ class CassandraStore:
 
     async def health(self) -> StoreHealth:
         # system_schema is local to each node; a quorum must be asked about replicated data.
-        await self._fetch("SELECT job FROM {keyspace}.job_progress")
+        await self._fetch(job_progress.select("job"))
         hosts = self._connected().cluster.metadata.all_hosts()
         return StoreHealth(up=sum(host.is_up is True for host in hosts), total=len(hosts))
 

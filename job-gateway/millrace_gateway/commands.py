@@ -13,7 +13,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from millrace_gateway import compatibility, declarations, upkeep
 from millrace_gateway import settings as configuration
 from millrace_gateway.decide import Intent, State
-from millrace_gateway.progress import UNANSWERED, Progress
+from millrace_gateway.progress import UNANSWERED, JobActivity
 from millrace_gateway.registry import Registry
 from millrace_gateway.settings import Settings
 from millrace_gateway.submit import NotDeployed, deployment
@@ -31,7 +31,7 @@ def main() -> None:
     except (
         NotDeployed,
         compatibility.Incompatible,
-        declarations.Refused,
+        declarations.DeclarationRejected,
         upkeep.Failed,
     ) as error:
         sys.exit(str(error))
@@ -188,7 +188,7 @@ def _wait(registry: Registry, settings: Settings, arguments: argparse.Namespace)
     jobs = json.loads(deployed.config.read_text())["jobs"]
     disabled = [job for job in jobs if registry.is_disabled(job)]
     jobs = [job for job in jobs if job not in disabled]
-    with Progress(settings.cassandra, jobs, version) as progress:
+    with JobActivity(settings.cassandra, jobs, version) as progress:
         while missing := _missing(registry.status(application), version, progress):
             if time.monotonic() > deadline:
                 late = f"{application} {version} after {limit:.0f} s: {missing}"
@@ -211,7 +211,7 @@ def _limit(settings: Settings, arguments: argparse.Namespace) -> float:
     return settings.deploy_timeout_seconds if asked is None else asked
 
 
-def _missing(status: dict[str, str], version: str, progress: Progress) -> str:
+def _missing(status: dict[str, str], version: str, progress: JobActivity) -> str:
     """What is still to come; empty when nothing is."""
     if status.get("version") != version or status.get("phase") != "running":
         return f"{status.get('phase', 'no gateway has seen it')}: {status.get('detail', '')}"

@@ -46,7 +46,7 @@ def compare(kept: dict[str, dict[str, Any] | None], offered: Contracts) -> list[
 
 
 def offered_by(deployment: Deployment) -> Contracts:
-    """What the version says of itself."""
+    """The contracts that a deployed version states, by job."""
     done = deployment.ask("millrace_jobs.contract", SECONDS)
     if done.returncode:
         raise Incompatible(

@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,21 +22,21 @@ from millrace_gateway.decide import (
     Decision,
     Intent,
     Kill,
+    Observation,
     Order,
-    Seen,
+    SendOrder,
     Submission,
     Submit,
-    Tell,
     Wait,
     decide,
-    leader,
 )
 from millrace_gateway.lag import Lags
 from millrace_gateway.metrics import Metrics, look
-from millrace_gateway.registry import Deposed, LeaderRegistry, Registry
+from millrace_gateway.registry import LeaderRegistry, LockLost, Registry
 from millrace_gateway.settings import Settings
 from millrace_gateway.submit import Child, NotDeployed, deployment
 from millrace_gateway.yarn import Unreachable, Yarn
+from millrace_shared.driver_record import DriverRecord, leader
 
 log = logging.getLogger("gateway")
 
@@ -64,7 +64,7 @@ class Gateway:
     def turn(self) -> None:
         """One look at every application, and the next step for each."""
         if not self._registry.holds_lock():
-            raise Deposed(self._settings.znodes.gateway_lock)
+            raise LockLost(self._settings.znodes.gateway_lock)
         for application in self._registry.applications():
             self._reap(application)
             if intent := self._registry.intent(application):
@@ -74,7 +74,7 @@ class Gateway:
         """Leaves nothing in flight, so that the successor needn't wait for it."""
         for application, child in self._children.items():
             child.kill()
-            with contextlib.suppress(Deposed, KazooException):
+            with contextlib.suppress(LockLost, KazooException):
                 if last := self._registry.submission(application):
                     self._close(application, last, "the gateway was stopped meanwhile")
 
@@ -94,12 +94,12 @@ class Gateway:
         except Unreachable as error:
             self._say(application, intent, Decision(Wait(), "unknown", str(error)))
 
-    def _see(self, application: str, intent: Intent) -> Seen:
+    def _see(self, application: str, intent: Intent) -> Observation:
         active = self._yarn.active(application)
         drivers = self._registry.drivers(application)
         leads = leader(drivers)
         limits = self._settings.limits
-        return Seen(
+        return Observation(
             now=self._clock(),
             intent=intent,
             order=self._registry.order(application),
@@ -107,34 +107,34 @@ class Gateway:
             active=active,
             # The past matters only to a next start.
             ended=[] if len(active) >= limits.drivers else self._yarn.ended(application),
-            leading=leads["run"],
-            standbys=frozenset(d["run"] for d in drivers if d["state"] == "standby"),
+            leading=leads.run if leads else "",
+            standbys=frozenset(d.run for d in drivers if d.state == "standby"),
             sharing=self._sharing(drivers, leads),
             stuck=frozenset(
-                d["run"]
+                d.run
                 for d in drivers
-                if d["state"] == "warming" and self._clock() - d["since"] > limits.warm
+                if d.state == "warming" and self._clock() - d.since > limits.warm
             ),
-            led_since=leads["since"],
+            led_since=leads.since if leads else 0.0,
         )
 
     def _sharing(
-        self, drivers: Sequence[Mapping[str, Any]], leads: Mapping[str, Any]
+        self, drivers: Sequence[DriverRecord], leads: DriverRecord | None
     ) -> frozenset[str]:
         """Those on the leader's host that stand by, or warm up to, if there are other hosts.
 
         To warm up takes minutes, in which that host's loss would end both.
         """
         sharing = frozenset(
-            driver["run"]
+            driver.run
             for driver in drivers
-            if driver["state"] in ("warming", "standby") and driver["host"] == leads["host"]
+            if leads and driver.state in ("warming", "standby") and driver.host == leads.host
         )
         return sharing if sharing and self._yarn.hosts() > 1 else frozenset()
 
     def _act(self, application: str, decision: Decision) -> None:
         match decision.action:
-            case Tell(state, version):
+            case SendOrder(state, version):
                 self._registry.put_order(application, Order(state, version, self._clock()))
             case Kill(run):
                 self._yarn.kill(run)
@@ -228,7 +228,7 @@ def main() -> None:
     settings = configuration.load()
     try:
         run(settings)
-    except Deposed as error:
+    except LockLost as error:
         sys.exit(f"the lock was lost: {error}")
     except KazooTimeoutError:
         sys.exit(f"ZooKeeper doesn't answer: {settings.zookeeper}")

@@ -4,11 +4,11 @@ It keeps no memory of its own. Every clock it goes by stands in ZooKeeper or in 
 that takes over decides as its predecessor would have.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Literal
 
 State = Literal["running", "stopped"]
 
@@ -69,7 +69,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """Everything a decision rests on. ``active`` and ``ended`` are in the order they started.
 
     ``leading`` is the run whose driver leads since ``led_since``, ``standbys`` are those whose
@@ -92,7 +92,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing to do before the next look."""
+    """Do nothing before the next look."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Submit:
 
 
 @dataclass(frozen=True)
-class Tell:
-    """Give drivers this order."""
+class SendOrder:
+    """Write the order that drivers poll."""
 
     state: State
     version: str
@@ -118,25 +118,13 @@ class Decision:
     """``phase`` and ``detail`` tell operators why; they change only when the situation does.
     ``run`` is the one that they speak of, if there is one."""
 
-    action: Wait | Submit | Tell | Kill
+    action: Wait | Submit | SendOrder | Kill
     phase: str
     detail: str
     run: str = ""
 
 
-def leader(drivers: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Who leads, of drivers as they tell of themselves; of nobody ``run`` and ``host`` are empty.
-
-    The one that finishes its last batches still leads, as long as nobody else does.
-    """
-    for state in ("leading", "draining"):
-        if found := [driver for driver in drivers if driver["state"] == state]:
-            # One that is frozen still says that it leads.
-            return max(found, key=lambda driver: driver["since"])
-    return {"run": "", "host": "", "since": 0.0}
-
-
-def decide(seen: Seen, limits: Limits) -> Decision:
+def decide(seen: Observation, limits: Limits) -> Decision:
     """The one next step from what is to what was deployed."""
     leader = next((run for run in seen.active if run.id == seen.leading), None)
     if seen.intent.state == "stopped":
@@ -162,12 +150,12 @@ def decide(seen: Seen, limits: Limits) -> Decision:
     return _keep(seen, wanted)
 
 
-def _is_to_move(seen: Seen, run: Run, limits: Limits) -> bool:
+def _is_to_move(seen: Observation, run: Run, limits: Limits) -> bool:
     """The last of YARN's attempts takes whatever host it gets; a new run can choose again."""
     return run.id in seen.sharing and seen.now - run.started > limits.settled
 
 
-def _stop(seen: Seen, leader: Run | None, limits: Limits) -> Decision:
+def _stop(seen: Observation, leader: Run | None, limits: Limits) -> Decision:
     # The standbys first: they would lead when the leader is gone.
     if others := [run for run in seen.active if run is not leader]:
         return _remove(others[-1], "all are to stop")
@@ -181,7 +169,7 @@ def _remove(run: Run, why: str) -> Decision:
     return Decision(Kill(run.id), "removing", f"{run.id}, version {run.version}: {why}", run.id)
 
 
-def _hand_over(seen: Seen, leader: Run, wanted: list[Run], limits: Limits) -> Decision:
+def _hand_over(seen: Observation, leader: Run, wanted: list[Run], limits: Limits) -> Decision:
     """The old version leads until the new one is ready to."""
     if any(run.id in seen.standbys for run in wanted):
         return _drain(seen, leader, seen.intent.version, limits)
@@ -191,31 +179,31 @@ def _hand_over(seen: Seen, leader: Run, wanted: list[Run], limits: Limits) -> De
     return Decision(Wait(), "handing-over", detail, wanted[0].id)
 
 
-def _keep(seen: Seen, wanted: list[Run]) -> Decision:
+def _keep(seen: Observation, wanted: list[Run]) -> Decision:
     version = seen.intent.version
-    told = Tell("running", version)
+    told = SendOrder("running", version)
     action = Wait() if _was_told(seen.order, told) else told
     runs = ", ".join(f"{run.id} {_role(seen, run)}" for run in wanted)
     return Decision(action, _phase(seen, wanted), f"version {version}: {runs}", _spoken(seen))
 
 
-def _role(seen: Seen, run: Run) -> str:
+def _role(seen: Observation, run: Run) -> str:
     if run.id == seen.leading:
         return "leads"
     return "stands by" if run.id in seen.standbys else "starts"
 
 
-def _phase(seen: Seen, wanted: list[Run]) -> str:
+def _phase(seen: Observation, wanted: list[Run]) -> str:
     return "running" if any(run.id == seen.leading for run in wanted) else "starting"
 
 
-def _spoken(seen: Seen) -> str:
+def _spoken(seen: Observation) -> str:
     return seen.leading or seen.active[0].id
 
 
-def _drain(seen: Seen, run: Run, goal: str, limits: Limits) -> Decision:
+def _drain(seen: Observation, run: Run, goal: str, limits: Limits) -> Decision:
     detail = f"{run.id}, version {run.version} -> {goal}"
-    told = Tell("stopped", run.version)
+    told = SendOrder("stopped", run.version)
     if seen.order is None or not _was_told(seen.order, told):
         return Decision(told, "draining", detail, run.id)
     if seen.now - seen.order.since > limits.drain:
@@ -224,7 +212,7 @@ def _drain(seen: Seen, run: Run, goal: str, limits: Limits) -> Decision:
     return Decision(Wait(), "draining", detail, run.id)
 
 
-def _bring_up(seen: Seen, wanted: list[Run], limits: Limits) -> Decision:
+def _bring_up(seen: Observation, wanted: list[Run], limits: Limits) -> Decision:
     """Submit what is missing, one driver at a time; the phase is that of those that are there."""
     version = seen.intent.version
     phase = "running" if any(run.id == seen.leading for run in wanted) else "submitting"
@@ -244,7 +232,7 @@ def _bring_up(seen: Seen, wanted: list[Run], limits: Limits) -> Decision:
     return Decision(Submit(version), phase, what, run)
 
 
-def _was_told(order: Order | None, told: Tell) -> bool:
+def _was_told(order: Order | None, told: SendOrder) -> bool:
     return order is not None and (order.state, order.version) == (told.state, told.version)
 
 
@@ -263,7 +251,7 @@ class _Failures:
     run: str = ""
 
 
-def _failures(seen: Seen, limits: Limits) -> _Failures | None:
+def _failures(seen: Observation, limits: Limits) -> _Failures | None:
     runs = list(takewhile(partial(_was_short, seen.intent, limits), reversed(seen.ended)))
     last = seen.submission
     if last and last.failures and last.version == seen.intent.version:

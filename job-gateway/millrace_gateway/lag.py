@@ -82,7 +82,7 @@ class Lags:
         ]
 
     def _positions(self, job: str, partitions: list[tuple[str, int]]) -> list[TopicPartition]:
-        """Where it has committed one."""
+        """The positions that a job has committed, of these partitions."""
         asked = [TopicPartition(*partition) for partition in partitions]
         found = self._group(job).committed(asked, ANSWER_SECONDS)
         for position in found:

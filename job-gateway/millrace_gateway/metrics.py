@@ -18,16 +18,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from millrace_gateway.decide import Intent, Submission, leader
+from millrace_gateway.decide import Intent, Submission
 from millrace_gateway.lag import Lag
 from millrace_gateway.registry import Registry
 from millrace_gateway.submit import deployment
 from millrace_gateway.yarn import Unreachable, Yarn
+from millrace_shared.driver_record import STATES, DriverRecord, leader
 
 log = logging.getLogger("gateway.metrics")
 
 LOOK_SECONDS = 10.0
-STATES = ("warming", "standby", "leading", "draining")  # see millrace_jobs.coordination
 
 HELP = {
     "millrace_gateway_acting": "Whether this gateway holds the lock.",
@@ -59,12 +59,12 @@ class Application:
     intent: Intent | None
     submission: Submission | None
     phase: str
-    drivers: Sequence[Mapping[str, Any]]
+    drivers: Sequence[DriverRecord]
     containers: int | None = None  # while no ResourceManager is active
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """What was seen at a time, in seconds since 1970."""
 
     at: float = 0.0
@@ -79,7 +79,7 @@ def look(
     deployments: Path,
     lags: Callable[[Mapping[str, int], float], Mapping[str, Lag]],
     now: float,
-) -> Look:
+) -> Snapshot:
     """``lags`` as `Lags.ask`. Raises what ZooKeeper's client raises."""
     applications = [
         Application(
@@ -98,7 +98,7 @@ def look(
             version = application.intent.version
             jobs |= deployment(deployments, application.name, version).lag_seconds()
     epochs = {job: epoch for job in jobs if (epoch := registry.epoch(job))}
-    return Look(now, applications, epochs, lags(jobs, now))
+    return Snapshot(now, applications, epochs, lags(jobs, now))
 
 
 def _containers(yarn: Yarn, application: str) -> int | None:
@@ -108,7 +108,7 @@ def _containers(yarn: Yarn, application: str) -> int | None:
         return None
 
 
-def samples(look: Look) -> Iterator[Sample]:
+def samples(look: Snapshot) -> Iterator[Sample]:
     """Name, labels and value of each; those of one name may stand apart."""
     yield "millrace_gateway_looked_timestamp_seconds", {}, look.at
     for application in look.applications:
@@ -135,22 +135,23 @@ def _of_application(application: Application) -> Iterator[Sample]:
     yield from _of_drivers(application.drivers)
 
 
-def _of_drivers(drivers: Sequence[Mapping[str, Any]]) -> Iterator[Sample]:
+def _of_drivers(drivers: Sequence[DriverRecord]) -> Iterator[Sample]:
     for state in STATES:
-        count = sum(driver["state"] == state for driver in drivers)
+        count = sum(driver.state == state for driver in drivers)
         yield "millrace_drivers", {"state": state}, count
     leads = leader(drivers)
-    if leads["run"]:
-        yield "millrace_driver_leading_since_timestamp_seconds", {}, leads["since"]
-    standbys = [driver for driver in drivers if driver["state"] == "standby"]
+    if leads:
+        yield "millrace_driver_leading_since_timestamp_seconds", {}, leads.since
+    standbys = [driver for driver in drivers if driver.state == "standby"]
     if standbys:
-        since = min(driver["since"] for driver in standbys)
+        since = min(driver.since for driver in standbys)
         yield "millrace_driver_standby_since_timestamp_seconds", {}, since
-    if rehearsed := [d["rehearsed_at"] for d in standbys if d.get("rehearsed_at")]:
+    if rehearsed := [d.rehearsed_at for d in standbys if d.rehearsed_at]:
         yield "millrace_driver_rehearsed_timestamp_seconds", {}, max(rehearsed)
-    for job, state in leads.get("jobs", {}).items():
-        yield "millrace_job_state", {"name": job, "state": state}, 1
-        yield "millrace_job_trouble", {"name": job}, job in leads.get("troubles", {})
+    if leads:
+        for job, state in leads.jobs.items():
+            yield "millrace_job_state", {"name": job, "state": state}, 1
+            yield "millrace_job_trouble", {"name": job}, job in leads.troubles
 
 
 def exposition(found: Iterator[Sample]) -> str:
@@ -173,7 +174,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.acting = False
-        self.look = Look()
+        self.look = Snapshot()
 
     def text(self) -> str:
         def told() -> Iterator[Sample]:
@@ -182,7 +183,7 @@ class Metrics:
 
         return exposition(told())
 
-    def keep_looking(self, take: Callable[[float], Look]) -> None:
+    def keep_looking(self, take: Callable[[float], Snapshot]) -> None:
         """In a thread of its own, for as long as the process lives."""
 
         def watch() -> None:

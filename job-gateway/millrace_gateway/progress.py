@@ -8,25 +8,28 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, N
 from cassandra.policies import DCAwareRoundRobinPolicy
 
 from millrace_gateway.settings import Cassandra
+from millrace_shared import job_progress
 
 UNANSWERED = (DriverException, NoHostAvailable)
 # A job's heartbeat comes several times in this span.
 FRESH = timedelta(seconds=60)
 
 
-class Progress:
+class JobActivity:
     """The jobs of one version of an application."""
 
     def __init__(self, store: Cassandra, jobs: list[str], version: str) -> None:
         self._jobs = jobs
         self._version = version
+        query = job_progress.select("job", "version", "updated")
+        self._query = query.format(keyspace=store.keyspace)
         profile = ExecutionProfile(DCAwareRoundRobinPolicy(local_dc=store.datacenter))
         self._cluster = Cluster(
             store.hosts, port=store.port, execution_profiles={EXEC_PROFILE_DEFAULT: profile}
         )
         self._session = self._cluster.connect(store.keyspace)
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "JobActivity":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -35,7 +38,7 @@ class Progress:
     def missing(self) -> Iterator[str]:
         """One line for each job that has not written with this version just now."""
         try:
-            rows = self._session.execute("SELECT job, version, updated FROM job_progress")
+            rows = self._session.execute(self._query)
         except UNANSWERED as error:
             yield f"Cassandra doesn't answer: {error}"
             return

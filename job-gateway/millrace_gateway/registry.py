@@ -24,20 +24,21 @@ from kazoo.exceptions import NoNodeError
 from kazoo.recipe.lock import Lock
 
 from millrace_gateway.decide import Intent, Order, Submission
-from millrace_gateway.settings import Znodes
 from millrace_gateway.upkeep import Record
+from millrace_shared.driver_record import DriverRecord
+from millrace_shared.names import ZookeeperNames
 
 RecordT = TypeVar("RecordT", Intent, Order, Submission)
 
 
-class Deposed(Exception):
+class LockLost(Exception):
     """The lock was lost; another gateway may be acting already."""
 
 
 class Registry:
-    """Reads for everyone."""
+    """Reads what is in ZooKeeper, for whoever asks."""
 
-    def __init__(self, client: KazooClient, znodes: Znodes) -> None:
+    def __init__(self, client: KazooClient, znodes: ZookeeperNames) -> None:
         self.client = client
         self._znodes = znodes
 
@@ -59,15 +60,15 @@ class Registry:
     def status(self, application: str) -> dict[str, Any]:
         return self._read(application, "status") or {}
 
-    def drivers(self, application: str) -> list[dict[str, Any]]:
-        """See millrace_jobs.coordination, which writes them."""
+    def drivers(self, application: str) -> list[DriverRecord]:
+        """The living drivers. Raises Misconfigured for one whose record can't be read."""
         path = self._path(application, "drivers")
         try:
             names = self.client.retry(self.client.get_children, path)
         except NoNodeError:
             return []
         found = (self._read(application, f"drivers/{name}") for name in names)
-        return [driver for driver in found if driver]
+        return [DriverRecord.read(driver) for driver in found if driver]
 
     def contract(self, job: str) -> dict[str, Any] | None:
         """What the job's checkpoint can't change, as the last driver that led it wrote."""
@@ -125,7 +126,7 @@ class LeaderRegistry(Registry):
     ZooKeeper, it writes down first.
     """
 
-    def __init__(self, client: KazooClient, znodes: Znodes, lock: Lock) -> None:
+    def __init__(self, client: KazooClient, znodes: ZookeeperNames, lock: Lock) -> None:
         super().__init__(client, znodes)
         self._lock = lock
 
@@ -152,7 +153,7 @@ class LeaderRegistry(Registry):
         transaction.set_data(path, content)
         failed = [result for result in transaction.commit() if isinstance(result, Exception)]
         if failed:
-            raise Deposed(f"{path}: {failed[0]!r}")
+            raise LockLost(f"{path}: {failed[0]!r}")
 
     @property
     def _lock_node(self) -> str:

@@ -9,18 +9,9 @@ from kazoo.retry import KazooRetry
 from millrace_gateway.decide import Limits
 from millrace_gateway.yarn import Yarn
 from millrace_shared import strict
+from millrace_shared.names import ZookeeperNames
 
 PATH = Path("/etc/millrace/job-gateway/gateway.json")
-
-
-@dataclass(frozen=True)
-class Znodes:
-    """Paths; the registry says what is below them."""
-
-    gateway_lock: str
-    applications: str
-    jobs: str
-    upkeep: str
 
 
 @dataclass(frozen=True)
@@ -60,7 +51,7 @@ class Upkeep:
 class Settings:
     name: str  # of this gateway: its host
     zookeeper: str
-    znodes: Znodes
+    znodes: ZookeeperNames
     cassandra: Cassandra
     kafka: Kafka
     metrics_port: int
@@ -110,5 +101,5 @@ class Settings:
 
 
 def load(path: Path = PATH) -> Settings:
-    """Raises Misconfigured."""
+    """The settings in a file. Raises Misconfigured, also where there is none."""
     return strict.load(Settings, path)

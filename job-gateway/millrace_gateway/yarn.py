@@ -56,7 +56,7 @@ class Yarn:
         return [app["id"] for app in (found["apps"] or {}).get("app", [])]
 
     def hosts(self) -> int:
-        """How many can be given containers."""
+        """The number of hosts that YARN can give containers on."""
         return int(self._ask("/ws/v1/cluster/metrics")["clusterMetrics"]["activeNodes"])
 
     def kill(self, run: str) -> None:

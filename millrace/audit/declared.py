@@ -1,7 +1,7 @@
 """Any declared job: its rows are counted again from the archive, by the driver that leads.
 
-The driver has the code, Spark and the tables; see millrace_jobs.recount. What is asked here has
-come to rest: the archive and the job have taken in all that is in the topic.
+The driver has the code, Spark and the tables; see millrace_jobs.requests.recount. What is asked
+here has come to rest: the archive and the job have taken in all that is in the topic.
 """
 
 import time

@@ -74,7 +74,7 @@ def facts_of(plan: Plan, job: str) -> Facts:
     declared = declaration_of(job, [REPO / folder for folder in plan.job_folders])
     if declared is None:
         program = PROGRAMS[ARCHIVE if job.startswith(ARCHIVES) else job]
-        file, kind = OURS / f"{program.name}.py", PROGRAM
+        file, kind = OURS.with_name("programs") / f"{program.name}.py", PROGRAM
         summary, windows = _said(file), program.windows
         outputs, routes = program.outputs, program.routes
         audit = "" if job.startswith(ARCHIVES) else "millrace audit"

@@ -1,5 +1,21 @@
-"""Millrace's streaming jobs: pure transforms, thin jobs, idempotent sinks, one runner.
+"""Millrace's streaming jobs: pure transforms, thin jobs, idempotent sinks, one driver.
 
 A deployable of its own: everything it knows about the cluster stands in the configuration file that
-a deployment renders (see `millrace_jobs.config`).
+a deployment renders (see `millrace_jobs.config`). A module imports only what is below it:
+
+    main.py       what spark-submit runs; check.py, contract.py and upkeep.py are run by the gateway
+    driver/       a driver process, from its start to its end
+    leader/       starts the jobs, keeps them running, drains them
+    requests/     what operators ask of a job: rows counted again, records retried
+    standby/      keeps a driver warm with all jobs until it leads
+    programs/     the jobs archive and traffic
+    declared/     how jobs are run that are one file each
+    jobs/         those files
+    quarantine/   records that a job fails by are found, and put aside
+    query/        a job and its query: the protocol, the context, heartbeats, late events
+    leadership/   the lease, fencing epochs, and what ends with a driver
+    sinks/        Cassandra, the results topic, the archive, dead letters, the live stream
+    inputs/       topics, offsets, and whether a checkpoint goes on where its job stopped
+    transforms/   DataFrames to DataFrames
+    kinds.py      which class runs which job, and what its checkpoint holds for good
 """

@@ -15,16 +15,14 @@ from string import Template
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from millrace_jobs import config, declaration
+from millrace_jobs import config, spark_internals
 from millrace_jobs.config import Config
-from millrace_jobs.context import JobContext
-from millrace_jobs.contract import is_real_time
-from millrace_jobs.declaration import Refused
-from millrace_jobs.declared import Computation, Declared
-from millrace_jobs.ready import program
-from millrace_jobs.real_time import RealTime, Selection
+from millrace_jobs.declared import loader
+from millrace_jobs.declared.loader import InvalidJob
+from millrace_jobs.kinds import kind_of
+from millrace_jobs.query.context import AnalysisContext
 
 # Lives for seconds, beside the services of a small host.
 SPARK = {
@@ -46,12 +44,11 @@ def main() -> None:
         (job, content)
         for content in map(config.load, arguments.configs)
         for job in content.jobs
-        if program(job, content.settings[job]) in (Declared, RealTime)
-        and arguments.job in (None, job)
+        if kind_of(job, content.settings[job]).analysed and arguments.job in (None, job)
     ]
     if jobs:
         try:
-            spark = SparkSession.builder.master("local[1]").config(map=SPARK).getOrCreate()
+            spark = SparkSession.builder.master("local[1]").config(map={**SPARK}).getOrCreate()
         except Py4JJavaError as error:
             sys.exit(f"Spark doesn't start: {error.java_exception.toString()}")
         spark.sparkContext.setLogLevel("OFF")
@@ -62,26 +59,26 @@ def main() -> None:
 
 def check(spark: SparkSession, job: str, content: Config) -> Iterator[str]:
     """What is wrong with a job: ``FILE:LINE:COLUMN: why``, as far as the place is known."""
-    # It stores nothing: so no tables, no checkpoint, no lease.
-    context = JobContext(job, content, spark.newSession(), None, None, None)
+    context = AnalysisContext(job, content, spark.newSession())
     try:
-        made = Selection if is_real_time(context.settings) else Computation
-        refuse_unsupported(made(context).frame(context.max_offsets))
+        declared = kind_of(job, context.settings).load_analysed()(context)
+        declared.analyse()
+        refuse_unsupported(declared.frame())
     except Exception as error:
         yield f"{place_of(job, error, context.settings)}: {reason_of(job, error)}"
 
 
-def refuse_unsupported(frame: Any) -> None:
+def refuse_unsupported(frame: DataFrame) -> None:
     """Raises what Spark would when the query starts, of what streams can't do."""
-    jvm = frame.sparkSession._jvm.org.apache.spark.sql.catalyst
-    update = getattr(getattr(jvm.streaming, "InternalOutputModes$Update$"), "MODULE$")
-    plan = frame._jdf.queryExecution().analyzed()
-    jvm.analysis.UnsupportedOperationChecker.checkForStreaming(plan, update)
+    catalyst = spark_internals.jvm(frame.sparkSession.sparkContext).org.apache.spark.sql.catalyst
+    update = getattr(getattr(catalyst.streaming, "InternalOutputModes$Update$"), "MODULE$")
+    plan = spark_internals.analysed_plan(frame)
+    catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, update)
 
 
 def reason_of(job: str, error: Exception) -> str:
     """On one line; what Spark says after its first one is the plan."""
-    if isinstance(error, Refused):
+    if isinstance(error, InvalidJob):
         return str(error).removeprefix(f"job {job}: ")
     if isinstance(error, SyntaxError):
         return error.msg
@@ -92,11 +89,11 @@ def reason_of(job: str, error: Exception) -> str:
 
 def place_of(job: str, error: Exception, settings: dict[str, Any]) -> str:
     """``FILE``, ``FILE:LINE`` or ``FILE:LINE:COLUMN``; both from 1."""
-    text = declaration.sql(job)
+    text = loader.sql(job)
     if text is None:
         line = _line_of(f"{job}.py", error)
         return f"{job}.py:{line}" if line else f"{job}.py"
-    if isinstance(error, Refused) or not (found := PLACE.search(str(error))):
+    if isinstance(error, InvalidJob) or not (found := PLACE.search(str(error))):
         return f"{job}.sql"
     line, column = int(found[1]), int(found[2])
     written = text.splitlines()[line - 1]

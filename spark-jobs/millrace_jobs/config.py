@@ -11,65 +11,10 @@ from typing import Any
 
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.stream import Stream
+from millrace_shared.names import Names
 from millrace_shared.strict import read
 
 Endpoint = tuple[str, int]
-
-
-@dataclass(frozen=True)
-class CassandraNames:
-    datacenter: str
-    keyspace: str
-
-
-@dataclass(frozen=True)
-class RedisNames:
-    master: str
-    live_stream: str
-
-
-@dataclass(frozen=True)
-class TopicNames:
-    events: str
-    dead_letters: str
-    results: str
-    replay_progress: str
-
-
-@dataclass(frozen=True)
-class KafkaNames:
-    """``stream_topics``: by the part that each plays, of the streams beside events."""
-
-    topics: TopicNames
-    stream_topics: dict[str, str]
-    group_prefix: str
-
-
-@dataclass(frozen=True)
-class ZookeeperNames:
-    """Paths of znodes."""
-
-    gateway_lock: str
-    applications: str
-    jobs: str
-    upkeep: str
-
-
-@dataclass(frozen=True)
-class HdfsNames:
-    nameservice: str
-    user: str
-
-
-@dataclass(frozen=True)
-class Names:
-    """configs/names.yaml: what other programs call the same."""
-
-    cassandra: CassandraNames
-    redis: RedisNames
-    kafka: KafkaNames
-    zookeeper: ZookeeperNames
-    hdfs: HdfsNames
 
 
 @dataclass(frozen=True)

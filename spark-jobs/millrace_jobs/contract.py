@@ -11,24 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from millrace_jobs.kinds import kind_of
 from millrace_jobs.stream import Stream, names_of
-
-# The columns of traffic's one aggregation. Spark reads state by them, in this order.
-TRAFFIC_KEY = "period struct<start:timestamp,end:timestamp>, window string"
-TRAFFIC_VALUE = (
-    "count bigint, count bigint, sum bigint, count bigint, count bigint, count bigint,"
-    " count bigint, count bigint, buf binary, buf binary"
-)
-
-
-def is_archive(job: str) -> bool:
-    """``archive``, or ``archive_STREAM``; nothing else has a name like that."""
-    return job.partition("_")[0] == "archive"
-
-
-def is_real_time(settings: dict[str, Any]) -> bool:
-    """Whether a job looks at each event by itself, as it comes. Programs don't."""
-    return settings.get("trigger") == "real-time"
 
 
 def contract(job: str, settings: dict[str, Any], streams: Sequence[Stream]) -> dict[str, Any]:
@@ -40,22 +24,7 @@ def contract(job: str, settings: dict[str, Any], streams: Sequence[Stream]) -> d
     topics = (stream.topic for stream in streams)
     common = {"checkpoint": settings["checkpoint"], "topic": ", ".join(topics)}
     common |= {f"schema of {one.name}": one.avro_schema for one in streams if one.avro_schema}
-    if is_archive(job):
-        return common
-    if is_real_time(settings):
-        return common | {"trigger": settings["trigger"]}
-    if job != "traffic":
-        frozen = ("window_seconds", "join_seconds", "buckets")
-        kept = {name: settings[name] for name in frozen if name in settings}
-        once = [f"{one.name} by {one.deduplicate_by}" for one in streams if one.deduplicate_by]
-        return common | kept | ({"deduplicated": ", ".join(once)} if once else {})
-    return common | {
-        # Sketches of two sizes don't merge.
-        "hll_lg_k": settings["hll_lg_k"],
-        "pages_tracked": settings["pages_tracked"],
-        "state key": TRAFFIC_KEY,
-        "state value": TRAFFIC_VALUE,
-    }
+    return common | kind_of(job, settings).frozen(settings, streams)
 
 
 def of(content: dict[str, Any]) -> dict[str, dict[str, Any]]:

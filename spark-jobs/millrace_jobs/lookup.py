@@ -19,7 +19,7 @@ class Lookup:
 
     @classmethod
     def of(cls, name: str, content: dict[str, Any]) -> "Lookup":
-        """From the plan's ``tables.NAME``."""
+        """The lookup table that the plan describes under ``tables.NAME``."""
         types = {column: SQL_TYPES[rule["type"]] for column, rule in content["columns"].items()}
         key = {column: types.pop(column) for column in content["key"]}
         return cls(name, key, types)
@@ -30,5 +30,5 @@ class Lookup:
 
     @property
     def columns(self) -> dict[str, str]:
-        """What a row gets of it."""
+        """The columns that the table adds to a row, by their SQL types."""
         return {**self.facts, self.version_column: "bigint"}

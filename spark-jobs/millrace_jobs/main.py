@@ -6,9 +6,10 @@ spark-submit … --py-files millrace_jobs.zip --files insights.json main.py --co
 import argparse
 from pathlib import Path
 
-from millrace_jobs import config, driver
+from millrace_jobs import config
+from millrace_jobs.driver import lifecycle
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Run a Millrace application.")
     parser.add_argument("--config", type=Path, required=True, help="written by a deployment")
-    driver.run(config.load(parser.parse_args().config))
+    lifecycle.run(config.load(parser.parse_args().config))

@@ -56,7 +56,7 @@ class Stream:
 
     @classmethod
     def of(cls, name: str, content: dict[str, Any]) -> "Stream":
-        """From the plan's ``streams.NAME``."""
+        """The stream that the plan describes under ``streams.NAME``."""
         return cls(
             name=name,
             topic=content["topic"],

@@ -16,8 +16,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from millrace_jobs import config
-from millrace_jobs.contract import is_archive
+from millrace_jobs.kinds import kind_of
 from millrace_jobs.retries import retry
+from millrace_jobs.spark_internals import hadoop_configuration, java_session, jvm
 from millrace_jobs.stream import names_of
 
 log = logging.getLogger(__name__)
@@ -33,8 +34,8 @@ class Conflict(Exception):
 
 
 def exists(spark: SparkSession, table: str) -> bool:
-    jvm: Any = spark.sparkContext._jvm
-    return bool(jvm.io.delta.tables.DeltaTable.isDeltaTable(spark._jsparkSession, table))
+    tables = jvm(spark.sparkContext).io.delta.tables.DeltaTable
+    return bool(tables.isDeltaTable(java_session(spark), table))
 
 
 def compact(spark: SparkSession, table: str, now: datetime) -> None:
@@ -96,9 +97,8 @@ def forget(
     Returns:
         What was removed.
     """
-    jvm: Any = spark.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(pattern)
-    files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    path = jvm(spark.sparkContext).org.apache.hadoop.fs.Path(pattern)
+    files = path.getFileSystem(hadoop_configuration(spark.sparkContext))
     removed = []
     for folder in files.globStatus(path) or []:
         application = APPLICATION.search(folder.getPath().getName())
@@ -120,8 +120,10 @@ def _newest(files: Any, folder: Any) -> int:
 
 def archives(deployed: config.Config) -> Iterator[tuple[str, timedelta]]:
     """The table of each of the application's archive jobs, and how long it is kept."""
-    for job in filter(is_archive, deployed.jobs):
+    for job in deployed.jobs:
         settings = deployed.settings[job]
+        if not kind_of(job, settings).archives:
+            continue
         [stream] = names_of(settings)
         yield deployed.archive_of(deployed.streams[stream]), timedelta(days=settings["keep_days"])
 

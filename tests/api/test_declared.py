@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from millrace_api.declared import Output
 from millrace_api.store import JobProgress
-from millrace_jobs.outputs import Output as Written
+from millrace_jobs.output import Output as Written
 
 from tests.api.fakes import FakeStore
 

@@ -25,8 +25,8 @@ from millrace_api.session_reader import LONGEST_SESSION, Reader
 from millrace_api.sessions import Merger, Session
 from millrace_api.settings import Settings
 from millrace_api.store import Budget, JobProgress, Part
-from millrace_jobs.outputs import Output as Written
-from millrace_jobs.outputs import Sessions
+from millrace_jobs.output import Output as Written
+from millrace_jobs.output import Sessions
 
 from tests.api.fakes import FakeFeed, FakeStore
 

@@ -26,7 +26,7 @@ from millrace_api.store import (
     TooManyRows,
     rows_of,
 )
-from millrace_jobs.outputs import Output
+from millrace_jobs.output import Output
 
 
 class Response:

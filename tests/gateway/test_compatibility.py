@@ -39,7 +39,7 @@ def deployment(tmp_path: Path) -> Deployment:
     """The package as it is, with these settings."""
     source = Path(millrace_jobs.__file__).parent
     with zipfile.ZipFile(tmp_path / "millrace_jobs.zip", "w") as package:
-        for name in ("__init__.py", "config.py", "contract.py", "stream.py"):
+        for name in ("__init__.py", "config.py", "contract.py", "kinds.py", "stream.py"):
             package.write(source / name, f"millrace_jobs/{name}")
     content = {
         "jobs": ["archive", "traffic"],
@@ -137,7 +137,7 @@ def test_jobs_that_can_be_run_may(tmp_path: Path, script: str | None) -> None:
 def test_a_job_that_cant_be_run_is_refused_with_its_place(
     tmp_path: Path, script: str, told: str
 ) -> None:
-    with pytest.raises(declarations.Refused, match=told) as refused:
+    with pytest.raises(declarations.DeclarationRejected, match=told) as refused:
         declarations.check(packed(tmp_path, script))
     assert "insights v2 can't be run" in str(refused.value)
     assert "Nothing was changed" in str(refused.value)
@@ -158,7 +158,7 @@ def test_an_analysis_that_hangs_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(declarations, "SECONDS", 0.5)
-    with pytest.raises(declarations.Refused, match="try again"):
+    with pytest.raises(declarations.DeclarationRejected, match="try again"):
         declarations.check(packed(tmp_path, "import time; time.sleep(3600)"))
 
 

@@ -23,21 +23,23 @@ from millrace_gateway.decide import (
     Intent,
     Kill,
     Limits,
+    Observation,
     Order,
     Run,
-    Seen,
+    SendOrder,
     Submission,
     Submit,
-    Tell,
     Wait,
     decide,
 )
-from millrace_gateway.registry import Deposed
-from millrace_gateway.settings import Cassandra, Kafka, Settings, Upkeep, Znodes
+from millrace_gateway.registry import LockLost
+from millrace_gateway.settings import Cassandra, Kafka, Settings, Upkeep
 from millrace_gateway.submit import Child, Deployment, NotDeployed, command
 from millrace_gateway.upkeep import Record
 from millrace_gateway.yarn import Unreachable, Yarn
 
+from millrace_shared.driver_record import DriverRecord
+from millrace_shared.names import ZookeeperNames
 from tests.waiting import PATIENCE_SECONDS, soon
 
 LIMITS = Limits(drivers=2, submit=120, drain=90, pause=60, settled=300, warm=900, catch_up=20)
@@ -60,58 +62,66 @@ ONE, TWO = "application_1", "application_2"
 PAIR = [run("v2"), run("v2", number=2)]
 UPGRADE = [run("v1"), run("v2", number=2)]
 TABLE = {
-    "absent: submit": (Seen(NOW, RUNNING_V2), Submit("v2"), "submitting"),
-    "absent and to be stopped: nothing": (Seen(NOW, Intent("stopped", "v2")), Wait(), "stopped"),
-    "submission under way: wait": (Seen(NOW, RUNNING_V2, submission=OPEN), Wait(), "submitting"),
+    "absent: submit": (Observation(NOW, RUNNING_V2), Submit("v2"), "submitting"),
+    "absent and to be stopped: nothing": (
+        Observation(NOW, Intent("stopped", "v2")),
+        Wait(),
+        "stopped",
+    ),
+    "submission under way: wait": (
+        Observation(NOW, RUNNING_V2, submission=OPEN),
+        Wait(),
+        "submitting",
+    ),
     "submission of a gateway that died long ago: submit": (
-        Seen(NOW, RUNNING_V2, submission=replace(OPEN, started=NOW - 121)),
+        Observation(NOW, RUNNING_V2, submission=replace(OPEN, started=NOW - 121)),
         Submit("v2"),
         "submitting",
     ),
     "another version's submission may still bring a driver: wait": (
-        Seen(NOW, RUNNING_V2, submission=replace(OPEN, version="v1")),
+        Observation(NOW, RUNNING_V2, submission=replace(OPEN, version="v1")),
         Wait(),
         "submitting",
     ),
     "one starts: submit the second": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2", "ACCEPTED")]),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=[run("v2", "ACCEPTED")]),
         Submit("v2"),
         "submitting",
     ),
     "one leads: submit a standby": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE),
         Submit("v2"),
         "running",
     ),
     "one has just taken over: let it catch up": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE, led_since=NOW - 19),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE, led_since=NOW - 19),
         Wait(),
         "running",
     ),
     "one has caught up: submit a standby": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE, led_since=NOW - 20),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=[run("v2")], leading=ONE, led_since=NOW - 20),
         Submit("v2"),
         "running",
     ),
     "one leads, a standby is being submitted: wait": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, OPEN, [run("v2")], leading=ONE),
+        Observation(NOW, RUNNING_V2, TOLD_V2, OPEN, [run("v2")], leading=ONE),
         Wait(),
         "running",
     ),
     "one leads, standbys fail: back off": (
-        Seen(
+        Observation(
             NOW, RUNNING_V2, TOLD_V2, None, [run("v2")], [failed(2, 50), failed(3, 1)], leading=ONE
         ),
         Wait(),
         "running",
     ),
     "two, of which one leads: nothing": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=PAIR, leading=ONE),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=PAIR, leading=ONE),
         Wait(),
         "running",
     ),
     "two on one host: the standby goes, to come elsewhere": (
-        Seen(
+        Observation(
             NOW,
             RUNNING_V2,
             TOLD_V2,
@@ -124,7 +134,7 @@ TABLE = {
         "removing",
     ),
     "two on one host, one of which has only just come there: nothing": (
-        Seen(
+        Observation(
             NOW,
             RUNNING_V2,
             TOLD_V2,
@@ -137,47 +147,49 @@ TABLE = {
         "running",
     ),
     "one of two hangs before it is warm: it goes, for another to come": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=PAIR, leading=ONE, stuck=frozenset({TWO})),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=PAIR, leading=ONE, stuck=frozenset({TWO})),
         Kill(TWO),
         "removing",
     ),
     "the new version hangs before it is warm: it goes, the old one leads": (
-        Seen(NOW, RUNNING_V2, active=UPGRADE, leading=ONE, stuck=frozenset({TWO})),
+        Observation(NOW, RUNNING_V2, active=UPGRADE, leading=ONE, stuck=frozenset({TWO})),
         Kill(TWO),
         "removing",
     ),
     "two, of which none leads yet: nothing": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=PAIR),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=PAIR),
         Wait(),
         "starting",
     ),
     "told to stop, but wanted again: tell them to run": (
-        Seen(NOW, RUNNING_V2, Order("stopped", "v2", NOW - 5), active=PAIR, leading=ONE),
-        Tell("running", "v2"),
+        Observation(NOW, RUNNING_V2, Order("stopped", "v2", NOW - 5), active=PAIR, leading=ONE),
+        SendOrder("running", "v2"),
         "running",
     ),
     "old pair: its standby makes room": (
-        Seen(NOW, RUNNING_V2, active=[run("v1"), run("v1", number=2)], leading=ONE),
+        Observation(NOW, RUNNING_V2, active=[run("v1"), run("v1", number=2)], leading=ONE),
         Kill(TWO),
         "removing",
     ),
     "old leader alone: submit the new version": (
-        Seen(NOW, RUNNING_V2, active=[run("v1")], leading=ONE),
+        Observation(NOW, RUNNING_V2, active=[run("v1")], leading=ONE),
         Submit("v2"),
         "submitting",
     ),
     "old leader, new one starts: wait": (
-        Seen(NOW, RUNNING_V2, active=UPGRADE, leading=ONE),
+        Observation(NOW, RUNNING_V2, active=UPGRADE, leading=ONE),
         Wait(),
         "handing-over",
     ),
     "old leader, new one stands by: hand over": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=ONE, standbys=frozenset({TWO})),
-        Tell("stopped", "v1"),
+        Observation(
+            NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=ONE, standbys=frozenset({TWO})
+        ),
+        SendOrder("stopped", "v1"),
         "draining",
     ),
     "handing over: wait": (
-        Seen(
+        Observation(
             NOW,
             RUNNING_V2,
             Order("stopped", "v1", NOW - 30),
@@ -189,7 +201,7 @@ TABLE = {
         "draining",
     ),
     "handing over for too long: kill": (
-        Seen(
+        Observation(
             NOW,
             RUNNING_V2,
             Order("stopped", "v1", NOW - 91),
@@ -201,59 +213,59 @@ TABLE = {
         "draining",
     ),
     "the old one no longer leads: it goes": (
-        Seen(NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=TWO),
+        Observation(NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=TWO),
         Kill(ONE),
         "removing",
     ),
     "old version without a driver: kill": (
-        Seen(NOW, RUNNING_V2, active=[run("v1", "ACCEPTED")]),
+        Observation(NOW, RUNNING_V2, active=[run("v1", "ACCEPTED")]),
         Kill(ONE),
         "removing",
     ),
     "to be stopped: the standby first": (
-        Seen(NOW, Intent("stopped", "v2"), TOLD_V2, active=PAIR, leading=ONE),
+        Observation(NOW, Intent("stopped", "v2"), TOLD_V2, active=PAIR, leading=ONE),
         Kill(TWO),
         "removing",
     ),
     "to be stopped: then the leader drains": (
-        Seen(NOW, Intent("stopped", "v2"), TOLD_V2, active=[run("v2")], leading=ONE),
-        Tell("stopped", "v2"),
+        Observation(NOW, Intent("stopped", "v2"), TOLD_V2, active=[run("v2")], leading=ONE),
+        SendOrder("stopped", "v2"),
         "draining",
     ),
     "three: the latest that doesn't lead goes": (
-        Seen(
+        Observation(
             NOW, RUNNING_V2, TOLD_V2, active=[*PAIR, run("v2", number=3)], leading="application_3"
         ),
         Kill(TWO),
         "removing",
     ),
     "ended after a long run: submit at once": (
-        Seen(NOW, RUNNING_V2, ended=[failed(1, ago=0.5, lasted=301)]),
+        Observation(NOW, RUNNING_V2, ended=[failed(1, ago=0.5, lasted=301)]),
         Submit("v2"),
         "submitting",
     ),
     "failed once, 2 s ago: submit": (
-        Seen(NOW, RUNNING_V2, ended=[failed(1, ago=2)]),
+        Observation(NOW, RUNNING_V2, ended=[failed(1, ago=2)]),
         Submit("v2"),
         "submitting",
     ),
     "failed three times, 2 s ago: back off": (
-        Seen(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 2)]),
+        Observation(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 2)]),
         Wait(),
         "backing-off",
     ),
     "failed three times, 5 s ago: submit": (
-        Seen(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 5)]),
+        Observation(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 5)]),
         Submit("v2"),
         "submitting",
     ),
     "spark-submit failed ten times: back off": (
-        Seen(NOW, RUNNING_V2, submission=Submission("v2", "edge-1", NOW - 60, NOW - 59, 10)),
+        Observation(NOW, RUNNING_V2, submission=Submission("v2", "edge-1", NOW - 60, NOW - 59, 10)),
         Wait(),
         "backing-off",
     ),
     "another version's failures don't count": (
-        Seen(NOW, Intent("running", "v3"), ended=[failed(1, 50), failed(2, 0.1)]),
+        Observation(NOW, Intent("running", "v3"), ended=[failed(1, 50), failed(2, 0.1)]),
         Submit("v3"),
         "submitting",
     ),
@@ -267,7 +279,7 @@ def test_decision(seen, action, phase):
 
 
 def test_backing_off_says_when_it_tries_again_and_where_to_look():
-    seen = Seen(NOW, RUNNING_V2, ended=[failed(1, 50), failed(2, 1)])
+    seen = Observation(NOW, RUNNING_V2, ended=[failed(1, 50), failed(2, 1)])
     decision = decide(seen, LIMITS)
     assert decision.detail == (
         "version v2, failure 2, again at 02:46:41 UTC: "
@@ -277,7 +289,7 @@ def test_backing_off_says_when_it_tries_again_and_where_to_look():
 
 
 def test_what_a_decision_says_stays_the_same_while_the_situation_does():
-    seen = Seen(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 0)])
+    seen = Observation(NOW, RUNNING_V2, ended=[failed(1, 90), failed(2, 50), failed(3, 0)])
     said = {decide(replace(seen, now=NOW + second), LIMITS).detail for second in range(4)}
     assert len(said) == 1
 
@@ -315,7 +327,7 @@ def situations(draw):
     leading = draw(st.sampled_from(["", *drivers]))
     ready = draw(st.sets(st.sampled_from(drivers))) if drivers else set()
     stuck = draw(st.sets(st.sampled_from(drivers))) if drivers else set()
-    return Seen(
+    return Observation(
         NOW,
         draw(intents),
         draw(st.none() | orders),
@@ -352,7 +364,11 @@ def test_who_leads_is_only_killed_when_it_was_told_to_stop_and_hangs(seen):
 @given(situations())
 def test_who_leads_is_only_told_to_stop_when_another_is_ready_or_all_are_to_stop(seen):
     action = decide(seen, LIMITS).action
-    if isinstance(action, Tell) and action.state == "stopped" and seen.intent.state == "running":
+    if (
+        isinstance(action, SendOrder)
+        and action.state == "stopped"
+        and seen.intent.state == "running"
+    ):
         ready = [r for r in seen.active if r.id in seen.standbys]
         assert seen.intent.version in {r.version for r in ready}
 
@@ -392,7 +408,7 @@ class World:
     def look(self) -> None:
         """One turn of the gateway."""
         leading = self.ready[0] if self.ready else ""
-        seen = Seen(
+        seen = Observation(
             self.now,
             self.intent,
             self.order,
@@ -408,7 +424,7 @@ class World:
                 self.order = Order("running", version, self.now)
                 self.submission = Submission(version, "edge-1", self.now)
                 self.in_flight = version
-            case Tell(state, version):
+            case SendOrder(state, version):
                 self.order = Order(state, version, self.now)
             case Kill(killed):
                 self._end(killed, "KILLED")
@@ -530,7 +546,7 @@ class Registry:
         self.orders: dict[str, Order] = {}
         self.submissions: dict[str, Submission] = {}
         self.statuses: list[dict[str, Any]] = []
-        self.told: list[dict[str, Any]] = []
+        self.told: list[dict[str, Any]] = []  # by the drivers
         self.record: Record | None = None
 
     def upkeep(self) -> Record | None:
@@ -539,8 +555,8 @@ class Registry:
     def put_upkeep(self, record: Record) -> None:
         self.record = record
 
-    def drivers(self, _: str) -> list[dict[str, Any]]:
-        return self.told
+    def drivers(self, _: str) -> list[DriverRecord]:
+        return [DriverRecord.read({"host": "", "since": 0} | driver) for driver in self.told]
 
     def holds_lock(self) -> bool:
         return self.leads
@@ -607,7 +623,7 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
     return Settings(
         name="edge-1",
         zookeeper="",
-        znodes=Znodes("/gateway/lock", "/applications", "/jobs", "/upkeep"),
+        znodes=ZookeeperNames("/gateway/lock", "/applications", "/jobs", "/upkeep"),
         cassandra=Cassandra([], 9042, "dc", "keyspace"),
         kafka=Kafka("", "group-"),
         metrics_port=0,
@@ -772,7 +788,7 @@ def test_who_never_gets_warm_goes(settings, state, seconds, killed):
 def test_a_gateway_without_the_lock_does_nothing(settings):
     registry = Registry(RUNNING_V2)
     registry.leads = False
-    with pytest.raises(Deposed):
+    with pytest.raises(LockLost):
         Gateway(settings, registry, Cluster()).turn()
     assert not registry.submissions
 
@@ -843,7 +859,7 @@ def test_a_deployment_waits_for_no_disabled_job(settings, deployments, monkeypat
         asked.append((jobs, version))
         return nullcontext(SimpleNamespace(missing=lambda: []))
 
-    monkeypatch.setattr(commands, "Progress", progress)
+    monkeypatch.setattr(commands, "JobActivity", progress)
     registry = SimpleNamespace(
         is_disabled=lambda job: job == "archive",
         status=lambda application: {"version": "v2", "phase": "running"},

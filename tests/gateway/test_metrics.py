@@ -17,19 +17,20 @@ from hypothesis import strategies as st
 from millrace_gateway import lag
 from millrace_gateway.decide import Intent, Run, Submission
 from millrace_gateway.lag import Lag, lag_of
-from millrace_gateway.metrics import Application, Look, Metrics, exposition, look, samples
+from millrace_gateway.metrics import Application, Metrics, Snapshot, exposition, look, samples
 from millrace_gateway.settings import Kafka
 from millrace_gateway.yarn import Unreachable
 from prometheus_client.parser import text_string_to_metric_families
 
+from millrace_shared.driver_record import DriverRecord
 from tests.waiting import PATIENCE_SECONDS
 
 NOW = 10_000.0
 SUBMITTED = Submission("v2", "edge-1", NOW - 900, NOW - 880, failures=1)
 
 
-def driver(state: str, run: str, **more: Any) -> dict[str, Any]:
-    return {"state": state, "run": run, "since": NOW - 100, "jobs": {}, "troubles": {}} | more
+def driver(state: str, run: str, **more: Any) -> DriverRecord:
+    return DriverRecord(**{"run": run, "host": "", "state": state, "since": NOW - 100} | more)
 
 
 LEADER = driver(
@@ -54,7 +55,7 @@ def parsed(text: str) -> dict[tuple[str, ...], float]:
 
 
 def told(application: Application) -> dict[tuple[str, ...], float]:
-    return parsed(exposition(samples(Look(NOW, [application]))))
+    return parsed(exposition(samples(Snapshot(NOW, [application]))))
 
 
 def test_who_drives_and_what_each_job_does() -> None:
@@ -108,7 +109,7 @@ class Registry:
     def status(self, _: str) -> dict[str, str]:
         return {"phase": "running"}
 
-    def drivers(self, _: str) -> list[dict[str, Any]]:
+    def drivers(self, _: str) -> list[DriverRecord]:
         return [LEADER]
 
     def epoch(self, job: str) -> int:
@@ -203,14 +204,14 @@ def test_they_are_served_while_nothing_was_seen_yet_and_nothing_else_is() -> Non
 def test_what_cant_be_seen_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millrace_gateway.metrics.LOOK_SECONDS", 0)
     metrics, has_gone_on = Metrics(), threading.Event()
-    looks = iter([ValueError("no JSON"), Look(NOW)])
+    looks = iter([ValueError("no JSON"), Snapshot(NOW)])
 
-    def take(_: float) -> Look:
+    def take(_: float) -> Snapshot:
         seen = next(looks, None)
         if isinstance(seen, Exception):
             raise seen
         has_gone_on.set()
-        return seen or Look(NOW)
+        return seen or Snapshot(NOW)
 
     metrics.keep_looking(take)
     assert has_gone_on.wait(PATIENCE_SECONDS)

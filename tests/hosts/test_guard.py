@@ -23,17 +23,17 @@ ZNODES = load_names().zookeeper
 DRIVERS = f"{ZNODES.applications}/guarded/drivers"
 DRIVER = f"""
 import subprocess, sys, time
-from millrace_jobs.config import ZookeeperNames
-from millrace_jobs.coordination import Coordination
-from millrace_jobs.guard import Guard
-from millrace_jobs.identity import Identity
+from millrace_shared.names import ZookeeperNames
+from millrace_jobs.leadership.coordination import Coordination
+from millrace_jobs.leadership.watchdog import Watchdog
+from millrace_jobs.leadership.identity import Identity
 
 run, servers, is_guarded, *znodes = sys.argv[1:]
 jvm = subprocess.Popen(["sleep", "60"])
 identity = Identity(run, 1, "nowhere", "0", jvm.pid, 1)
 driver = Coordination(servers, ZookeeperNames(*znodes), "guarded", identity, {SESSION_SECONDS})
 if is_guarded == "guarded":
-    driver.end_with_process(Guard(servers, {SESSION_SECONDS}, jvm.pid))
+    driver.end_with_process(Watchdog(servers, {SESSION_SECONDS}, jvm.pid))
 driver.announce("standby")
 print("ready", flush=True)
 time.sleep(600)

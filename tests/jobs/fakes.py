@@ -21,6 +21,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from millrace_jobs.query.job import MicroBatches
 from py4j.protocol import Py4JJavaError
 
 Request = Callable[[Callable[[], Any], Exception], Any]
@@ -522,7 +523,7 @@ class Query:
         return json.loads(offsets)[self._topic]["0"]
 
 
-class Reports:
+class BatchReports:
     """Of a `Query`, each once."""
 
     def __init__(self, query: Query) -> None:
@@ -539,6 +540,22 @@ class Reports:
 
 
 # -- Simple ones
+
+
+class FakeJob(MicroBatches):
+    """A job that does nothing; what else it is to say or do is given by name."""
+
+    output_mode = "update"
+    late_events: Any = None
+
+    def __init__(self, **facts: Any) -> None:
+        vars(self).update(facts)
+
+    def frame(self, max_offsets: int | None = None) -> Any: ...
+
+    def rehearse(self, frame: Any, batch: int, scratch: str) -> None: ...
+
+    def on_lead(self) -> None: ...
 
 
 class FakeTables:

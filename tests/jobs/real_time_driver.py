@@ -10,9 +10,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from millrace_jobs import config, leading, ready
-from millrace_jobs.checkpoint import Checkpoint
-from millrace_jobs.context import JobContext
+from millrace_jobs import config
+from millrace_jobs.inputs.checkpoint import Checkpoint
+from millrace_jobs.kinds import kind_of
+from millrace_jobs.leader import supervisor
+from millrace_jobs.query.context import JobContext
+from millrace_jobs.standby import ready
 from pyspark.sql import SparkSession
 
 PLACES = 4  # more than the topic's partitions
@@ -31,17 +34,17 @@ def main(asked: dict[str, Any]) -> None:
     checkpoint = Checkpoint(spark, f"{settled.checkpoints}/{settled.settings[job]['checkpoint']}")
     lease: Any = None
     context = JobContext(job, settled, spark, tables, checkpoint, lease)
-    program = ready.program(job, context.settings)(context)
-    prepared = ready.ReadyJob(context, program, program.frame(context.max_offsets))
+    program = kind_of(job, context.settings).load()(context)
+    prepared = ready.ReadyJob(context, program, program.frame())
     coordination: Any = SimpleNamespace(
         kept_checkpoint=lambda _: None,
         take_epoch=lambda *_, **__: 1,
         put_contract=lambda *_: None,
         is_disabled=lambda _: False,
     )
-    job_now: leading.AnyJob = prepared
+    job_now: supervisor.AnyJob = prepared
     while True:
-        job_now = leading.tend(job_now, coordination, is_first=True)
+        job_now = supervisor.reconcile(job_now, coordination, is_first=True)
         time.sleep(POLL_SECONDS)
 
 

@@ -11,9 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import declaration, declared, sources
-from millrace_jobs.checkpoint import Batch, Checkpoint
-from millrace_jobs.late import JudgedBatch, LateEvents
+from millrace_jobs.declared import job as declared_job
+from millrace_jobs.declared import loader
+from millrace_jobs.declared.loader import Declaration
+from millrace_jobs.inputs import sources
+from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
+from millrace_jobs.query.late_events import JudgedBatch, LateEvents
 from millrace_jobs.stream import Stream
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,9 +31,9 @@ def job_of(
     job: str,
     streams: Sequence[Stream],
     settings: dict[str, Any],
-    rows: declaration.Rows | None = None,
+    rows: loader.Rows | None = None,
     **changes: Any,
-) -> declared.Declared:
+) -> declared_job.Declared:
     """A job without its connections: one that ships, or what this function makes of its streams."""
     facts: dict[str, Any] = {
         "job": job,
@@ -39,13 +42,16 @@ def job_of(
         "settings": settings,
         "config": SimpleNamespace(kafka=""),
         "lookups": [],
+        "tables": None,
     }
-    one = declared.Declared.__new__(declared.Declared)
-    one.context = SimpleNamespace(**facts | changes)  # type: ignore[assignment]
-    one._rows, one._summary = (
-        (rows, "A test.") if rows else declaration.load(job, [stream.name for stream in streams])
+    context: Any = SimpleNamespace(**facts | changes)
+    given = (
+        Declaration(rows, "A test.")
+        if rows
+        else loader.load(job, [stream.name for stream in streams])
     )
-    one.output = one._describe()
+    one = declared_job.Declared(context, given, results=SimpleNamespace())  # type: ignore[arg-type]
+    one.analyse()
     return one
 
 
@@ -64,7 +70,7 @@ class Query:
         spark: SparkSession,
         folder: Path,
         monkeypatch: pytest.MonkeyPatch,
-        job: declared.Computation,
+        job: declared_job.Computation,
         write: Callable[[DataFrame], None],
     ) -> None:
         self._folder = folder
@@ -79,7 +85,7 @@ class Query:
         self.checkpoint = Checkpoint(spark, str(folder / "checkpoint"))
         self.query = (
             job.frame(1000)
-            .writeStream.outputMode(declared.Declared.output_mode)
+            .writeStream.outputMode(declared_job.Declared.output_mode)
             .foreachBatch(lambda frame, _: write(frame))
             .option("checkpointLocation", self.checkpoint.location)
             .start()
@@ -117,7 +123,7 @@ def _record(topic: str, event: dict[str, Any]) -> dict[str, Any]:
 
 def late_counts(
     monkeypatch: pytest.MonkeyPatch,
-    job: declared.Declared,
+    job: declared_job.Declared,
     query: Query,
     sent: Sequence[Sequence[Events]],
 ) -> dict[tuple[int, str], int]:
@@ -138,7 +144,7 @@ def late_counts(
     monkeypatch.setattr(sources, "records", read)
     tables = SimpleNamespace(upsert=upsert)
     known = SimpleNamespace(**vars(context) | {"tables": tables, "version": lambda batch: batch})
-    windows = declared.late_windows(job.output, context.settings)
+    windows = declared_job.late_windows(job.output, context.settings)
     late = LateEvents(known, windows)  # type: ignore[arg-type]
     missing = late.count("query", _judged(query, topics, sent))
     by_window = Counter[str]()

@@ -4,11 +4,11 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from millrace_jobs.config import Names
 from millrace_jobs.stream import Stream
 
 from millrace.config import load_names
 from millrace.streams import load_streams, plan_stream
+from millrace_shared.names import Names
 from millrace_shared.strict import read
 
 # As the jobs get them from the plan.

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from millrace_jobs import upkeep
-from millrace_jobs.checkpoint import Batch
-from millrace_jobs.jobs import archive as job
+from millrace_jobs.inputs.checkpoint import Batch
+from millrace_jobs.programs import archive as job
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +27,7 @@ Write = Callable[[list[bytes | None], int], list[str]]
 def test_upkeep_is_of_the_archive_of_each_stream() -> None:
     settings = {
         "archive": {"stream": "events", "keep_days": 30},
+        "traffic": {"stream": "events", "keep_days": 30},
         "archive_clicks": {"stream": "clicks", "keep_days": 7},
     }
     deployed: Any = SimpleNamespace(
@@ -63,9 +64,7 @@ def table(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def driver(
-    spark: SparkSession, records: Records, table: str, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Write]:
+def driver(spark: SparkSession, records: Records, table: str) -> Callable[..., Write]:
     """Starts a driver, or the job ``again`` on the driver that there is.
 
     Gives a function that has it write a batch and tells the dead letters.
@@ -75,24 +74,15 @@ def driver(
     jobs: list[job.Archive] = []
 
     class DeadLetters:
-        def __init__(self, *_: Any) -> None:
-            pass
-
         def write(self, malformed: DataFrame, *_: Any) -> None:
             reasons.extend(row.reason for row in malformed.collect())
 
     class Positions:
-        def __init__(self, *_: Any) -> None:
-            pass
-
         def tell(self, read: Any) -> None:
             told.append(read["events"]["0"])
 
         def tell_last(self, _: Any) -> None:
             pass
-
-    monkeypatch.setattr(job, "DeadLetters", DeadLetters)
-    monkeypatch.setattr(job, "Positions", Positions)
 
     def start(again: bool = False) -> Write:
         context = SimpleNamespace(
@@ -113,9 +103,9 @@ def driver(
             checkpoint=SimpleNamespace(batch=lambda number: Batch({}, {"events": {"0": number}})),
         )
         if not again:
-            jobs.append(job.Archive(context))  # type: ignore[arg-type]
+            jobs.append(job.Archive(context, DeadLetters(), Positions()))  # type: ignore[arg-type]
         archive_job = jobs[-1]
-        archive_job.lead()
+        archive_job.on_lead()
 
         def write(values: list[bytes | None], batch: int) -> list[str]:
             reasons.clear()

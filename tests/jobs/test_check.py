@@ -51,7 +51,7 @@ def checked(
     def of(text: str) -> list[str]:
         is_query = text.lstrip().startswith(("--", "SELECT"))
         (tmp_path / f"theirs.{'sql' if is_query else 'py'}").write_text(text)
-        monkeypatch.setattr(check.declaration, "sql", lambda _: text if is_query else None)
+        monkeypatch.setattr(check.loader, "sql", lambda _: text if is_query else None)
         return list(check.check(spark, "theirs", parsed))
 
     return of

@@ -1,7 +1,7 @@
 """A checkpoint that doesn't go on where its job stopped is refused before anything is written."""
 
 import pytest
-from millrace_jobs.continuity import Discontinued, Found, Known, check, check_published
+from millrace_jobs.inputs.continuity import CheckpointMismatch, Found, Known, check, check_published
 
 KNOWN = Known("a", 7)
 
@@ -20,7 +20,7 @@ def test_the_jobs_own_checkpoint_goes_on(newest: int) -> None:
     ],
 )
 def test_another_one_or_an_older_one_is_refused(found: Found, says: str) -> None:
-    with pytest.raises(Discontinued, match=says):
+    with pytest.raises(CheckpointMismatch, match=says):
         check("traffic", "hdfs://x", KNOWN, found)
 
 
@@ -32,5 +32,5 @@ def test_a_batch_that_was_published_and_not_committed_runs_again() -> None:
 
 @pytest.mark.parametrize(("batch", "same_offsets"), [(6, False), (6, True), (7, False)])
 def test_a_batch_of_an_older_copy_is_refused(batch: int, same_offsets: bool) -> None:
-    with pytest.raises(Discontinued, match="back in time"):
+    with pytest.raises(CheckpointMismatch, match="back in time"):
         check_published("traffic", batch, 7, same_offsets=same_offsets)

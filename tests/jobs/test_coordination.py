@@ -15,13 +15,14 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
-from millrace_jobs import coordination
-from millrace_jobs.coordination import Coordination
-from millrace_jobs.driver import CHOOSY_ATTEMPTS, SharesHost, keep_apart, let_catch_up
-from millrace_jobs.identity import Identity, identify
-from millrace_jobs.lease import LeaseLost
+from millrace_jobs.driver.lifecycle import CHOOSY_ATTEMPTS, SharesHost, keep_apart, let_catch_up
+from millrace_jobs.leadership import coordination
+from millrace_jobs.leadership.coordination import Coordination
+from millrace_jobs.leadership.identity import Identity, identify
+from millrace_jobs.leadership.lease import LeaseLost
 
 from millrace.plan import load_plan
+from millrace_shared.driver_record import DriverRecord
 from tests.jobs.samples import NAMES
 
 NOW = 1_800_000_000
@@ -175,9 +176,9 @@ def test_drivers_know_of_each_other(zookeeper: FakeZooKeeper, driver: Coordinati
         "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
     )
     [leader] = another.others()
-    assert leader["standing_by_since"] is None
-    assert (leader["run"], leader["host"], leader["jvm"]) == (IDENTITY.run, "worker-1", 7)
-    assert leader["state"] == "leading"
+    assert leader.standing_by_since is None
+    assert (leader.run, leader.host, leader.jvm) == (IDENTITY.run, "worker-1", 7)
+    assert leader.state == "leading"
     assert driver.others() == []
 
 
@@ -191,7 +192,7 @@ def test_an_announcement_is_made_again_after_its_session_ended(
     another = Coordination(
         "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
     )
-    assert [other["standing_by_since"] for other in another.others()] == [NOW]
+    assert [other.standing_by_since for other in another.others()] == [NOW]
     [node] = driver._client.get_children("/millrace/applications/insights/drivers")
     assert node == IDENTITY.name
 
@@ -204,8 +205,8 @@ def test_a_rehearsal_is_announced_and_changes_nothing_else(
     driver.announce_rehearsal()
     another = replace(IDENTITY, attempt=2)
     [told] = Coordination("zookeeper", NAMES.zookeeper, "insights", another, 2.5).others()
-    assert (told["state"], told["standing_by_since"]) == ("standby", NOW)
-    assert told["rehearsed_at"] == NOW + 600
+    assert (told.state, told.standing_by_since) == ("standby", NOW)
+    assert told.rehearsed_at == NOW + 600
 
 
 def test_who_is_warm_is_a_standby_unless_it_leads_by_now(
@@ -216,10 +217,10 @@ def test_who_is_warm_is_a_standby_unless_it_leads_by_now(
     )
     driver.announce("warming")
     driver.announce_standby()
-    assert [other["state"] for other in another.others()] == ["standby"]
+    assert [other.state for other in another.others()] == ["standby"]
     driver.announce("leading")
     driver.announce_standby()
-    assert [other["state"] for other in another.others()] == ["leading"]
+    assert [other.state for other in another.others()] == ["leading"]
 
 
 def test_a_job_is_disabled_while_its_node_is_there(
@@ -267,7 +268,7 @@ def test_two_drivers_keep_away_from_each_other(
     other: str | None, attempt: int, moves: bool
 ) -> None:
     identity = replace(IDENTITY, attempt=attempt)
-    others = [{"host": other, "run": "application_1_2"}] if other else []
+    others = [DriverRecord("application_1_2", other, "leading", NOW)] if other else []
     with pytest.raises(SharesHost) if moves else nullcontext():
         keep_apart(identity, others)
 
@@ -295,7 +296,7 @@ def test_who_has_just_taken_over_is_left_alone_as_long_as_it_leads(
 
     # Of that module alone: other tests' threads may be asleep.
     clock = SimpleNamespace(sleep=pause, time=lambda: NOW)
-    monkeypatch.setattr("millrace_jobs.driver.time", clock)
+    monkeypatch.setattr("millrace_jobs.driver.lifecycle.time", clock)
     let_catch_up(driver, 45)
     assert len(pauses) == 3
     zookeeper.nodes[node] = (leading_since(NOW - 45), 0)  # it has caught up

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import analysis, declaration, declared
-from millrace_jobs.context import JobContext
-from millrace_jobs.declaration import Refused
-from millrace_jobs.facts import Facts
-from millrace_jobs.outputs import Output, Sessions, bucket
+from millrace_jobs.declared import job as declared_job
+from millrace_jobs.declared import loader, plan_analysis
+from millrace_jobs.declared.loader import InvalidJob
+from millrace_jobs.output import Output, Sessions, bucket
+from millrace_jobs.query.context import JobContext
+from millrace_jobs.sinks.batch_commit import BatchIdentity
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -43,13 +44,13 @@ def context(spark: SparkSession, job: str, settings: dict[str, Any]) -> JobConte
 def describe(spark: SparkSession) -> Callable[..., Output]:
     """What is made of a function or of a query."""
 
-    def of(rows: declaration.Rows | str, **settings: Any) -> Output:
+    def of(rows: loader.Rows | str, **settings: Any) -> Output:
         if isinstance(rows, str):
-            rows = declaration.query("test", rows)
+            rows = loader.query("test", rows)
         mine = MINUTE | settings
-        events = declared.no_events(context(spark, "test", mine))
-        found = declared.rows_of(rows, events, [STREAM], mine)
-        return analysis.describe("test", "A test.", found, [STREAM], mine)
+        events = declared_job.no_events(context(spark, "test", mine))
+        found = declared_job.rows_of(rows, events, [STREAM], mine)
+        return plan_analysis.describe("test", "A test.", found, [STREAM], mine)
 
     return of
 
@@ -101,7 +102,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_could_not_be_kept_is_refused(describe: Any, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(InvalidJob, match=reason):
         describe(REFUSED[reason])
 
 
@@ -114,8 +115,8 @@ def test_a_mistake_in_a_query_is_shown_with_its_place(describe: Any) -> None:
 
 
 def test_a_name_that_is_no_job_is_refused() -> None:
-    with pytest.raises(Refused, match=r"neither nobody.py nor nobody.sql"):
-        declaration.load("nobody")
+    with pytest.raises(InvalidJob, match=r"neither nobody.py nor nobody.sql"):
+        loader.load("nobody")
 
 
 def test_a_sketch_is_said_to_be_one(describe: Any) -> None:
@@ -147,7 +148,7 @@ MOMENTS = "count(*) AS pages, min(event_time) AS first, max(event_time) AS last"
 
 
 def test_the_job_that_ships_has_slots_of_sessions(describe: Any) -> None:
-    rows, _ = declaration.load("sessions")
+    rows, _ = loader.load("sessions")
     assert describe(rows, **SETTINGS["sessions"]).sessions == Sessions(
         gap_seconds=1800,
         pages="pages",
@@ -200,7 +201,7 @@ NO_SLOTS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("reason", NO_SLOTS)
 def test_what_could_not_be_merged_is_refused(describe: Any, reason: str) -> None:
     values, settings = NO_SLOTS[reason]
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(InvalidJob, match=reason):
         describe(slots(values), **WITH_GAP | settings)
 
 
@@ -263,9 +264,7 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     """What a job that ships makes of these records."""
     settings = SETTINGS["common"] | SETTINGS[job]
-    rows, _ = declaration.load(job)
-    one = declared.Declared.__new__(declared.Declared)
-    one.context, one._rows = context(spark, job, settings), rows
+    one = declared_job.Computation(context(spark, job, settings))
     found = one.transform([records(list(values))]).collect()
     return [row.asDict() for row in found]
 
@@ -310,35 +309,38 @@ def test_status_by_minute(records: Records, spark: SparkSession) -> None:
 @pytest.mark.parametrize("job", ["sessions", "status_by_minute"])
 def test_jobs_that_ship_can_be_described(spark: SparkSession, job: str) -> None:
     settings = SETTINGS["common"] | SETTINGS[job]
-    rows, summary = declaration.load(job)
-    events = declared.no_events(context(spark, job, settings))
-    found = declared.rows_of(rows, events, [STREAM], settings)
-    output = analysis.describe(job, summary, found, [STREAM], settings)
+    rows, summary = loader.load(job)
+    events = declared_job.no_events(context(spark, job, settings))
+    found = declared_job.rows_of(rows, events, [STREAM], settings)
+    output = plan_analysis.describe(job, summary, found, [STREAM], settings)
     assert output.summary.endswith(".")
     assert len(output.key) == 1
+
+
+def described(results: Any = None, **facts: Any) -> declared_job.Declared:
+    """A job with this output, and of its context only what is given."""
+    context: Any = SimpleNamespace(**{"job": "test", "lookups": [], "tables": None} | facts)
+    one = declared_job.Declared(context, results=results or SimpleNamespace())
+    vars(one)["output"] = OUTPUT  # read off no plan
+    return one
 
 
 def test_a_batch_is_stored_and_published_once_under_its_version(
     records: Records, spark: SparkSession
 ) -> None:
     calls: list[tuple[str, Any]] = []
-    one = declared.Declared.__new__(declared.Declared)
-    one.output = OUTPUT
-    one._facts = Facts(None, [], "test")  # type: ignore[arg-type]
-    one.context = SimpleNamespace(  # type: ignore[assignment]
-        version=lambda batch: 1000 + batch,
+    one = described(
         lease=SimpleNamespace(confirm=lambda: calls.append(("confirm", None))),
-        checkpoint_id=lambda: "query",
-        checkpoint=SimpleNamespace(batch=lambda _: SimpleNamespace(end={"events": {"0": 9}})),
+        identify=lambda batch: BatchIdentity("query", batch, 1000 + batch, {"events": {"0": 9}}),
         tables=SimpleNamespace(
             upsert=lambda table, columns, rows, version, partition_columns: calls.append(
                 (table, (columns, rows, version, partition_columns))
             )
         ),
-    )
-    one._results = SimpleNamespace(  # type: ignore[assignment]
-        check=lambda *what: calls.append(("check", what)),
-        publish=lambda *what: calls.append(("results", what)),
+        results=SimpleNamespace(
+            check=lambda *what: calls.append(("check", what)),
+            publish=lambda *what: calls.append(("results", what)),
+        ),
     )
     one.write(spark.createDataFrame([ROW]), 5)
     names = [name for name, _ in calls]
@@ -363,25 +365,15 @@ def test_a_checkpoint_of_another_aggregation_is_refused(
     table: str, state: list[str], goes_on: bool
 ) -> None:
     kept = json.dumps({"table": table, "state": state, "values": {"n": "bigint"}})
-    one = declared.Declared.__new__(declared.Declared)
-    one.output = OUTPUT
-    one.context = SimpleNamespace(  # type: ignore[assignment]
-        job="test",
-        tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)),
-    )
-    with nullcontext() if goes_on else pytest.raises(Refused, match="another checkpoint"):
+    one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
+    with nullcontext() if goes_on else pytest.raises(InvalidJob, match="another checkpoint"):
         assert one._keep_state() is False  # another summary, or another table
 
 
 def test_a_column_of_another_type_is_refused() -> None:
     kept = json.dumps({"table": "job_test", "state": [], "values": {"n": "double"}})
-    one = declared.Declared.__new__(declared.Declared)
-    one.output = OUTPUT
-    one.context = SimpleNamespace(  # type: ignore[assignment]
-        job="test",
-        tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)),
-    )
-    with pytest.raises(Refused, match="has n as double, this version as bigint"):
+    one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
+    with pytest.raises(InvalidJob, match="has n as double, this version as bigint"):
         one._keep_state()
 
 
@@ -394,22 +386,20 @@ def test_a_table_gets_the_columns_that_it_lacks() -> None:
 
 def test_a_table_that_is_described_is_not_made_again() -> None:
     made: list[Any] = []
-    described: list[str] = []
-    one = declared.Declared.__new__(declared.Declared)
-    one.output = OUTPUT
-    one._results = SimpleNamespace(take_over=lambda: None)  # type: ignore[assignment]
-    one.context = SimpleNamespace(  # type: ignore[assignment]
-        job="test",
+    written: list[str] = []
+    one = described(
+        results=SimpleNamespace(take_over=lambda: None),
         lease=SimpleNamespace(confirm=lambda: None),
         version=lambda batch: batch,
         tables=SimpleNamespace(
             create=made.append,
-            upsert=lambda _, __, rows, ___: described.append(rows[0][1]),
-            select_one=lambda *_: SimpleNamespace(description=described[-1]) if described else None,
+            upsert=lambda _, __, rows, ___: written.append(rows[0][1]),
+            select_one=lambda *_: SimpleNamespace(description=written[-1]) if written else None,
+            select=lambda *_: [],
         ),
     )
     for _ in range(2):  # a first driver, and the one after it
-        one._is_described = one._keep_state()
-        one.lead()
+        one.prepare()
+        one.on_lead()
     assert made == [OUTPUT.create_table, OUTPUT.add_columns]
-    assert len(described) == 1
+    assert len(written) == 1

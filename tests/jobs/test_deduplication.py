@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import declared, recount
+from millrace_jobs.declared import job as declared_job
+from millrace_jobs.requests import recount
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +32,7 @@ def by_minute(events: DataFrame, _: dict[str, Any]) -> DataFrame:
     return events.groupBy(F.window("event_time", "1 minute")).agg(F.count("*").alias("n"))
 
 
-def job_of(spark: SparkSession, **changes: Any) -> declared.Declared:
+def job_of(spark: SparkSession, **changes: Any) -> declared_job.Declared:
     return running.job_of(spark, "mine", [STREAM], SETTINGS, by_minute, **changes)
 
 

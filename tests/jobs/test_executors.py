@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import executors
-from millrace_jobs.executors import Executors
+from millrace_jobs.standby import executors
+from millrace_jobs.standby.executors import Executors
 from pyspark.sql import SparkSession
 
 

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs import declared
-from millrace_jobs.declaration import Refused
-from millrace_jobs.facts import Facts, FactsGone, with_columns
+from millrace_jobs.declared import job as declared_job
+from millrace_jobs.declared.enrichment import Enrichment, EnrichmentGone, with_columns
+from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.lookup import Lookup
-from millrace_jobs.outputs import Output, Sessions
-from millrace_jobs.recount import compare, with_facts
-from millrace_jobs.versions import version
+from millrace_jobs.output import Output, Sessions
+from millrace_jobs.query.write_version import write_version
+from millrace_jobs.requests.recount import compare, with_facts
+from millrace_jobs.sinks.batch_commit import BatchIdentity
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -89,9 +90,9 @@ def tables() -> MemoryTables:
     return MemoryTables()
 
 
-def facts(tables: MemoryTables, *lookups: Lookup) -> Facts:
+def facts(tables: MemoryTables, *lookups: Lookup) -> Enrichment:
     """Of a driver that has just started."""
-    return Facts(tables, lookups or [CAMPAIGNS], "test")  # type: ignore[arg-type]
+    return Enrichment(tables, lookups or [CAMPAIGNS], "test")  # type: ignore[arg-type]
 
 
 def seen(found: list[dict[str, Any]]) -> list[tuple[float | None, int]]:
@@ -129,47 +130,47 @@ def test_the_next_batch_sees_a_change(tables: MemoryTables) -> None:
 
 def test_a_batch_that_runs_again_sees_what_it_saw(tables: MemoryTables) -> None:
     tables.put("campaigns", spring=0.35)
-    first = facts(tables).add([SPRING], "query", 5, version(1, 5))
+    first = facts(tables).add([SPRING], "query", 5, write_version(1, 5))
     tables.put("campaigns", spring=0.4)
-    second = facts(tables).add([SPRING], "query", 5, version(2, 5))
+    second = facts(tables).add([SPRING], "query", 5, write_version(2, 5))
     assert first == second
-    assert seen(facts(tables).add([SPRING], "query", 6, version(2, 6))) == [(0.4, 2)]
+    assert seen(facts(tables).add([SPRING], "query", 6, write_version(2, 6))) == [(0.4, 2)]
 
 
 def test_the_note_comes_before_anything_else_and_under_its_version(tables: MemoryTables) -> None:
-    facts(tables).add([SPRING], "query", 5, version(3, 5))
+    facts(tables).add([SPRING], "query", 5, write_version(3, 5))
     assert tables.calls == ["{keyspace}.lookup_versions", "{keyspace}.lookup_pins", "lookup_pins"]
-    assert tables.pin_timestamp == version(3, 5)
+    assert tables.pin_timestamp == write_version(3, 5)
 
 
 def test_who_repeats_a_batch_notes_it_again(tables: MemoryTables) -> None:
     """Else a fenced driver's note of its next batch would hide this one's from a third driver."""
-    facts(tables).add([SPRING], "query", 5, version(1, 5))
-    facts(tables).add([SPRING], "query", 5, version(2, 5))
-    facts(tables).add([SPRING], "query", 6, version(1, 6))
+    facts(tables).add([SPRING], "query", 5, write_version(1, 5))
+    facts(tables).add([SPRING], "query", 5, write_version(2, 5))
+    facts(tables).add([SPRING], "query", 6, write_version(1, 6))
     tables.put("campaigns", spring=0.4)
-    assert seen(facts(tables).add([SPRING], "query", 5, version(3, 5))) == [(None, 0)]
+    assert seen(facts(tables).add([SPRING], "query", 5, write_version(3, 5))) == [(None, 0)]
 
 
 def test_a_batch_of_another_checkpoint_is_another_batch(tables: MemoryTables) -> None:
-    facts(tables).add([SPRING], "query", 5, version(1, 5))
+    facts(tables).add([SPRING], "query", 5, write_version(1, 5))
     tables.put("campaigns", spring=0.4)
-    assert seen(facts(tables).add([SPRING], "other", 5, version(2, 5))) == [(0.4, 1)]
+    assert seen(facts(tables).add([SPRING], "other", 5, write_version(2, 5))) == [(0.4, 1)]
 
 
 def test_a_table_that_a_batch_did_not_know_is_read_as_it_is(tables: MemoryTables) -> None:
     tables.put("campaigns", spring=0.35)
-    facts(tables).add([SPRING], "query", 5, version(1, 5))
+    facts(tables).add([SPRING], "query", 5, write_version(1, 5))
     tables.put("campaigns", spring=0.4)
     tables.versions["regions"] = {1: json.dumps([{"region": "eu", "manager": "Ada"}])}
     [row] = facts(tables, CAMPAIGNS, REGIONS).add(
-        [SPRING | {"region": "eu"}], "query", 5, version(2, 5)
+        [SPRING | {"region": "eu"}], "query", 5, write_version(2, 5)
     )
     assert (row["cost_per_click"], row["manager"]) == (0.35, "Ada")
 
 
 def test_who_looks_nothing_up_asks_nothing(tables: MemoryTables) -> None:
-    none = Facts(tables, [], "test")  # type: ignore[arg-type]
+    none = Enrichment(tables, [], "test")  # type: ignore[arg-type]
     assert none.add([SPRING], "query", 0, 1) == [SPRING]
     none.rehearse()
     assert facts(tables).add([], "query", 0, 1) == []
@@ -184,16 +185,16 @@ def test_a_rehearsal_writes_nothing(tables: MemoryTables) -> None:
 
 def test_a_version_that_is_gone_fails_the_batch(tables: MemoryTables) -> None:
     tables.put("campaigns", spring=0.35)
-    facts(tables).add([SPRING], "query", 5, version(1, 5))
+    facts(tables).add([SPRING], "query", 5, write_version(1, 5))
     tables.put("campaigns", spring=0.4)
     del tables.versions["campaigns"][1]
-    with pytest.raises(FactsGone, match="version 1 of table campaigns"):
-        facts(tables).add([SPRING], "query", 5, version(2, 5))
+    with pytest.raises(EnrichmentGone, match="version 1 of table campaigns"):
+        facts(tables).add([SPRING], "query", 5, write_version(2, 5))
 
 
 @dataclass
 class Driver:
-    facts: Facts
+    facts: Enrichment
     epoch: int
     batch: int
 
@@ -216,7 +217,7 @@ def test_whatever_happens_a_batch_is_stored_with_the_facts_of_one_version(
             tables.put("campaigns", spring=float(cost))
         elif event == "begin":
             found = driver.facts.add(
-                [SPRING], "query", driver.batch, version(driver.epoch, driver.batch)
+                [SPRING], "query", driver.batch, write_version(driver.epoch, driver.batch)
             )
             assert known.setdefault(driver.batch, found) == found
         elif event == "commit" and driver.batch in known:
@@ -225,12 +226,12 @@ def test_whatever_happens_a_batch_is_stored_with_the_facts_of_one_version(
             fenced, driver = driver, Driver(facts(tables), driver.epoch + 1, driver.batch)
             # It goes on with the batch that is due before it does anything else.
             found = driver.facts.add(
-                [SPRING], "query", driver.batch, version(driver.epoch, driver.batch)
+                [SPRING], "query", driver.batch, write_version(driver.epoch, driver.batch)
             )
             assert known.setdefault(driver.batch, found) == found
         elif event == "zombie" and fenced:
             batch = fenced.batch + 1
-            fenced.facts.add([SPRING], "query", batch, version(fenced.epoch, batch))
+            fenced.facts.add([SPRING], "query", batch, write_version(fenced.epoch, batch))
 
 
 def test_columns_are_those_of_the_table() -> None:
@@ -254,12 +255,12 @@ def test_columns_are_those_of_the_table() -> None:
     ],
 )
 def test_what_can_not_be_looked_up_is_refused(changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(InvalidJob, match=reason):
         with_columns(replace(COUNTED, **changes), [CAMPAIGNS])
 
 
 def test_a_framework_column_is_no_fact() -> None:
-    with pytest.raises(Refused, match="have version already"):
+    with pytest.raises(InvalidJob, match="have version already"):
         with_columns(COUNTED, [Lookup("t", {"campaign": "string"}, {"version": "int"})])
 
 
@@ -269,7 +270,7 @@ def test_a_session_has_the_facts_of_its_last_slot() -> None:
     assert with_columns(slots, [CAMPAIGNS]).sessions == Sessions(
         1800, "clicks", merges | dict.fromkeys(CAMPAIGNS.columns, "last")
     )
-    with pytest.raises(Refused, match="have open already"):
+    with pytest.raises(InvalidJob, match="have open already"):
         with_columns(slots, [Lookup("t", {"campaign": "string"}, {"open": "int"})])
 
 
@@ -315,20 +316,19 @@ def test_a_batch_is_stored_and_published_with_its_facts_again_and_again(
 ) -> None:
     published: list[list[dict[str, Any]]] = []
 
-    def driver(epoch: int) -> declared.Declared:
-        one = declared.Declared.__new__(declared.Declared)
-        one.output = OUTPUT
-        one._facts = facts(tables)
-        one._results = SimpleNamespace(  # type: ignore[assignment]
+    def driver(epoch: int) -> declared_job.Declared:
+        results: Any = SimpleNamespace(
             check=lambda *_: -1, publish=lambda *what: published.append(what[-1])
         )
-        one.context = SimpleNamespace(  # type: ignore[assignment]
-            version=lambda batch: version(epoch, batch),
+        context: Any = SimpleNamespace(
+            job="test",
+            lookups=[CAMPAIGNS],
+            identify=lambda batch: BatchIdentity("query", batch, write_version(epoch, batch), {}),
             lease=SimpleNamespace(confirm=lambda: None),
-            checkpoint_id=lambda: "query",
-            checkpoint=SimpleNamespace(batch=lambda _: SimpleNamespace(end={})),
             tables=tables,
         )
+        one = declared_job.Declared(context, results=results)
+        vars(one)["output"] = OUTPUT  # read off no plan
         return one
 
     def clicks(spark: SparkSession) -> DataFrame:

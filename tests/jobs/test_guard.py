@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from kazoo.handlers.threading import KazooTimeoutError
-from millrace_jobs import guard
-from millrace_jobs.guard import Guard
+from millrace_jobs.leadership import watchdog
+from millrace_jobs.leadership.watchdog import Watchdog
 
 from tests.waiting import PATIENCE_SECONDS
 
@@ -37,15 +37,15 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append((hosts, timeout, client_id))
         return SimpleNamespace(start=start, stop=lambda: calls.append("stop"))
 
-    monkeypatch.setattr(guard, "KazooClient", client)
-    monkeypatch.setattr(guard.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(watchdog, "KazooClient", client)
+    monkeypatch.setattr(watchdog.signal, "signal", lambda *_: None)
     return calls
 
 
 def test_the_last_session_is_ended_after_the_other_half(
     calls: list[Any], jvm: subprocess.Popen[bytes]
 ) -> None:
-    guard.main("zookeeper", 2.5, jvm.pid, StringIO(f"7 00\n8 {PASSWORD.hex()}\n"))
+    watchdog.main("zookeeper", 2.5, jvm.pid, StringIO(f"7 00\n8 {PASSWORD.hex()}\n"))
     assert calls == [("zookeeper", 2.5, (8, PASSWORD)), "stop"]
     assert jvm.wait(PATIENCE_SECONDS) == -signal.SIGKILL
 
@@ -53,7 +53,7 @@ def test_the_last_session_is_ended_after_the_other_half(
 def test_without_a_session_there_is_nothing_to_end(
     calls: list[Any], jvm: subprocess.Popen[bytes]
 ) -> None:
-    guard.main("zookeeper", 2.5, jvm.pid, StringIO(""))
+    watchdog.main("zookeeper", 2.5, jvm.pid, StringIO(""))
     assert calls == []
 
 
@@ -65,7 +65,7 @@ def test_the_other_half_may_have_died_before(
         jvm.wait()
         yield f"8 {PASSWORD.hex()}\n"
 
-    guard.main("zookeeper", 2.5, jvm.pid, lines())
+    watchdog.main("zookeeper", 2.5, jvm.pid, lines())
     assert calls == [("zookeeper", 2.5, (8, PASSWORD)), "stop"]
 
 
@@ -73,14 +73,14 @@ def test_a_driver_tells_its_session_through_a_pipe(monkeypatch: pytest.MonkeyPat
     echo = [sys.executable, "-c", "import sys; print(sys.stdin.readline(), end='')"]
     popen = subprocess.Popen
     monkeypatch.setattr(
-        guard.subprocess, "Popen", lambda _, **how: popen(echo, stdout=subprocess.PIPE, **how)
+        watchdog.subprocess, "Popen", lambda _, **how: popen(echo, stdout=subprocess.PIPE, **how)
     )
-    watched = Guard("zookeeper", 2.5, 1)
+    watched = Watchdog("zookeeper", 2.5, 1)
     watched.protect((7, PASSWORD))
     assert watched._process.communicate() == (f"7 {PASSWORD.hex()}\n", None)
 
 
 def test_a_driver_lives_on_without_its_guard() -> None:
-    watched = Guard("zookeeper", 2.5, 1)
+    watched = Watchdog("zookeeper", 2.5, 1)
     watched.dismiss()
     watched.protect((7, PASSWORD))

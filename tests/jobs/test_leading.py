@@ -3,21 +3,22 @@
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import leading
-from millrace_jobs.context import JobContext
-from millrace_jobs.continuity import Discontinued
-from millrace_jobs.declared import Declared
-from millrace_jobs.quarantine import NotInRecords, Quarantined
-from millrace_jobs.ready import ReadyJob
-from millrace_jobs.versions import version
+from millrace_jobs.inputs.continuity import CheckpointMismatch, Known
+from millrace_jobs.leader import supervisor
+from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
+from millrace_jobs.query.context import JobContext
+from millrace_jobs.query.heartbeat import JobRow
+from millrace_jobs.query.write_version import write_version
+from millrace_jobs.standby.ready import ReadyJob
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.jobs.fakes import FakeTables
+from tests.jobs.fakes import FakeJob, FakeTables
 from tests.waiting import PATIENCE_SECONDS, pause
 
 
@@ -37,14 +38,14 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
     query = (
         spark.readStream.format("rate")
         .load()
-        .writeStream.foreachBatch(leading.while_leading(slow, lease, draining, []))
+        .writeStream.foreachBatch(supervisor.while_leading(slow, lease, draining, []))
         .option("checkpointLocation", str(tmp_path))
         .start()
     )
     assert began.wait(PATIENCE_SECONDS)
-    ready: Any = SimpleNamespace(job=None)
-    one: Any = leading.RunningJob(ready, query, None, draining)  # type: ignore[arg-type]
-    leading.drain([one])
+    ready: Any = SimpleNamespace(job=FakeJob())
+    one: Any = supervisor.RunningJob(ready, query, None, draining)  # type: ignore[arg-type]
+    supervisor.drain([one])
     assert not query.isActive
     assert finished == [0]
     assert "0" in {path.name for path in (tmp_path / "offsets").iterdir()}
@@ -76,9 +77,9 @@ class Results:
 def test_other_jobs_begin_when_results_have_caught_up(
     monkeypatch: pytest.MonkeyPatch, reports: list[tuple[int, int] | None], looks: int
 ) -> None:
-    monkeypatch.setattr(leading, "DRAIN_POLL_SECONDS", 0)
+    monkeypatch.setattr(supervisor, "DRAIN_POLL_SECONDS", 0)
     query: Any = Results(*reports)
-    leading.await_results(query)
+    supervisor.await_results(query)
     assert query.looks == looks
 
 
@@ -86,15 +87,15 @@ def test_other_jobs_wait_for_results_only_so_long(monkeypatch: pytest.MonkeyPatc
     clock = iter([0, 19, 21])
     slept: list[float] = []
     monkeypatch.setattr(
-        leading, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=slept.append)
+        supervisor, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=slept.append)
     )
     query: Any = Results(None, None, None)
-    leading.await_results(query)
+    supervisor.await_results(query)
     assert len(slept) == 1
 
 
 def prepared(name: str) -> Any:
-    return ReadyJob(SimpleNamespace(job=name), None, None)  # type: ignore[arg-type]
+    return ReadyJob(SimpleNamespace(job=name), FakeJob(), None)  # type: ignore[arg-type]
 
 
 def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any) -> Any:
@@ -108,19 +109,20 @@ def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any)
     )
     query.stop = lambda: setattr(query, "isActive", False)
     follow: Any = SimpleNamespace(follow=lambda: None, has_begun=batches > 0)
-    return leading.RunningJob(prepared(name), query, follow, threading.Event(), **more)
+    return supervisor.RunningJob(prepared(name), query, follow, threading.Event(), **more)
+
+
+class Isolating(FakeJob):
+    isolating_for = "batch 7: ValueError"  # type: ignore[assignment]
 
 
 def test_a_job_that_looks_for_records_says_what_it_failed_by() -> None:
-    quarantine = SimpleNamespace(is_searching=True, searched_for="batch 7: ValueError")
-    declared = object.__new__(Declared)
-    declared.quarantine = quarantine  # type: ignore[assignment]
     sound = running("sessions", trouble="an older one")
-    searching = replace(sound, ready=replace(sound.ready, job=declared))
-    assert leading.trouble_of(searching) == "batch 7: ValueError"
-    quarantine.is_searching = False
-    assert leading.trouble_of(searching) == "an older one"
-    assert leading.trouble_of(running("traffic")) == ""
+    job: Any = Isolating()
+    searching = replace(sound, ready=replace(sound.ready, job=job))
+    assert supervisor.trouble_of(searching) == "batch 7: ValueError"
+    assert supervisor.trouble_of(sound) == "an older one"
+    assert supervisor.trouble_of(running("traffic")) == ""
 
 
 Orders = Callable[[str], bool | None]
@@ -155,12 +157,12 @@ def supervised(
             raise successor
         return successor
 
-    monkeypatch.setattr(leading, "start", start)
-    monkeypatch.setattr(leading, "await_results", lambda query: started.append("first batch"))
-    monkeypatch.setattr(leading, "POLL_SECONDS", 0)
+    monkeypatch.setattr(supervisor, "start", start)
+    monkeypatch.setattr(supervisor, "await_results", lambda query: started.append("first batch"))
+    monkeypatch.setattr(supervisor, "POLL_SECONDS", 0)
     driver.is_stop_desired = is_stop_desired
     questions = SimpleNamespace(look=lambda: None)
-    leading.supervise(jobs, driver, "v1", questions, SimpleNamespace(look=rehearse))
+    supervisor.supervise(jobs, driver, "v1", questions, SimpleNamespace(look=rehearse))
     return started
 
 
@@ -231,7 +233,7 @@ def test_a_batch_of_a_disabled_job_ends_first(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_ends_a_disabled_job_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    drained = running("traffic", *[leading.Drained()] * 5)
+    drained = running("traffic", *[supervisor.Drained()] * 5)
     drained.query.isActive = False
     assert supervised(monkeypatch, [drained], orders=[only("traffic")] * 3) == []
 
@@ -310,67 +312,112 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
         asked.append(above)
         return above + 1
 
-    monkeypatch.setattr(leading, "contract", lambda *_: {})
+    monkeypatch.setattr(supervisor, "contract", lambda *_: {})
     monkeypatch.setattr(JobContext, "settings", {})
     monkeypatch.setattr(JobContext, "streams", [SimpleNamespace(topic="events")])
     driver: Any = SimpleNamespace(
         take_epoch=take_epoch, put_contract=lambda *_: None, kept_checkpoint=lambda _: "traffic"
     )
-    job: Any = SimpleNamespace(lead=lead)
     with pytest.raises(Started):
-        leading.start(ReadyJob(context, job, None), driver)  # type: ignore[arg-type]
+        supervisor.start(ReadyJob(context, FakeJob(on_lead=lead), None), driver)  # type: ignore[arg-type]
     assert asked == [written]
     assert tables.rows == [{"job": "traffic", "epoch": written + 1}]
-    assert tables.timestamps == [version(written + 1, 0)]
+    assert tables.timestamps == [write_version(written + 1, 0)]
+
+
+ROW = SimpleNamespace(
+    epoch=90, checkpoint="query", batch=7, watermark=None, max_event_time=datetime(2026, 1, 1)
+)
+
+
+def test_a_job_s_row_is_read_once_before_its_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def select_one(query: str, _: Any) -> Any:
+        asked.append(query)
+        return ROW
+
+    context: Any = SimpleNamespace(job="traffic", streams=[], lease=None)
+    context.tables = SimpleNamespace(select_one=select_one, upsert=lambda *_: None)
+    context.version = lambda batch: batch
+    context.settings = {"checkpoint": "traffic", "trigger_seconds": 1}
+    context.checkpoint = SimpleNamespace(
+        location="",
+        query_id=lambda: "query",
+        newest=lambda: 8,
+        last_committed=lambda: 8,
+    )
+    context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+    writer = SimpleNamespace()
+    writer.queryName = writer.outputMode = lambda _: writer
+    writer.option = lambda *_: writer
+    query: Any = SimpleNamespace(id="query", _jsq=None)
+    monkeypatch.setattr(supervisor, "contract", lambda *_: {})
+    taken: list[int] = []
+    driver: Any = SimpleNamespace(
+        take_epoch=lambda _, above: taken.append(above) or above + 1,  # type: ignore[func-returns-value]
+        put_contract=lambda *_: None,
+        kept_checkpoint=lambda _: "traffic",
+    )
+    frame: Any = SimpleNamespace(writeStream=writer)
+    before: list[int] = []
+
+    def start(*_: Any) -> Any:
+        before.append(len(asked))
+        return query
+
+    job = FakeJob(start=start)
+    started = supervisor.start(ReadyJob(context, job, frame), driver)
+    assert before == [1]
+    assert taken == [90]
+    assert started.progress._batch == 7  # of the same query: it goes on from there
+    assert started.progress._max_event_time == datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("kept", ["traffic", None])
 def test_a_checkpoint_that_vanished_is_refused_before_anything_is_fenced(
     monkeypatch: pytest.MonkeyPatch, kept: str | None
 ) -> None:
-    tables = FakeTables(SimpleNamespace(epoch=90, checkpoint="query", batch=7))
+    tables = FakeTables(ROW)
     gone = SimpleNamespace(query_id=lambda: None, newest=lambda: -1, location="hdfs://x")
     context = JobContext("traffic", *[None] * 2, tables, gone, None)  # type: ignore[arg-type]
     monkeypatch.setattr(JobContext, "settings", {"checkpoint": "traffic"})
     driver: Any = SimpleNamespace(kept_checkpoint=lambda _: kept)
-    with pytest.raises(Discontinued, match="is gone"):
-        leading.start(ReadyJob(context, None, None), driver)  # type: ignore[arg-type]
+    with pytest.raises(CheckpointMismatch, match="is gone"):
+        supervisor.start(ReadyJob(context, None, None), driver)  # type: ignore[arg-type]
     assert tables.rows == []
 
 
 def test_another_folder_is_a_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = FakeTables(SimpleNamespace(checkpoint="query", batch=7))
-    context = JobContext("traffic", *[None] * 2, tables, None, None)  # type: ignore[arg-type]
+    context = JobContext("traffic", *[None] * 5)  # type: ignore[arg-type]
     monkeypatch.setattr(JobContext, "settings", {"checkpoint": "traffic-2"})
-    leading.check_continuity(context, "traffic")
+    supervisor.check_continuity(context, Known("query", 7), "traffic")
 
 
 def test_a_declared_job_that_fails_again_pauses_and_ends_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(leading.time, "monotonic", lambda: clock[0])
-    declared = object.__new__(Declared)
-    context = SimpleNamespace(job="theirs")
-    ready = ReadyJob(context, declared, None)  # type: ignore[arg-type]
-    query = SimpleNamespace(lastProgress=None)
-    failed = leading.RunningJob(ready, query, None, threading.Event())  # type: ignore[arg-type]
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
+    failed = declared_job(SimpleNamespace(lastProgress=None))
     started = replace(failed)
-    monkeypatch.setattr(leading, "start", lambda *_: started)
+    monkeypatch.setattr(supervisor, "start", lambda *_: started)
     error = ValueError("poison")
 
-    again = leading.start_again(failed, error, None)  # type: ignore[arg-type]
+    again = supervisor.start_again(failed, error, None)  # type: ignore[arg-type]
     assert again.is_second_try
-    paused = leading.start_again(again, error, None)  # type: ignore[arg-type]
+    paused = supervisor.start_again(again, error, None)  # type: ignore[arg-type]
     assert paused.paused_until > clock[0]
-    assert leading.start_again(paused, error, None) is paused  # type: ignore[arg-type]
+    assert supervisor.start_again(paused, error, None) is paused  # type: ignore[arg-type]
     clock[0] = paused.paused_until
-    resumed = leading.start_again(paused, error, None)  # type: ignore[arg-type]
+    resumed = supervisor.start_again(paused, error, None)  # type: ignore[arg-type]
     assert resumed.is_second_try
     assert not resumed.paused_until
 
 
-GONE = Discontinued("job archive: the checkpoint hdfs://x: it is gone")
+GONE = CheckpointMismatch("job archive: the checkpoint hdfs://x: it is gone")
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, *refusals: Exception | None) -> list[float]:
@@ -383,9 +430,9 @@ def refusing(monkeypatch: pytest.MonkeyPatch, *refusals: Exception | None) -> li
             raise error
         return running(ready.name, batches=1)
 
-    monkeypatch.setattr(leading.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(leading, "start", start)
-    monkeypatch.setattr(leading, "await_results", lambda _: None)
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(supervisor, "start", start)
+    monkeypatch.setattr(supervisor, "await_results", lambda _: None)
     return clock
 
 
@@ -397,7 +444,7 @@ def test_a_refused_job_stays_out_until_its_checkpoint_is_back(
     driver: Any = SimpleNamespace(is_disabled=lambda _: False)
 
     def look(job: Any) -> Any:
-        return leading.tend(job, driver, is_first=is_first)
+        return supervisor.reconcile(job, driver, is_first=is_first)
 
     refused = look(prepared("archive"))
     assert (refused.state, refused.trouble) == ("failed", str(GONE))
@@ -416,7 +463,7 @@ def test_what_was_published_for_other_offsets_is_refused_in_the_middle_of_a_batc
     refusing(monkeypatch)
     driver: Any = SimpleNamespace(is_disabled=lambda _: False)
     job = running("traffic", ValueError("in Spark's words"), raised=[GONE])
-    refused = leading.tend(job, driver, is_first=True)
+    refused = supervisor.reconcile(job, driver, is_first=True)
     assert isinstance(refused, ReadyJob)
     assert refused.state == "failed"
 
@@ -424,9 +471,9 @@ def test_what_was_published_for_other_offsets_is_refused_in_the_middle_of_a_batc
 def test_a_refused_job_that_is_disabled_has_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing(monkeypatch, GONE)
     driver: Any = SimpleNamespace(is_disabled=lambda _: False)
-    refused = leading.tend(prepared("archive"), driver, is_first=False)
+    refused = supervisor.reconcile(prepared("archive"), driver, is_first=False)
     driver.is_disabled = lambda _: True
-    assert leading.tend(refused, driver, is_first=False).state == "disabled"
+    assert supervisor.reconcile(refused, driver, is_first=False).state == "disabled"
 
 
 def test_a_refused_job_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,25 +481,25 @@ def test_a_refused_job_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[dict[str, str]] = []
     other = running("archive", batches=1)
 
-    monkeypatch.setattr(leading, "refuse", lambda job, _: replace(job, trouble="gone"))
+    monkeypatch.setattr(supervisor, "refuse", lambda job, _: replace(job, trouble="gone"))
     started = supervised(monkeypatch, jobs, GONE, other, *[GONE] * 4, told=told)
     assert "archive" in started
     assert told[-1] == {"traffic": "failed", "archive": "running"}
 
 
-def declared_job(query: Any, **more: Any) -> leading.RunningJob:
+def declared_job(query: Any, **more: Any) -> supervisor.RunningJob:
     ready = ReadyJob(
         SimpleNamespace(job="theirs"),  # type: ignore[arg-type]
-        object.__new__(Declared),
+        FakeJob(may_pause=True),
         None,  # type: ignore[arg-type]
     )
-    return leading.RunningJob(ready, query, None, threading.Event(), **more)  # type: ignore[arg-type]
+    return supervisor.RunningJob(ready, query, None, threading.Event(), **more)  # type: ignore[arg-type]
 
 
 def test_without_what_it_failed_by_a_job_goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "start", lambda *_: started)
+    monkeypatch.setattr(supervisor, "start", lambda *_: started)
     started = declared_job(SimpleNamespace(lastProgress=None))
-    again = leading.start_again(
+    again = supervisor.start_again(
         replace(started, is_second_try=True),
         Quarantined("batch 5 is run again without events-0-7"),
         None,  # type: ignore[arg-type]
@@ -464,29 +511,29 @@ def test_a_job_that_fails_by_its_code_is_tried_again_more_and_more_rarely(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(leading.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(
-        leading, "start", lambda *_: declared_job(SimpleNamespace(lastProgress=None))
+        supervisor, "start", lambda *_: declared_job(SimpleNamespace(lastProgress=None))
     )
     job = declared_job(SimpleNamespace(lastProgress=None), is_second_try=True)
-    error = NotInRecords("more than 50 further records fail: no\nand more")
+    error = NotIsolatable("more than 50 further records fail: no\nand more")
     pauses = []
     for _ in range(7):
-        job = leading.start_again(job, error, None)  # type: ignore[arg-type]
+        job = supervisor.start_again(job, error, None)  # type: ignore[arg-type]
         assert job.trouble == "more than 50 further records fail: no"
         pauses.append(job.paused_until - clock[0])
         clock[0] = job.paused_until
-        job = leading.start_again(job, error, None)  # type: ignore[arg-type]
+        job = supervisor.start_again(job, error, None)  # type: ignore[arg-type]
         assert not job.trouble
     assert pauses == [60, 120, 240, 480, 960, 960, 960]
     ended_one = replace(job, query=SimpleNamespace(lastProgress=object()))  # type: ignore[arg-type]
-    job = leading.start_again(ended_one, error, None)  # type: ignore[arg-type]
-    assert leading.start_again(job, error, None).paused_until == clock[0] + 60  # type: ignore[arg-type]
+    job = supervisor.start_again(ended_one, error, None)  # type: ignore[arg-type]
+    assert supervisor.start_again(job, error, None).paused_until == clock[0] + 60  # type: ignore[arg-type]
 
 
 def test_a_first_job_that_fails_by_its_data_ends_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     query = SimpleNamespace(exception=lambda: RuntimeError("as Spark says it"), lastProgress=None)
-    failed = declared_job(query, raised=[NotInRecords("it is the code")], is_second_try=True)
+    failed = declared_job(query, raised=[NotIsolatable("it is the code")], is_second_try=True)
     told: list[dict[str, str]] = []
     jobs: list[Any] = [failed, running("archive")]
     assert supervised(monkeypatch, jobs, told=told) == []
@@ -503,11 +550,9 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
     class Started(Exception):
         """Far enough."""
 
-    job: Any = object.__new__(Declared)
     steps: list[str] = []
     context: Any = SimpleNamespace(job="theirs", tables=None, settings={}, streams=[])
     context.checkpoint = SimpleNamespace(location="", last_committed=lambda: -1)
-    context.max_offsets = 7
     context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
     context.lease = None
 
@@ -520,16 +565,18 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
             steps.append(self.name)
             raise Started
 
-    monkeypatch.setattr(Declared, "lead", lambda _: steps.append("lead"))
-    monkeypatch.setattr(Declared, "take_skips", lambda _: changed)
-    monkeypatch.setattr(Declared, "frame", lambda *_: Frame("built anew"))
-    monkeypatch.setattr(leading, "check_continuity", lambda *_: None)
-    monkeypatch.setattr(leading, "last_epoch", lambda *_: 0)
-    monkeypatch.setattr(leading, "claim", lambda _: None)
-    monkeypatch.setattr(leading, "contract", lambda *_: {})
+    job = FakeJob(
+        on_lead=lambda: steps.append("lead"),
+        refresh=lambda: changed,
+        frame=lambda: Frame("built anew"),
+    )
+    monkeypatch.setattr(supervisor, "check_continuity", lambda *_: None)
+    monkeypatch.setattr(JobRow, "read", lambda *_: JobRow())
+    monkeypatch.setattr(supervisor, "claim", lambda _: None)
+    monkeypatch.setattr(supervisor, "contract", lambda *_: {})
     driver: Any = SimpleNamespace(
         take_epoch=lambda *_, **__: 1, put_contract=lambda *_: None, kept_checkpoint=lambda _: None
     )
     with pytest.raises(Started):
-        leading.start(ReadyJob(context, job, Frame("prepared")), driver)  # type: ignore[arg-type]
+        supervisor.start(ReadyJob(context, job, Frame("prepared")), driver)  # type: ignore[arg-type]
     assert steps == ["lead", "built anew" if changed else "prepared"]

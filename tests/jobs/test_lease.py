@@ -15,8 +15,8 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from millrace_jobs import lease as module
-from millrace_jobs.lease import Lease, LeaseLost
+from millrace_jobs.leadership import lease as module
+from millrace_jobs.leadership.lease import Lease, LeaseLost
 
 from tests.clock import Clock
 

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kazoo.exceptions import BadVersionError
-from millrace_jobs import leading
-from millrace_jobs.lease import Lease
+from millrace_jobs.leader import supervisor
+from millrace_jobs.leadership.coordination import Coordination
+from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.sinks import archive, results
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.sinks.results import Results
@@ -124,6 +125,11 @@ def unconditional(_: Any) -> Any:
     return write
 
 
+def above_nothing(take_epoch: Any) -> Any:
+    """An epoch above those that ZooKeeper knows of, whatever has written."""
+    return lambda self, job, above: take_epoch(self, job, 0)
+
+
 def saying(value: Any) -> Any:
     return lambda _: lambda *_, **__: value
 
@@ -154,13 +160,13 @@ PROTECTIONS = {
         [(Results, "__init__")], as_stranger, (Event.FREEZE,), ("results",)
     ),
     "the epoch above that of the rows": Protection(
-        [(leading, "last_epoch")], saying(0), (Event.CRASH, Event.RESTORE_ZOOKEEPER), ALL
+        [(Coordination, "take_epoch")], above_nothing, (Event.CRASH, Event.RESTORE_ZOOKEEPER), ALL
     ),
     "the continuity of one that went back": Protection(
-        [(leading, "check_continuity")], saying(None), (Event.ROLL_BACK,), ALL
+        [(supervisor, "check_continuity")], saying(None), (Event.ROLL_BACK,), ALL
     ),
     "the continuity of one that is gone": Protection(
-        [(leading, "check_continuity")], saying(None), (Event.LOSE_CHECKPOINT,), ALL
+        [(supervisor, "check_continuity")], saying(None), (Event.LOSE_CHECKPOINT,), ALL
     ),
     "the offsets of what is published": Protection(
         [(results, "check_published")], saying(None), (Event.ROLL_BACK_UNTOLD,), ALL
@@ -172,8 +178,11 @@ PROTECTIONS = {
     # A driver that wakes up fences its successor, which only joins again: the tokens and the
     # confirmation before its next batch keep it from more.
     "the lease before fencing": Protection([(Lease, "verify")], saying(None), WAKES, ()),
-    # It takes an epoch above its successor's, and is stopped before its first batch.
-    "the lease with the epoch": Protection([(Lease, "write")], unconditional, WAKES, ()),
+    # It takes an epoch above its successor's, and is stopped before its first batch. What it tells
+    # of the job before that is of another time, and stands above what its successor tells.
+    "the lease with the epoch": Protection(
+        [(Lease, "write")], unconditional, WAKES, ("job_progress",)
+    ),
 }
 
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import newcomers
-from millrace_jobs.newcomers import Newcomers
-from millrace_jobs.ready import ReadyJob
+from millrace_jobs.standby import executor_warmup
+from millrace_jobs.standby.executor_warmup import ExecutorWarmup
+from millrace_jobs.standby.ready import ReadyJob
 
 from tests.waiting import PATIENCE_SECONDS
 
@@ -35,13 +35,13 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
-    monkeypatch.setattr(newcomers, "rehearse_on_all", cluster.rehearse_on_all)
-    monkeypatch.setattr(newcomers, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(executor_warmup, "rehearse_on_all", cluster.rehearse_on_all)
+    monkeypatch.setattr(executor_warmup, "LOOK_SECONDS", 0)
     return cluster
 
 
-def of(cluster: Any) -> Newcomers:
-    return Newcomers(cluster)
+def of(cluster: Any) -> ExecutorWarmup:
+    return ExecutorWarmup(cluster)
 
 
 def ended() -> None:
@@ -92,7 +92,7 @@ def test_nothing_more_is_rehearsed_once_the_driver_is_to_end(cluster: Cluster) -
 
 
 def test_a_look_is_rare(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newcomers, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(executor_warmup, "LOOK_SECONDS", 3600)
     watch = of(cluster)
     watch.look(JOBS)
     cluster.there.add("worker-3:1")

@@ -2,11 +2,12 @@
 
 from datetime import datetime, timedelta
 from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs.jobs.traffic import Traffic
-from millrace_jobs.pages import PageList, Written
+from millrace_jobs.programs.pages import PageList, Written
+from millrace_jobs.programs.traffic import Traffic
 
 HOUR = datetime(2026, 1, 1, 10)
 PAGES = st.dictionaries(st.sampled_from(["/", "/a", "/b", "/c"]), st.integers(5, 9))
@@ -67,13 +68,13 @@ def test_a_list_that_lost_a_page_is_written_whole() -> None:
 
 def test_a_driver_that_leads_again_writes_lists_whole() -> None:
     """What it thought that it had written may not be there, and another may have led meanwhile."""
-    job = object.__new__(Traffic)
-    job._written = Written(3600)
-    job._results = SimpleNamespace(take_over=lambda: None)
+    context: Any = SimpleNamespace(settings={"watermark_seconds": 3600})
+    results: Any = SimpleNamespace(take_over=lambda: None)
+    job = Traffic(context, results, live=SimpleNamespace())  # type: ignore[arg-type]
     for version in (7, 8):
         after, changed = job._written.change(HOUR, {"/": 1}, 0, 1, version)
         assert (after.since, changed) == (version, {"/": 1})
-        job.lead()
+        job.on_lead()
 
 
 def test_hours_that_are_over_are_forgotten() -> None:

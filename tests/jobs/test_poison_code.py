@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from millrace_jobs import declaration
-from millrace_jobs.isolation import is_of_values
+from millrace_jobs.declared import loader
+from millrace_jobs.quarantine.store import is_of_values
 from pyspark.errors import ArithmeticException
 from pyspark.sql import SparkSession
 
@@ -34,7 +34,7 @@ def test_the_drills_job_fails_by_a_status_and_its_checkpoint_bears_the_mended_on
     assert wrong in query
     mended = query.replace(wrong, right)
     before, after = (
-        job_of(spark, "shares", [STREAM], SETTINGS, declaration.query("shares", text))
+        job_of(spark, "shares", [STREAM], SETTINGS, loader.query("shares", text))
         for text in (query, mended)
     )
     assert before.output.state == after.output.state

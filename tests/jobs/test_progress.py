@@ -1,20 +1,20 @@
 """What is told of a job while it runs, and late events that are counted."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import progress
-from millrace_jobs.checkpoint import Batch
-from millrace_jobs.late import JudgedBatch
-from millrace_jobs.progress import Progress
+from millrace_jobs.inputs.checkpoint import Batch
+from millrace_jobs.query import heartbeat
+from millrace_jobs.query.heartbeat import Heartbeat, JobRow
+from millrace_jobs.query.late_events import JudgedBatch
+from millrace_jobs.query.write_version import write_version
 from millrace_jobs.sinks.cassandra import WriteFailed
 from millrace_jobs.transforms.traffic import WINDOW_SECONDS
-from millrace_jobs.versions import version
 
-from tests.jobs.fakes import FakeTables
+from tests.jobs.fakes import FakeJob, FakeTables
 from tests.jobs.samples import millis
 
 
@@ -60,23 +60,22 @@ def offsets(topic: str, batches: int) -> str | None:
     return json.dumps({topic: {"0": 10 * batches}}) if batches else None
 
 
-def known(**changes: Any) -> SimpleNamespace:
+def known(**changes: Any) -> JobRow:
     """The job's row, as the driver before left it."""
-    row = {"checkpoint": "query", "watermark": None, "max_event_time": None}
-    return SimpleNamespace(**row | changes)
+    return JobRow(**{"epoch": 4, "checkpoint": "query"} | changes)
 
 
 def follow(
     batches: list[Any],
-    row: Any = None,
+    row: JobRow = JobRow(),  # noqa: B008  # frozen
     committed: int = -1,
-    leads_for: float = progress.CATCH_UP_SECONDS,
-) -> tuple[Progress, FakeTables, FakeLateEvents]:
-    tables, late = FakeTables(row), FakeLateEvents()
+    leads_for: float = heartbeat.CATCH_UP_SECONDS,
+) -> tuple[Heartbeat, FakeTables, FakeLateEvents]:
+    tables, late = FakeTables(), FakeLateEvents()
     context = SimpleNamespace(
         job="traffic",
         epoch=5,
-        version=lambda batch: version(5, batch),
+        version=lambda batch: write_version(5, batch),
         settings={"trigger_seconds": 2, "watermark_seconds": 3600},
         tables=tables,
         config=SimpleNamespace(version="v1"),
@@ -87,7 +86,7 @@ def follow(
         ),
     )
     query: Any = SimpleNamespace(id="query", _jsq=None)
-    following = Progress(context, query, late, committed)
+    following = Heartbeat(context, query, FakeJob(late_events=late), row, committed)
     following._reports = Told(batches)  # type: ignore[assignment]
     following._began -= leads_for
     return following, tables, late
@@ -138,7 +137,7 @@ LATE = "2015-05-17T11:00:00Z", 1
 
 def test_a_slow_clock_has_its_batches_read_again_together(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now)
     following, tables, late = follow([])
     for number in range(12):
         now = float(number)
@@ -194,14 +193,14 @@ def test_nothing_is_counted_while_results_catch_up() -> None:
     following.follow()
     assert late.counted == []
     assert tables.rows[-1]['"batch"'] == 4  # whoever leads next counts them
-    following._began -= progress.CATCH_UP_SECONDS
+    following._began -= heartbeat.CATCH_UP_SECONDS
     following.follow()
     assert late.counted == [5, 6, 7]
     assert late.readings == 1
 
 
 def test_progress_goes_on_from_what_the_driver_before_wrote() -> None:
-    row = known(batch=4, max_event_time=datetime(2015, 5, 18))
+    row = known(batch=4, max_event_time=datetime(2015, 5, 18, tzinfo=UTC))
     following, tables, _ = follow([batch(5)], row)
     following.follow()
     assert tables.rows[-1]["max_event_time"].isoformat() == "2015-05-18T00:00:00+00:00"
@@ -216,19 +215,22 @@ def test_batches_of_another_checkpoint_dont_count_as_known() -> None:
 
 
 def test_heartbeats_are_in_order_and_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = progress.HEARTBEAT_SECONDS
+    due = heartbeat.HEARTBEAT_SECONDS
     clock = iter([0.0, 0.0, 0.4 * due, 1.2 * due])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: next(clock))
     following, tables, _ = follow([])
     for _ in range(3):
         following.follow()
-    assert tables.timestamps == [version(5, 0), version(5, 1)]  # the second one came too soon
+    assert tables.timestamps == [
+        write_version(5, 0),
+        write_version(5, 1),
+    ]  # the second one came too soon
 
 
 def test_an_idle_job_only_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = progress.HEARTBEAT_SECONDS
+    due = heartbeat.HEARTBEAT_SECONDS
     clock = iter([0.0, *(number * due for number in range(4))])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: next(clock))
     following, tables, _ = follow([batch(0)])
     following.follow()
     following.follow()
@@ -242,10 +244,10 @@ def test_heartbeats_stay_in_their_epoch_however_long_a_driver_leads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = iter([0.0, 49 * 86400.0, 50 * 86400.0])  # milliseconds fill 32 bits in 49.7 days
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: next(clock))
     following, tables, _ = follow([])
     following.follow()
     following.follow()
     assert tables.timestamps == sorted(tables.timestamps)
-    assert all(timestamp < version(6, 0) for timestamp in tables.timestamps)
+    assert all(timestamp < write_version(6, 0) for timestamp in tables.timestamps)
     assert len(tables.timestamps) == 2

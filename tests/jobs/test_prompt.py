@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from millrace_jobs.prompt import PromptHandler
+from millrace_jobs.leadership.zookeeper_client import FastReconnectHandler
 
 SESSION_SECONDS = 3600  # for which nobody waits: the kernel gives up before, in other words
 SECONDS = 0.2
@@ -23,7 +23,7 @@ def test_a_server_that_accepts_no_connection_is_left(listener: socket.socket) ->
     with ExitStack() as held:
         fill(listener, held)
         with pytest.raises(OSError, match=r"^timed out$"):
-            PromptHandler(SECONDS).create_connection(
+            FastReconnectHandler(SECONDS).create_connection(
                 address=listener.getsockname(), timeout=SESSION_SECONDS
             )
 
@@ -37,7 +37,7 @@ def fill(listener: socket.socket, held: ExitStack) -> None:
 
 
 def test_a_server_that_acknowledges_nothing_any_more_is_left(listener: socket.socket) -> None:
-    handler = PromptHandler(SECONDS)
+    handler = FastReconnectHandler(SECONDS)
     with handler.create_connection(
         address=listener.getsockname(), timeout=SESSION_SECONDS
     ) as connection:

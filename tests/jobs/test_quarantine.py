@@ -14,9 +14,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs import declared, isolation, leading, sources
-from millrace_jobs.isolation import Quarantine, in_a_line, is_of_values, without
-from millrace_jobs.quarantine import NotInRecords, Place, Quarantined, Range, Skip, find
+from millrace_jobs.declared import job as declared_job
+from millrace_jobs.declared.loader import Declaration
+from millrace_jobs.inputs import sources
+from millrace_jobs.inputs.place import Place
+from millrace_jobs.leader import supervisor
+from millrace_jobs.quarantine import store
+from millrace_jobs.quarantine.search import NotIsolatable, Quarantined, Range, Skip, find
+from millrace_jobs.quarantine.store import Quarantine, in_a_line, is_of_values, without
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import ArithmeticException, PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
@@ -72,7 +77,7 @@ def test_exactly_the_failing_records_are_found_by_a_bounded_number_of_probes(
 @given(st.integers(1, 40), st.integers(50, 5000))
 def test_what_fails_by_everything_is_given_up_early(limit: int, records: int) -> None:
     tried = Tried({(0, n) for n in range(records)})
-    with pytest.raises(NotInRecords, match=f"more than {limit} further records fail: error at"):
+    with pytest.raises(NotIsolatable, match=f"more than {limit} further records fail: error at"):
         find([Range("t", 0, 0, records)], tried, limit)
     assert tried.probes < 8 * limit
 
@@ -140,9 +145,9 @@ class Running:
         self._folder, self._sent = folder, []
         (folder / "topic").mkdir()
         lease = SimpleNamespace(confirm=lambda: None, verify=lambda: None)
-        one = declared.Declared.__new__(declared.Declared)
-        one.context = SimpleNamespace(  # type: ignore[assignment]
+        context: Any = SimpleNamespace(
             job="theirs",
+            lookups=[],
             spark=spark,
             streams=[STREAM],
             settings=SETTINGS["common"] | SETTINGS["status_by_minute"],
@@ -158,12 +163,11 @@ class Running:
             checkpoint_id=lambda: "query",
             version=lambda batch: batch,
         )
-        one._rows = rows
-        one.quarantine = Quarantine(one.context, one.rows)
-        self.job = one
+        results: Any = SimpleNamespace()
+        self.job = declared_job.Declared(context, Declaration(rows, ""), results)
         monkeypatch.setattr(sources, "stream", self._stream)
         monkeypatch.setattr(sources, "records", self._records)
-        monkeypatch.setattr(isolation, "DeadLetters", lambda *_: SimpleNamespace(write=self._bury))
+        monkeypatch.setattr(store, "DeadLetters", lambda *_: SimpleNamespace(write=self._bury))
 
     def send(self, sent: list[dict[str, Any]]) -> None:
         first = sum(map(len, self._sent))
@@ -176,12 +180,14 @@ class Running:
 
     def run(self) -> Exception | None:
         """Until all is read or the query ends; what the sink raised then."""
-        self.job.take_skips()
+        self.job.refresh()
         raised: list[Exception] = []
         frame = self.job.frame(1000)
         query = (
             frame.writeStream.outputMode("update")
-            .foreachBatch(leading.while_leading(self._write, self._lease, self._draining, raised))
+            .foreachBatch(
+                supervisor.while_leading(self._write, self._lease, self._draining, raised)
+            )
             .option("checkpointLocation", str(self._folder / "checkpoint"))
             .trigger(availableNow=True)
             .start()
@@ -236,7 +242,7 @@ def test_a_job_goes_on_without_the_records_that_it_fails_by(
         running.send(batch)
     error = running.run()
     assert isinstance(error, Quarantined)
-    assert isolation.in_a_line(error).startswith("batch 1 is run again without")
+    assert store.in_a_line(error).startswith("batch 1 is run again without")
     assert running.letters == {
         "events-1-127": "theirs: ValueError: no such number: 666",
         "events-0-128": running.letters["events-0-128"],
@@ -257,10 +263,10 @@ def test_a_job_that_fails_by_everything_is_left_as_it_is(
     running.job.context.settings["quarantine_records"] = 5  # each that is found takes a second
     running.send(events(0, 90) + [EVENT | {"bytes": 666}] * 20)
     error = running.run()
-    assert isinstance(error, NotInRecords)
+    assert isinstance(error, NotIsolatable)
     assert "more than 5 further records fail: ValueError: no such number: 666" in str(error)
     assert not running.letters
-    assert not running.job.take_skips()
+    assert not running.job.refresh()
 
 
 def test_a_sum_over_many_records_has_no_guilty_one(
@@ -275,7 +281,7 @@ def test_a_sum_over_many_records_has_no_guilty_one(
     running = Running(spark, tmp_path, monkeypatch, sums)
     running.send(events(0, 20))
     error = running.run()
-    assert isinstance(error, NotInRecords)
+    assert isinstance(error, NotIsolatable)
     assert "none of its records alone: [ARITHMETIC_OVERFLOW]" in str(error)
 
 
@@ -290,10 +296,10 @@ def test_no_more_are_put_aside_than_within_an_hour(monkeypatch: pytest.MonkeyPat
         return {}
 
     context: Any = SimpleNamespace(settings={"quarantine_records": 9})
-    monkeypatch.setattr(isolation, "skips_of", lambda _: skips)
+    monkeypatch.setattr(store, "skips_of", lambda _: skips)
     quarantine = Quarantine(context, None)  # type: ignore[arg-type]
     monkeypatch.setattr(quarantine, "_search", lambda *what: search(*what))
-    with pytest.raises(NotInRecords):
+    with pytest.raises(NotIsolatable):
         quarantine.isolate(5, "error")
     assert limits == [2]
     assert not quarantine.is_searching

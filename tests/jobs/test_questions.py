@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import questions as module
-from millrace_jobs.lease import LeaseLost
-from millrace_jobs.questions import Questions
-from millrace_jobs.redrive import Outcome
+from millrace_jobs.leadership.lease import LeaseLost
+from millrace_jobs.requests import operator_requests as module
+from millrace_jobs.requests.operator_requests import OperatorRequests
+from millrace_jobs.requests.retry import Outcome
 
 from tests.waiting import PATIENCE_SECONDS
 
@@ -33,7 +33,7 @@ def asked(**questions: Any) -> dict[str, list[dict[str, Any]]]:
     """What is answered when a driver has looked three times."""
     coordination = Coordination(questions)
     job: Any = SimpleNamespace(output=SimpleNamespace(job="test"))
-    answering = Questions(coordination, [job])  # type: ignore[arg-type]
+    answering = OperatorRequests(coordination, [job])  # type: ignore[arg-type]
     for _ in range(3):
         answering.look()
         for thread in threading.enumerate():

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from millrace_jobs import analysis, declaration, declared
+from millrace_jobs.declared import job, loader, plan_analysis
 from pyspark.sql import SparkSession
 
 from millrace.common.paths import REPO
@@ -28,8 +28,8 @@ def test_the_readmes_job_is_one(
     settings = load_plan("local").spark.rendered()["settings"]["errors_by_page"] | {"tasks": 1}
     query = (tmp_path / "my-jobs" / "errors_by_page.sql").read_text()
     context = SimpleNamespace(spark=spark, streams=[STREAM], settings=settings)
-    events = declared.no_events(context)
-    rows = declared.rows_of(declaration.query("errors_by_page", query), events, [STREAM], settings)
-    output = analysis.describe("errors_by_page", "Failures.", rows, [STREAM], settings)
+    events = job.no_events(context)
+    rows = job.rows_of(loader.query("errors_by_page", query), events, [STREAM], settings)
+    output = plan_analysis.describe("errors_by_page", "Failures.", rows, [STREAM], settings)
     assert [*output.key] == ["url"]
     assert output.window_seconds == 60

@@ -10,29 +10,26 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from millrace_jobs import (
-    check,
-    config,
-    contract,
-    declaration,
-    jobs,
-    leading,
-    progress,
-    ready,
-    sources,
-)
+from millrace_jobs import check, config, contract, jobs
 from millrace_jobs.config import Config
-from millrace_jobs.context import JobContext
-from millrace_jobs.lease import LeaseLost
-from millrace_jobs.quarantine import NotInRecords
-from millrace_jobs.real_time import RealTime, Selection
+from millrace_jobs.declared import loader
+from millrace_jobs.declared.real_time import RealTime, Selection
+from millrace_jobs.inputs import sources
+from millrace_jobs.kinds import kind_of
+from millrace_jobs.leader import supervisor
+from millrace_jobs.leadership.lease import LeaseLost
+from millrace_jobs.quarantine.search import NotIsolatable
+from millrace_jobs.query import heartbeat
+from millrace_jobs.query.context import JobContext
 from millrace_jobs.sinks import positions
-from pyspark.errors import ArithmeticException
+from millrace_jobs.standby import ready
+from pyspark.errors import ArithmeticException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace.inventory import deployment
 from millrace.plan import load_plan
 from tests.alerts import JOB, write_down
+from tests.jobs.fakes import FakeJob
 from tests.jobs.samples import event
 
 QUERY = """-- Requests that failed.
@@ -63,7 +60,7 @@ def real_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
         file = tmp_path / f"{job}.sql"
         return file.read_text() if file.exists() else None
 
-    monkeypatch.setattr(declaration, "sql", sql)
+    monkeypatch.setattr(loader, "sql", sql)
     content = deployment(load_plan("local"), JOB) | {"version": "", "jobs": [JOB, "theirs"]}
     content["settings"] |= {"theirs": content["settings"][JOB]}
     return config.parse(json.loads(json.dumps(content)))
@@ -184,7 +181,7 @@ def test_its_checkpoint_is_of_no_job_in_batches(real_time: Config) -> None:
     streams = [real_time.streams["events"]]
     kept = contract.contract(JOB, real_time.settings[JOB], streams)
     assert kept == {"checkpoint": JOB, "topic": "events", "trigger": "real-time"}
-    assert ready.program(JOB, real_time.settings[JOB]) is RealTime
+    assert kind_of(JOB, real_time.settings[JOB]).load() is RealTime
 
 
 # -- How it lives
@@ -203,24 +200,33 @@ class Query:
         self.isActive = False
 
 
-def running(query: Query, **more: Any) -> leading.RunningJob:
-    one = ready.ReadyJob(
-        SimpleNamespace(job=JOB),  # type: ignore[arg-type]
-        object.__new__(RealTime),
-        None,  # type: ignore[arg-type]
-    )
+def running(query: Query, **more: Any) -> supervisor.RunningJob:
+    context: Any = SimpleNamespace(job=JOB)
+    job = RealTime(context, positions=SimpleNamespace())  # type: ignore[arg-type]
+    one = ready.ReadyJob(context, job, None)  # type: ignore[arg-type]
     follow = SimpleNamespace(follow=lambda: None)
-    return leading.RunningJob(one, query, follow, threading.Event(), **more)  # type: ignore[arg-type]
+    return supervisor.RunningJob(one, query, follow, threading.Event(), **more)  # type: ignore[arg-type]
 
 
 def fails_by(cause: Exception | None) -> Query:
     error: Any = RuntimeError("as Spark says it")
-    error.cause = cause
+    error._cause = cause  # where PySpark keeps it
     return Query(error)
 
 
 ENABLED: Any = SimpleNamespace(is_disabled=lambda _: False)
 POISON = ArithmeticException("[DIVIDE_BY_ZERO] Division by zero.\nand more")
+
+
+def test_spark_tells_which_error_ended_a_query(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    divided = rows.selectExpr("1 DIV value AS by_zero")  # the first value
+    query = divided.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination(60)
+    ended = running(query).error  # type: ignore[arg-type]
+    assert isinstance(ended, NotIsolatable)
+    assert "[DIVIDE_BY_ZERO]" in str(ended)
 
 
 def test_it_runs_before_its_first_batch_has_ended() -> None:
@@ -229,16 +235,16 @@ def test_it_runs_before_its_first_batch_has_ended() -> None:
 
 def test_to_end_it_waits_for_no_batch() -> None:
     job = running(Query())
-    leading.drain([job])
+    supervisor.drain([job])
     assert not job.query.isActive
     disabled: Any = SimpleNamespace(is_disabled=lambda _: True)
-    assert leading.tend(running(Query()), disabled, is_first=True).state == "disabled"
+    assert supervisor.reconcile(running(Query()), disabled, is_first=True).state == "disabled"
 
 
 def test_who_starts_it_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "start", lambda *_: running(Query()))
-    monkeypatch.setattr(leading, "FIRST_BATCHES_SECONDS", 1e9)
-    assert leading.tend(running(Query()).ready, ENABLED, is_first=True).state == "running"
+    monkeypatch.setattr(supervisor, "start", lambda *_: running(Query()))
+    monkeypatch.setattr(supervisor, "FIRST_BATCHES_SECONDS", 1e9)
+    assert supervisor.reconcile(running(Query()).ready, ENABLED, is_first=True).state == "running"
 
 
 def test_it_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,23 +252,23 @@ def test_it_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
         lease=SimpleNamespace(is_lost=True), is_stop_desired=lambda _: False
     )
     with pytest.raises(LeaseLost):
-        leading.supervise([running(Query())], lost, "v1", None, None)  # type: ignore[arg-type]
+        supervisor.supervise([running(Query())], lost, "v1", None, None)  # type: ignore[arg-type]
 
 
 def test_a_record_that_it_fails_by_ends_no_driver_and_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leading, "start", lambda *_: running(fails_by(POISON)))
-    again = leading.tend(running(fails_by(POISON)), ENABLED, is_first=True)
-    paused = leading.tend(again, ENABLED, is_first=True)
+    monkeypatch.setattr(supervisor, "start", lambda *_: running(fails_by(POISON)))
+    again = supervisor.reconcile(running(fails_by(POISON)), ENABLED, is_first=True)
+    paused = supervisor.reconcile(again, ENABLED, is_first=True)
     assert paused.state == "failed"
     assert "no record is put aside: [DIVIDE_BY_ZERO]" in paused.trouble
-    assert isinstance(paused.error, NotInRecords)  # type: ignore[union-attr]
+    assert isinstance(paused.error, NotIsolatable)  # type: ignore[union-attr]
 
 
 def test_what_fails_by_its_host_is_left_to_the_standby() -> None:
     with pytest.raises(RuntimeError, match="as Spark says it"):
-        leading.tend(running(fails_by(None)), ENABLED, is_first=True)
+        supervisor.reconcile(running(fails_by(None)), ENABLED, is_first=True)
 
 
 # -- How far it is
@@ -326,16 +332,16 @@ def test_it_tells_how_far_it_has_read(
 ) -> None:
     group = Group({0: 6, 1: None})
     monkeypatch.setattr(positions, "Consumer", lambda _: group)
-    RealTime(context(spark, real_time)).tell(report(start, end, latest))
+    RealTime(context(spark, real_time)).after_batch(report(start, end, latest))
     assert group.committed == {"events": told}
 
 
 def test_whoever_follows_a_query_has_each_batch_told() -> None:
-    following: Any = object.__new__(progress.Progress)
     heard: list[int] = []
-    following._late_events, following._after_batch = None, lambda one: heard.append(one.batchId)
-    following._max_event_time, following._slow_ms = None, 60_000
-    following._batches = following._batch_ms = 0
+    own: Any = SimpleNamespace(job=JOB, settings={"trigger_seconds": 30})
+    job = FakeJob(is_endless=True, after_batch=lambda one: heard.append(one.batchId))
+    query: Any = SimpleNamespace(id="query", _jsq=None)
+    following = heartbeat.Heartbeat(own, query, job, heartbeat.JobRow(), -1)
     took = {"triggerExecution": 30_100}
     following._take_in(
         SimpleNamespace(batchId=4, eventTime={}, durationMs=took, inputRowsPerSecond=1.0)
@@ -352,6 +358,6 @@ def test_it_reads_without_a_bound_and_rehearses_in_batches(
     monkeypatch.setattr(sources, "stream", lambda *where: asked.append(where[-1]))
     own = context(spark, real_time)
     selection = Selection(own)
-    selection.frame(own.max_offsets)
+    selection.frame()
     selection.frame(2000)
     assert asked == ["endless", 2000]

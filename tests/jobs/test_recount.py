@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from millrace_jobs.outputs import Output
-from millrace_jobs.recount import compare
+from millrace_jobs.output import Output
+from millrace_jobs.requests.recount import compare
 
 OUTPUT = Output(
     job="test",

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs.isolation import left_out, row_of
-from millrace_jobs.outputs import Output
-from millrace_jobs.quarantine import Place, Skip
-from millrace_jobs.recount import recount
-from millrace_jobs.redrive import Refused, Retried, redrive, to_write, together
+from millrace_jobs.inputs.place import Place
+from millrace_jobs.output import Output
+from millrace_jobs.quarantine.search import Skip
+from millrace_jobs.quarantine.store import left_out, row_of
+from millrace_jobs.query.write_version import write_version
+from millrace_jobs.requests.recount import recount
+from millrace_jobs.requests.retry import Retried, RetryRefused, redrive, to_write, together
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
-from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
@@ -106,7 +107,7 @@ def test_whatever_was_written_before_all_is_counted_once_and_nothing_else_is_tou
 def test_a_row_that_would_change_by_more_is_refused(
     before: Counts, after: Counts, stored: Counts, why: str
 ) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(RetryRefused, match=why):
         written(before, after, stored)
 
 
@@ -193,8 +194,8 @@ class Service:
         self._table = job.output.table
         for row in stored:
             self.cells[row["window_start"], row["url"]] = (
-                version(7, 4),
-                row | {"version": version(7, 4)},
+                write_version(7, 4),
+                row | {"version": write_version(7, 4)},
             )
 
     def select(self, query: str, values: Any) -> list[Any]:
@@ -276,7 +277,7 @@ def make(spark: SparkSession, folder: Path) -> Make:
             SETTINGS,
             code,
             epoch=7,
-            version=lambda batch: version(7, batch),
+            version=lambda batch: write_version(7, batch),
             lease=SimpleNamespace(verify=lambda: None, confirm=lambda: None),
             checkpoint=checkpoint,
             config=SimpleNamespace(kafka="", archive_of=lambda _: str(folder)),
@@ -359,5 +360,5 @@ def test_a_row_that_lacks_a_late_event_is_left_as_it_is(make: Make) -> None:
 def test_a_job_that_has_not_run_is_told(make: Make) -> None:
     job, _ = make(mended, BEFORE)
     job.context.epoch = None
-    with pytest.raises(Refused, match="has not run"):
+    with pytest.raises(RetryRefused, match="has not run"):
         redrive(job, ALL)

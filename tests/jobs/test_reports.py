@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from millrace_jobs.reports import Reports
+from millrace_jobs.query.batch_reports import BatchReports
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -36,7 +36,7 @@ def rows(reports: list[StreamingQueryProgress]) -> list[tuple[int, int]]:
 
 
 def test_each_report_is_read_once_and_as_pyspark_has_it(files: Path, query: StreamingQuery) -> None:
-    reports = Reports(query)
+    reports = BatchReports(query)
     assert not reports.has_any
     arrive(files, query, "a", "b")
     news = reports.news()
@@ -48,7 +48,7 @@ def test_each_report_is_read_once_and_as_pyspark_has_it(files: Path, query: Stre
 
 
 def test_a_report_that_is_known_is_not_rendered_again(files: Path, query: StreamingQuery) -> None:
-    reports = Reports(query)
+    reports = BatchReports(query)
     arrive(files, query, *"abc")
     reports.news()
     rendered: list[str] = []

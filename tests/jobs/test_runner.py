@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import runner
+from millrace_jobs.driver import work
 from pyspark.sql import SparkSession
 
-from tests.jobs.fakes import workers
+from tests.jobs.fakes import FakeJob, workers
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -16,7 +16,7 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
     drained: list[Any] = []
     waited: list[float] = []
     context = SimpleNamespace(settings={"trigger_seconds": 1})
-    one = SimpleNamespace(name="traffic", context=context, query=None, job=None)
+    one = SimpleNamespace(name="traffic", context=context, query=None, job=FakeJob())
 
     def acquire(within: float) -> bool:
         waited.append(within)
@@ -37,12 +37,12 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
         lease.is_lost = lost
         raise RuntimeError
 
-    monkeypatch.setattr(runner, "Tables", lambda _: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(runner, "prepare", lambda *_: one)
-    monkeypatch.setattr(runner, "supervise", fail)
-    monkeypatch.setattr(runner, "drain", drained.append)
+    monkeypatch.setattr(work, "Tables", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(work, "prepare", lambda *_: one)
+    monkeypatch.setattr(work, "supervise", fail)
+    monkeypatch.setattr(work, "drain", drained.append)
     with pytest.raises(RuntimeError):
-        runner.serve(config, None, workers([]), driver, rehearsing=False)  # type: ignore[arg-type]
+        work.serve(config, None, workers([]), driver, rehearsing=False)  # type: ignore[arg-type]
     assert len(drained) == (0 if lost else 1)
     assert waited == [51]  # before it would rehearse beside another one that leads
 
@@ -59,7 +59,7 @@ def test_batches_send_hadoops_configuration_without_the_names_of_its_files(
         return int(written.size())
 
     values, before = configuration.size(), sent()
-    runner._forget_sources(spark)
+    work._forget_sources(spark)
     assert sent() < 0.7 * before
     assert configuration.size() == values
     configuration.set("one.more", "value")

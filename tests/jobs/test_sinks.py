@@ -14,15 +14,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_jobs.continuity import Discontinued
-from millrace_jobs.lease import LeaseLost
+from millrace_jobs.inputs.continuity import CheckpointMismatch
+from millrace_jobs.leadership.lease import LeaseLost
+from millrace_jobs.query.write_version import write_version
 from millrace_jobs.sinks import archive, cassandra, results
-from millrace_jobs.sinks.beside import beside
 from millrace_jobs.sinks.cassandra import PORTION_BYTES, Tables, WriteFailed, portions
+from millrace_jobs.sinks.concurrently import concurrently
 from millrace_jobs.sinks.dead_letters import DeadLetters, letters, summary
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
-from millrace_jobs.versions import version
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -40,7 +40,7 @@ def test_two_writes_wait_for_each_other() -> None:
         first.set()
         ended.append(second.wait(PATIENCE_SECONDS))
 
-    with beside(write):
+    with concurrently(write):
         second.set()
         assert first.wait(PATIENCE_SECONDS)
     assert ended == [True]
@@ -55,18 +55,18 @@ def test_a_batch_fails_with_either_of_its_writes(who: str) -> None:
             raise WriteFailed(name)
         done.append(name)
 
-    with pytest.raises(WriteFailed, match=who), beside(lambda: attempt("write")):
+    with pytest.raises(WriteFailed, match=who), concurrently(lambda: attempt("write")):
         attempt("block")
     assert len(done) == 1
 
 
 def test_a_later_epoch_wins_over_any_batch_of_an_earlier_one() -> None:
     versions = [
-        version(1, 0),
-        version(1, 1),
-        version(1, 2**31),
-        version(2, 0),
-        version(2**31 - 1, 0),
+        write_version(1, 0),
+        write_version(1, 1),
+        write_version(1, 2**31),
+        write_version(2, 0),
+        write_version(2**31 - 1, 0),
     ]
     assert versions == sorted(versions)
     assert versions[-1] < 2**63
@@ -75,7 +75,7 @@ def test_a_later_epoch_wins_over_any_batch_of_an_earlier_one() -> None:
 @pytest.mark.parametrize("batch", [-1, 2**32])
 def test_a_batch_that_would_change_the_epoch_is_refused(batch: int) -> None:
     with pytest.raises(ValueError, match="doesn't fit"):
-        version(1, batch)
+        write_version(1, batch)
 
 
 class FakeSession:
@@ -111,10 +111,10 @@ def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
 
 
 def test_upserts_carry_the_version_as_write_timestamp(session: FakeSession) -> None:
-    Tables(CONFIG).upsert("pages", ("bucket", "url"), [(1, "/a")], version(7, 3))
+    Tables(CONFIG).upsert("pages", ("bucket", "url"), [(1, "/a")], write_version(7, 3))
     [(query, row)] = session.writes
     assert query == "INSERT INTO millrace.pages (bucket, url) VALUES (?, ?) USING TIMESTAMP ?"
-    assert row == (1, "/a", version(7, 3))
+    assert row == (1, "/a", write_version(7, 3))
 
 
 def test_only_rows_that_failed_are_written_again(
@@ -264,7 +264,7 @@ def test_a_batch_of_an_older_copy_is_refused_however_often_it_is_asked(kafka: Fa
     led().publish("query", 4, READ, [{"key": "a"}])
     successor = led()
     for _ in range(2):
-        with pytest.raises(Discontinued, match="other offsets"):
+        with pytest.raises(CheckpointMismatch, match="other offsets"):
             successor.check("query", 4, READ_FURTHER)
     assert successor.check("query", 4, READ) == 4
     assert [key for key, _ in kafka.committed] == ["a"]
@@ -507,7 +507,7 @@ def test_all_dead_letters_are_counted_and_few_come_to_the_driver(
 
     class Kept:
         def upsert(self, table: str, columns: Any, rows: list[Any], timestamp: int) -> None:
-            assert timestamp == version(7, 3)
+            assert timestamp == write_version(7, 3)
             written[table] = [dict(zip(columns, row, strict=True)) for row in rows]
 
     settings = {"dead_letter_samples": 2, "dead_letter_request_bytes": 1, "kafka_connect_ms": 2000}
@@ -517,7 +517,7 @@ def test_all_dead_letters_are_counted_and_few_come_to_the_driver(
     )
     monkeypatch.setattr(type(malformed), "write", FakeWriter())
     sink = DeadLetters("", "dead-letter", Kept(), settings)  # type: ignore[arg-type]
-    sink.write(malformed, "query", 3, version(7, 3))
+    sink.write(malformed, "query", 3, write_version(7, 3))
     counts = {row["reason"]: row["records"] for row in written["dead_letter_counts"]}
     assert counts == {"not JSON": 500, "not a JSON object": 3}
     [key] = {(r["minute"], r["checkpoint"], r['"batch"']) for r in written["dead_letter_counts"]}

@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-from millrace_jobs import sources
-from millrace_jobs.checkpoint import Batch
-from millrace_jobs.sources import asking_anew, turning_away
+from millrace_jobs.inputs import sources
+from millrace_jobs.inputs.checkpoint import Batch
+from millrace_jobs.inputs.sources import asking_anew, turning_away
 
 from millrace.config import load_component
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import standby
-from millrace_jobs.ready import ReadyJob
+from millrace_jobs.standby import wait
+from millrace_jobs.standby.ready import ReadyJob
 from pyspark.errors import StreamingQueryException
 
 from tests.jobs.fakes import workers
@@ -34,10 +34,10 @@ def test_whoever_stands_by_rehearses(
         done.append("rehearsal")
         return SimpleNamespace(end=lambda: done.append("rehearsal ends"))
 
-    monkeypatch.setattr(standby, "rehearse", rehearse)
+    monkeypatch.setattr(wait, "rehearse", rehearse)
     driver: Any = SimpleNamespace(lease=SimpleNamespace(acquire=acquire), announce=done.append)
     enabled: Any = [object()]
-    standby.lead(enabled, workers([]), 3, driver, rehearsing=rehearsing)
+    wait.await_leadership(enabled, workers([]), 3, driver, rehearsing=rehearsing)
     assert done == steps
 
 
@@ -45,7 +45,7 @@ def test_with_all_jobs_disabled_a_driver_leads_without_rehearsing() -> None:
     done: list[Any] = []
     lease = SimpleNamespace(acquire=lambda within=None: done.append(within) or within is None)
     driver: Any = SimpleNamespace(lease=lease, announce=done.append)
-    standby.lead([], workers([]), 3, driver, rehearsing=True)
+    wait.await_leadership([], workers([]), 3, driver, rehearsing=True)
     assert done == ["standby", 3, None]
 
 
@@ -66,10 +66,10 @@ class Rehearsed:
 def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is rehearsed, while jobs are as wide as said in `on_all_executors`."""
     Rehearsed.done, Rehearsed.fails = [], None
-    monkeypatch.setattr(standby, "Rehearsal", Rehearsed)
-    monkeypatch.setattr(standby, "scratch", lambda _, name: name)
+    monkeypatch.setattr(wait, "Rehearsal", Rehearsed)
+    monkeypatch.setattr(wait, "scratch", lambda _, name: name)
     monkeypatch.setattr(
-        standby, "on_all_executors", lambda one, _: replace(one, job=f"{one.name}, wide")
+        wait, "on_all_executors", lambda one, _: replace(one, job=f"{one.name}, wide")
     )
     return Rehearsed.done
 
@@ -87,7 +87,7 @@ def to_rehearse(*names: str) -> list[ReadyJob]:
 
 def test_a_standby_is_one_once_all_jobs_ran_on_all_executors(rehearsed: list[Any]) -> None:
     driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
-    standby.rehearse(to_rehearse("traffic", "archive"), workers(rehearsed), driver)
+    wait.rehearse(to_rehearse("traffic", "archive"), workers(rehearsed), driver)
     assert rehearsed == [
         ("traffic", "traffic", None),
         "all executors",
@@ -101,9 +101,9 @@ def test_many_jobs_keep_nobody_from_standing_by(
     monkeypatch: pytest.MonkeyPatch, rehearsed: list[Any]
 ) -> None:
     clock = iter([0, 1, 89, 91])
-    monkeypatch.setattr(standby, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(wait, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
-    standby.rehearse(to_rehearse("traffic", "archive", "sessions"), workers(rehearsed), driver)
+    wait.rehearse(to_rehearse("traffic", "archive", "sessions"), workers(rehearsed), driver)
     assert [entry[1] for entry in rehearsed[2:-1]] == ["traffic-on-all", "archive-on-all"]
     assert rehearsed[-1] == "standby"
 
@@ -114,16 +114,16 @@ def test_a_job_that_cannot_be_prepared_keeps_nobody_from_standing_by(
     def fail(*_: Any) -> Any:
         raise RuntimeError("HDFS is away")
 
-    monkeypatch.setattr(standby, "on_all_executors", fail)
+    monkeypatch.setattr(wait, "on_all_executors", fail)
     driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
-    standby.rehearse(to_rehearse("traffic", "archive"), workers(rehearsed), driver)
+    wait.rehearse(to_rehearse("traffic", "archive"), workers(rehearsed), driver)
     assert rehearsed[-1] == "standby"
 
 
 def test_what_fails_on_all_executors_keeps_nobody_from_standing_by(rehearsed: list[Any]) -> None:
     Rehearsed.fails = "traffic, wide"
     driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
-    standby.rehearse(to_rehearse("traffic", "archive"), workers(rehearsed), driver)
+    wait.rehearse(to_rehearse("traffic", "archive"), workers(rehearsed), driver)
     assert rehearsed[-2:] == [("archive, wide", "archive-on-all", 2), "standby"]
 
 
@@ -132,7 +132,7 @@ def test_on_all_executors_is_a_task_for_each(
     monkeypatch: pytest.MonkeyPatch, number: int, tasks: int, partitions: int
 ) -> None:
     made: list[Any] = []
-    monkeypatch.setattr(standby, "prepare", lambda *arguments: made.append(arguments))
+    monkeypatch.setattr(wait, "prepare", lambda *arguments: made.append(arguments))
 
     @dataclass(frozen=True)
     class Jobs:
@@ -147,7 +147,7 @@ def test_on_all_executors_is_a_task_for_each(
         tables="tables",
         lease="lease",
     )
-    standby.on_all_executors(ReadyJob(context, None, None), number)  # type: ignore[arg-type]
+    wait.on_all_executors(ReadyJob(context, None, None), number)  # type: ignore[arg-type]
     [(name, config, *_)] = made
     assert name == "traffic"
     assert config.settings["traffic"] == own | {"tasks": tasks, "shuffle_partitions": partitions}

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from millrace_jobs import analysis, declaration, declared, recount
-from millrace_jobs.checkpoint import Batch, Checkpoint
-from millrace_jobs.declaration import Refused
+from millrace_jobs.declared import job as declared_job
+from millrace_jobs.declared import loader, plan_analysis
+from millrace_jobs.declared.loader import InvalidJob
+from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
 from millrace_jobs.lookup import Lookup
-from millrace_jobs.outputs import Output
+from millrace_jobs.output import Output
+from millrace_jobs.requests import recount
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +47,7 @@ def clicked(ad: str, seconds: float, campaign: str = "spring") -> dict[str, Any]
     return shown(ad, seconds, campaign) | {"click_id": f"{ad} at {seconds}"}
 
 
-def job_of(spark: SparkSession, **changes: Any) -> declared.Declared:
+def job_of(spark: SparkSession, **changes: Any) -> declared_job.Declared:
     return running.job_of(spark, JOB, STREAMS, SETTINGS, **changes)
 
 
@@ -170,7 +172,7 @@ REFUSED = {
 @pytest.mark.parametrize("reason", REFUSED)
 def test_a_join_that_could_not_go_on_is_refused(spark: SparkSession, reason: str) -> None:
     text, seconds = REFUSED[reason]
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(InvalidJob, match=reason):
         described(spark, text, seconds)
 
 
@@ -181,9 +183,9 @@ def test_a_query_has_a_view_for_each_stream(spark: SparkSession) -> None:
 
 
 def test_a_query_of_one_stream_calls_it_by_its_name(spark: SparkSession) -> None:
-    clicks = declared.no_events(job_of(spark).context)[1]
+    clicks = declared_job.no_events(job_of(spark).context)[1]
     text = "SELECT campaign, count(*) AS clicks FROM clicks GROUP BY campaign"
-    assert declaration.query("test", text, ["clicks"])(clicks, SETTINGS).columns == [
+    assert loader.query("test", text, ["clicks"])(clicks, SETTINGS).columns == [
         "campaign",
         "clicks",
     ]
@@ -192,10 +194,10 @@ def test_a_query_of_one_stream_calls_it_by_its_name(spark: SparkSession) -> None
 def described(spark: SparkSession, text: str, seconds: int | None) -> Output:
     settings = {name: value for name, value in SETTINGS.items() if name != "join_seconds"}
     settings |= {"join_seconds": seconds} if seconds else {}
-    rows = declaration.query("test", text, ["impressions", "clicks"])
-    empty = declared.no_events(job_of(spark).context)
-    found = declared.rows_of(rows, empty, STREAMS, settings)
-    return analysis.describe("test", "A test.", found, STREAMS, settings)
+    rows = loader.query("test", text, ["impressions", "clicks"])
+    empty = declared_job.no_events(job_of(spark).context)
+    found = declared_job.rows_of(rows, empty, STREAMS, settings)
+    return plan_analysis.describe("test", "A test.", found, STREAMS, settings)
 
 
 @pytest.fixture

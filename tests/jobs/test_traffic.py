@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from millrace_jobs.checkpoint import Batch, Checkpoint
-from millrace_jobs.contract import TRAFFIC_KEY, TRAFFIC_VALUE
-from millrace_jobs.late import JudgedBatch, late_events
+from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
+from millrace_jobs.kinds import TRAFFIC_KEY, TRAFFIC_VALUE
+from millrace_jobs.query.late_events import JudgedBatch, late_events
 from millrace_jobs.transforms import parse
 from millrace_jobs.transforms.traffic import (
     WINDOW_SECONDS,

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs import warmup
-from millrace_jobs.checkpoint import Checkpoint
-from millrace_jobs.warmup import Rehearsal
+from millrace_jobs.inputs.checkpoint import Checkpoint
+from millrace_jobs.standby import rehearsal as module
+from millrace_jobs.standby.rehearsal import Rehearsal
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -78,9 +78,9 @@ class Pauses(threading.Event):
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warmup, "TRIGGER", "100 milliseconds")
-    monkeypatch.setattr(warmup, "REST_POLL_SECONDS", 0.1)
-    monkeypatch.setattr(warmup, "WARM_BATCHES", 3)
+    monkeypatch.setattr(module, "TRIGGER", "100 milliseconds")
+    monkeypatch.setattr(module, "REST_POLL_SECONDS", 0.1)
+    monkeypatch.setattr(module, "WARM_BATCHES", 3)
 
 
 @pytest.fixture
@@ -103,12 +103,12 @@ def test_a_standby_rehearses_until_it_is_to_lead(spark, scratch, rehearse):
     pauses = Pauses(3600, course)
     rehearsal = rehearse(job, 3600, after_batch=lambda: course.append("batch"), over=pauses)
     rehearsal.wait()
-    assert len(job.rehearsed) >= warmup.READY_BATCHES
+    assert len(job.rehearsed) >= module.READY_BATCHES
     wait_until(lambda: len(course) >= 7, LONG, "it goes on")
     assert course[:7] == ["batch"] * 3 + ["pause", "batch"] * 2  # rarely, once it is warm
     rehearsal.end()
     assert is_gone(scratch)
-    assert set(job.rehearsed) == {warmup.RECORDS}
+    assert set(job.rehearsed) == {module.RECORDS}
     assert not spark.streams.active
 
 
@@ -121,7 +121,7 @@ def test_a_standby_is_warm_after_some_batches(spark, rehearse):
 
 
 def test_who_leads_before_it_is_warm_is_no_standby(spark, scratch, rehearse, monkeypatch):
-    monkeypatch.setattr(warmup, "WARM_BATCHES", 1000)
+    monkeypatch.setattr(module, "WARM_BATCHES", 1000)
     job, told = Job(spark), []
     rehearsal = rehearse(job, 0, when_warm=lambda: told.append("warm"))
     rehearsal.wait()
@@ -149,8 +149,8 @@ def test_a_brief_rehearsal_ends_by_itself(spark, scratch, rehearse, caplog):
 
 
 def test_who_is_to_lead_ends_all_rehearsals(spark, scratch, rehearse, monkeypatch):
-    monkeypatch.setattr(warmup, "READY_BATCHES", 10**6)
-    monkeypatch.setattr(warmup, "SECONDS", 3600)
+    monkeypatch.setattr(module, "READY_BATCHES", 10**6)
+    monkeypatch.setattr(module, "SECONDS", 3600)
     over = threading.Event()
     rehearsal = rehearse(Job(spark), 0, over=over)
     over.set()
@@ -160,16 +160,16 @@ def test_who_is_to_lead_ends_all_rehearsals(spark, scratch, rehearse, monkeypatc
 
 def test_who_is_warm_is_told_so_again(spark, rehearse, monkeypatch):
     clock, told, job = Clock(), [], Job(spark)
-    monkeypatch.setattr(warmup, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
     rehearse(job, 0, when_warm=lambda: told.append("warm"))
     wait_until(lambda: len(job.rehearsed) > 6, LONG, "it goes on")
     assert told == ["warm"]
-    clock.sleep(warmup.AGAIN_SECONDS)
+    clock.sleep(module.AGAIN_SECONDS)
     wait_until(lambda: len(told) == 2, LONG, "it is told again")
 
 
 def test_a_round_ends_before_its_state_grows(spark, rehearse, monkeypatch):
-    monkeypatch.setattr(warmup, "ROUND_BATCHES", 4)
+    monkeypatch.setattr(module, "ROUND_BATCHES", 4)
     job = Job(spark)
     rehearse(job, 0)
     wait_until(lambda: len(job.rehearsed) > 5, LONG, "another round")
@@ -226,7 +226,7 @@ def idle(spark: SparkSession, tmp_path: Path) -> Idle:
 def test_an_idle_topic_isnt_waited_for_but_rehearsed_with_once_it_has_records(
     idle, rehearse, monkeypatch
 ):
-    monkeypatch.setattr(warmup, "SECONDS", 3600)
+    monkeypatch.setattr(module, "SECONDS", 3600)
     told: list[str] = []
     assert returns(rehearse(idle, 2, when_warm=lambda: told.append("warm")).wait)
     wait_until(lambda: told, LONG, "it is as warm as it can get")
@@ -238,7 +238,7 @@ def test_an_idle_topic_isnt_waited_for_but_rehearsed_with_once_it_has_records(
 
 def test_a_topic_that_is_read_to_its_end_is_read_again(idle, rehearse, monkeypatch):
     """As rarely as a standby does: most of the time the query waits for its trigger."""
-    monkeypatch.setattr(warmup, "TRIGGER", "1 second")
+    monkeypatch.setattr(module, "TRIGGER", "1 second")
     for number in range(2):
         (idle.folder / f"{number}.txt").write_text("one\n")
     rehearse(idle, 2).wait()

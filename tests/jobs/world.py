@@ -18,16 +18,21 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from millrace_jobs import coordination, late, leading, lease, progress, retries, runner, standby
+from millrace_jobs import retries
 from millrace_jobs.config import Config
-from millrace_jobs.continuity import Discontinued
-from millrace_jobs.coordination import Coordination
-from millrace_jobs.identity import Identity
-from millrace_jobs.jobs import archive as archive_job
-from millrace_jobs.jobs import traffic as traffic_job
-from millrace_jobs.lease import Lease
-from millrace_jobs.ready import ReadyJob
-from millrace_jobs.sinks import archive, beside, cassandra, dead_letters, positions, results
+from millrace_jobs.driver import work
+from millrace_jobs.inputs.continuity import CheckpointMismatch
+from millrace_jobs.leader import supervisor
+from millrace_jobs.leadership import coordination, lease
+from millrace_jobs.leadership.coordination import Coordination
+from millrace_jobs.leadership.identity import Identity
+from millrace_jobs.leadership.lease import Lease
+from millrace_jobs.programs import archive as archive_job
+from millrace_jobs.programs import traffic as traffic_job
+from millrace_jobs.query import heartbeat, late_events
+from millrace_jobs.sinks import archive, cassandra, concurrently, dead_letters, positions, results
+from millrace_jobs.standby import wait
+from millrace_jobs.standby.ready import ReadyJob
 from pyspark.sql import Row
 
 from millrace.plan import load_plan
@@ -148,7 +153,7 @@ class Driver:
             self.lease = mine.lease
             spark: Any = fakes.Spark(self.world.hdfs)
             workers: Any = SimpleNamespace(complete=lambda: None, addresses=frozenset)
-            runner.serve(CONFIG, spark, workers, mine, rehearsing=False)
+            work.serve(CONFIG, spark, workers, mine, rehearsing=False)
         except (Exception, Crash) as end:
             self.world.ends.append(end)
         finally:
@@ -574,10 +579,10 @@ class Column:
     __invert__ = __add__ = __mod__ = __call__ = __getattr__ = anything
 
 
-refuse = leading.refuse
+refuse = supervisor.refuse
 
 
-def refused(job: ReadyJob, error: Discontinued) -> ReadyJob:
+def refused(job: ReadyJob, error: CheckpointMismatch) -> ReadyJob:
     """An operator sees it at once."""
     here.driver.world.put_checkpoints_back()
     return refuse(job, error)
@@ -591,20 +596,20 @@ PLACES: list[tuple[Any, str, Any]] = [
     (lease, "time", SimpleNamespace(sleep=lambda _: here.driver.lease.renew())),
     (retries, "FIRST_PAUSE_SECONDS", 0.0),
     (
-        leading,
+        supervisor,
         "time",
         SimpleNamespace(monotonic=lambda: here.driver.slept, sleep=lambda _: here.driver.sleep()),
     ),
-    (leading, "refuse", refused),
-    (standby, "rehearse", lambda *_: SimpleNamespace(end=lambda: None)),
-    (progress, "time", SimpleNamespace(monotonic=lambda: here.driver.slept)),
-    (progress, "Reports", fakes.Reports),
-    (progress, "CATCH_UP_SECONDS", progress.FIRST_BATCH_SECONDS),  # before drivers rest
-    (late.LateEvents, "_late", lambda *_: []),
+    (supervisor, "refuse", refused),
+    (wait, "rehearse", lambda *_: SimpleNamespace(end=lambda: None)),
+    (heartbeat, "time", SimpleNamespace(monotonic=lambda: here.driver.slept)),
+    (heartbeat, "BatchReports", fakes.BatchReports),
+    (heartbeat, "CATCH_UP_SECONDS", heartbeat.FIRST_BATCH_SECONDS),  # before drivers rest
+    (late_events.LateEvents, "_late", lambda *_: []),
     (results, "Producer", lambda settings: fakes.Producer(here.driver.world.kafka, settings)),
     (results, "Consumer", lambda settings: fakes.Consumer(here.driver.world.kafka, settings)),
     (results, "ThreadPoolExecutor", AtOnce),
-    (beside, "ThreadPoolExecutor", InTurns),
+    (concurrently, "ThreadPoolExecutor", InTurns),
     (positions, "Consumer", lambda settings: fakes.Consumer(here.driver.world.kafka, settings)),
     (cassandra, "_batch", lambda statement, rows: (statement, rows)),
     (cassandra, "connect", lambda _: SimpleNamespace(connect=lambda: here.driver.world.cassandra)),
@@ -616,8 +621,8 @@ PLACES: list[tuple[Any, str, Any]] = [
         "parse",
         SimpleNamespace(classify=None, valid=Frame.valid, malformed=Frame.malformed),
     ),
-    (archive_job.Archive, "frame", lambda job, _: Stream(job)),
-    (traffic_job.Traffic, "frame", lambda job, _: Stream(job)),
+    (archive_job.Archive, "frame", lambda job: Stream(job)),
+    (traffic_job.Traffic, "frame", lambda job: Stream(job)),
     (traffic_job, "LiveStream", lambda _: SimpleNamespace(announce=lambda _: None)),
     (dead_letters, "letters", Frame.same),
     (dead_letters, "summary", lambda malformed, _: SimpleNamespace(collect=malformed.letters)),

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from millrace_jobs import pages as jobs_pages
-from millrace_jobs.jobs.traffic import list_record, page_record
-from millrace_jobs.outputs import Output
+from millrace_jobs.output import Output
+from millrace_jobs.programs import pages as jobs_pages
+from millrace_jobs.programs.traffic import list_record, page_record
 
 from millrace.audit import compare, declared, run
 from millrace.audit.archive import EMPTY, _is_needed, _last_checkpoint

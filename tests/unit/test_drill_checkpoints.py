@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from millrace_jobs.continuity import Discontinued, Found, Known, check
+from millrace_jobs.inputs.continuity import CheckpointMismatch, Found, Known, check
 
 from tests.unit.stand_ins import install, run_drill
 
@@ -90,9 +90,10 @@ def stage(name: str, tmp_path: Path) -> Stage:
     for file in ("metadata", "offsets/8", "offsets/9"):
         (made.checkpoint / file).touch()
     job, found, _ = DRILLS[name]
-    with pytest.raises(Discontinued) as refused:
+    with pytest.raises(CheckpointMismatch) as refused:
         check(job, f"hdfs://millrace{CHECKPOINTS}/{job}", Known("query", 12), found)
-    (tmp_path / "stdout").write_text(f"millrace_jobs.continuity.Discontinued: {refused.value}\n")
+    raised = f"{CheckpointMismatch.__module__}.{CheckpointMismatch.__name__}: {refused.value}\n"
+    (tmp_path / "stdout").write_text(raised)
     install(STAND_INS, tmp_path)
     return made
 

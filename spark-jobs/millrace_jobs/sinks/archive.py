@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millrace_jobs.quarantine import Place
+from millrace_jobs.inputs.place import Place
 
 log = logging.getLogger(__name__)
 

@@ -93,7 +93,11 @@ class Tables:
         retry(write, WriteFailed, GIVE_UP_SECONDS, f"writing {table}")
 
     def create(self, statement: Callable[[str], str]) -> None:
-        """Make a table where it is missing, of the statement for the keyspace's name."""
+        """Run a statement that makes what is missing, for up to two minutes.
+
+        Args:
+            statement: makes the CQL of the keyspace's name.
+        """
         retry(
             lambda: self._session.execute(statement(self._keyspace), timeout=SCHEMA_SECONDS),
             Exception,
@@ -119,7 +123,7 @@ class Tables:
         )
 
     def select(self, query: str, parameters: Sequence[Any]) -> list[Any]:
-        """All rows of a query, as `select_one`."""
+        """All rows of a query, which is written as for `select_one`."""
         statement = self._prepare(query.format(keyspace=self._keyspace))
         return retry(
             lambda: list(self._session.execute(statement, parameters)),
@@ -176,7 +180,9 @@ class Tables:
 
 def portions(rows: Iterable[Row], partition_columns: int) -> Iterator[list[Row]]:
     """Rows of one partition each, of bounded size together; a larger row is alone."""
-    key, portion, size = None, [], 0
+    key: Row | None = None
+    portion: list[Row] = []
+    size = 0
     for row in sorted(rows, key=lambda row: row[:partition_columns]):
         row_bytes = ROW_BYTES + sum(len(value) for value in row if isinstance(value, str | bytes))
         if portion and (row[:partition_columns] != key or size + row_bytes > PORTION_BYTES):

@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from millrace_jobs.inputs.sources import connecting
 from millrace_jobs.sinks.cassandra import Tables
-from millrace_jobs.sources import connecting
 
 PREVIEW_CHARACTERS = 200
 SAMPLE_COLUMNS = ("bucket", "id", "reason", "size", "preview", "kafka_timestamp")

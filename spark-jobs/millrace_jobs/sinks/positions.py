@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from millrace_jobs.checkpoint import Checkpoint, Offsets
+from millrace_jobs.inputs.checkpoint import Checkpoint, Offsets
 
 LOOK_SECONDS = 1.0
 

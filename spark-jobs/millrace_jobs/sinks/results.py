@@ -15,10 +15,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from millrace_jobs.checkpoint import Offsets
-from millrace_jobs.config import KafkaNames
-from millrace_jobs.continuity import check_published
+from millrace_jobs.inputs.checkpoint import Offsets
+from millrace_jobs.inputs.continuity import check_published
 from millrace_jobs.retries import retry
+from millrace_shared.names import KafkaNames
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Results:
     def check(self, checkpoint: str, batch: int, read: Offsets) -> int:
         """The newest batch that is published. Arguments are those of `publish`.
 
-        Raises Discontinued if this one is, with other records: ask before it writes anywhere.
+        Raises CheckpointMismatch if this one is, with other records: ask before it writes anywhere.
         """
         if self._joined is None:
             raise RuntimeError("results are published before they were taken over")

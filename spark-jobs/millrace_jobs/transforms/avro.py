@@ -17,6 +17,7 @@ from millrace_jobs.transforms.rules import Rule
 
 def classify(records: DataFrame, stream: Stream) -> DataFrame:
     """As `parse.classify`. What can't be decoded has no fields."""
+    assert stream.avro_schema
     value = F.when(F.octet_length("value") <= stream.record_bytes, F.col("value"))
     decoded = from_avro(value, stream.avro_schema, {"mode": "PERMISSIVE"})
     # Not decoded.field: the optimiser would decode again for each use of one.
@@ -39,6 +40,7 @@ def malformed(classified: DataFrame, stream: Stream) -> DataFrame:
 
 def _is_event(stream: Stream) -> Column:
     are_met = reduce(Column.__and__, (condition for condition, _ in _rules(stream)))
+    assert stream.avro_schema
     encoded = to_avro(F.struct(*stream.columns), stream.avro_schema)
     return F.coalesce(F.when(are_met, encoded == F.col("value")), F.lit(False))
 

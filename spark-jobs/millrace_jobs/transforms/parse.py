@@ -39,7 +39,7 @@ def classify(records: DataFrame, stream: Stream) -> DataFrame:
 
 
 def valid(classified: DataFrame, stream: Stream) -> DataFrame:
-    """The events."""
+    """The records that are events, with their fields."""
     return classified.filter("is_event").select(*stream.columns, *COORDINATES)
 
 

@@ -39,7 +39,10 @@ def ranges(stream: Stream, value: Callable[[Field], Column]) -> list[Rule]:
 
 def _in_range(field: Field, value: Column) -> Column:
     if field.is_number:
+        assert field.minimum is not None
+        assert field.maximum is not None
         return value.between(field.minimum, field.maximum)
+    assert field.ahead_seconds is not None  # else it is a text, which has no range
     earliest = F.lit(field.earliest).cast("timestamp")
     # The record's broker time, not the clock: a second reading of the topic must judge the same.
     # As numbers: adding an interval goes by way of calendar and zone.

@@ -7,8 +7,8 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from millrace_jobs import sources
-from millrace_jobs.jobs.traffic import COUNTS, Traffic
+from millrace_jobs.inputs import sources
+from millrace_jobs.programs.traffic import COUNTS, Traffic
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
 from millrace_jobs.transforms.traffic import PageViewRule, Sketches, traffic

@@ -9,10 +9,10 @@ import uuid
 from typing import Any
 
 from confluent_kafka import Producer
-from millrace_jobs.lease import Lease
+from millrace_jobs.leadership.lease import Lease
+from millrace_jobs.query.write_version import write_version
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.sinks.results import Results
-from millrace_jobs.versions import version
 
 FREEZING_TIME = 1.5  # s, wherever the lease would be asked for: before a batch and each write
 
@@ -24,7 +24,7 @@ def upsert(
     self: Tables, table: str, columns: Any, rows: Any, timestamp: int, partition_columns: int = 1
 ) -> None:
     minutes, microseconds = divmod(time.time_ns() // 1000, 60_000_000)
-    now = version(minutes + 1, microseconds)  # above any epoch that a driver has by now
+    now = write_version(minutes + 1, microseconds)  # above any epoch that a driver has by now
     upsert_with_version(self, table, columns, rows, now, partition_columns)
 
 

@@ -1,0 +1,1 @@
+"""A driver process, from its start to its end."""

@@ -1,0 +1,134 @@
+"""What a declared job stores: a table of its windows' rows, described so that others can read it.
+
+Free of Spark. A description goes from the driver to the table ``job_outputs``; the insight API
+makes the job's route and panel of it, the audit its comparison.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from millrace_shared.buckets import bucket, plain
+
+# Spark's types that a row may have → Cassandra's.
+CQL_TYPES = {
+    "string": "text",
+    "int": "int",
+    "bigint": "bigint",
+    "double": "double",
+    "boolean": "boolean",
+    "date": "date",
+    "timestamp": "timestamp",
+    "binary": "blob",
+}
+WINDOW_START = "window_start"
+OWN = ("day", "bucket", WINDOW_START, "version")
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """How rows that are slots become sessions: whoever reads them merges them.
+
+    A session is a run of one key's slots between which less than ``gap_seconds`` passed.
+
+    Attributes:
+        pages: the value column by which a session bounced: it has one at most.
+        merges: value column → what a session has of its slots' values: ``start``, ``end``, ``sum``,
+            ``min``, ``max``, ``first`` or ``last``.
+    """
+
+    gap_seconds: int
+    pages: str
+    merges: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Output:
+    """The rows of one job, each named by its window's start and its ``key``.
+
+    Attributes:
+        table: named after the checkpoint: a job that starts anew writes a table of its own.
+        key, values: column → Spark's type.
+        approximate: value column → its relative standard error; the others are exact.
+        buckets: partitions of a day.
+        keep_seconds: age at which a row goes.
+        state: what a checkpoint's state depends on, as text; equal text, same state.
+        sessions: None unless the rows are slots of sessions.
+    """
+
+    job: str
+    table: str
+    summary: str
+    window_seconds: int
+    key: dict[str, str]
+    values: dict[str, str]
+    approximate: dict[str, float]
+    buckets: int
+    keep_seconds: int
+    state: list[str]
+    sessions: Sessions | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns, in the order in which `row` gives their values."""
+        return ("day", "bucket", WINDOW_START, *self.key, *self.values, "version")
+
+    def row(self, values: Mapping[str, Any], version: int) -> tuple[Any, ...]:
+        """A row as it is stored. Raises ValueError for a key that Cassandra can't hold."""
+        names = tuple(values[name] for name in self.key)
+        if any(name is None for name in names):
+            raise ValueError(f"job {self.job}: a null in a row's key: {names}")
+        start = values[WINDOW_START]
+        return (
+            start.date(),
+            bucket(names, self.buckets),
+            start,
+            *names,
+            *(values[name] for name in self.values),
+            version,
+        )
+
+    def record(self, values: Mapping[str, Any], version: int) -> dict[str, Any]:
+        """The row in the results topic: the whole value, so the last one of a ``key`` wins."""
+        start = plain(values[WINDOW_START])
+        names = [plain(values[name]) for name in self.key]
+        return {
+            "key": "|".join(map(str, (self.job, start, *names))),
+            "job": self.job,
+            WINDOW_START: start,
+            **{name: plain(values[name]) for name in (*self.key, *self.values)},
+            "version": version,
+        }
+
+    def create_table(self, keyspace: str) -> str:
+        """The statement that makes the table where it is missing."""
+        columns = {"day": "date", "bucket": "int", WINDOW_START: "timestamp"}
+        columns |= {name: CQL_TYPES[kind] for name, kind in (self.key | self.values).items()}
+        columns["version"] = "bigint"
+        definitions = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+        clustering = ", ".join(f'"{name}"' for name in (WINDOW_START, *self.key))
+        # Leveled: the rows of open windows are overwritten with every batch.
+        return (
+            f'CREATE TABLE IF NOT EXISTS {keyspace}."{self.table}" ({definitions},'
+            f' PRIMARY KEY (("day", "bucket"), {clustering}))'
+            " WITH compaction = {'class': 'LeveledCompactionStrategy'}"
+            f" AND default_time_to_live = {self.keep_seconds}"
+        )
+
+    def add_columns(self, keyspace: str) -> str:
+        """The statement that gives a table of an earlier version the columns that it lacks."""
+        kinds = {**self.values, "version": "bigint"}
+        columns = ", ".join(f'"{name}" {CQL_TYPES[kind]}' for name, kind in kinds.items())
+        return f'ALTER TABLE {keyspace}."{self.table}" ADD IF NOT EXISTS ({columns})'
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def window_name(seconds: int) -> str:
+    """``1m`` or ``1h``, as windows are called elsewhere."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

@@ -1,0 +1,1 @@
+"""The jobs that are programs of their own."""

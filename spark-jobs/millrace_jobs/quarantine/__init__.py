@@ -1,0 +1,1 @@
+"""Records that a job fails by are found, and put aside."""

@@ -1,0 +1,83 @@
+"""What a job gets to work with."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from millrace_jobs.config import Config
+from millrace_jobs.inputs.checkpoint import Checkpoint
+from millrace_jobs.leadership.lease import Lease
+from millrace_jobs.lookup import Lookup
+from millrace_jobs.query.write_version import write_version
+from millrace_jobs.sinks.batch_commit import BatchIdentity
+from millrace_jobs.sinks.cassandra import Tables
+from millrace_jobs.stream import Stream, names_of
+
+
+@dataclass
+class AnalysisContext:
+    """What the plan of a job's query is made of; ``spark`` is a session of the job's own.
+
+    `millrace jobs check` has no more than this: no query runs, and no store is asked.
+    """
+
+    job: str
+    config: Config
+    spark: SparkSession
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.config.settings[self.job]
+
+    @property
+    def streams(self) -> list[Stream]:
+        """What the job reads, in the order of its arguments."""
+        return [self.config.streams[name] for name in names_of(self.settings)]
+
+    @property
+    def stream(self) -> Stream:
+        """The stream of a job that reads one. Raises ValueError for a job that reads several."""
+        [stream] = self.streams
+        return stream
+
+    @property
+    def lookups(self) -> list[Lookup]:
+        """The tables whose facts the job's rows get."""
+        return [self.config.lookups[name] for name in self.settings["tables"]]
+
+    @property
+    def max_offsets(self) -> int:
+        """Records that a batch has of a stream at most. All jobs can take as much in the same time:
+        what one has taken, no other has to leave. A second's at least: full batches take longer."""
+        seconds = max(self.settings["trigger_seconds"], 1)
+        return int(self.settings["max_events_per_second"] * seconds)
+
+
+@dataclass
+class JobContext(AnalysisContext):
+    """One run of one job in a driver.
+
+    ``epoch`` is its fencing epoch, which it has from the moment on that its driver leads.
+    """
+
+    tables: Tables
+    checkpoint: Checkpoint
+    lease: Lease
+    epoch: int | None = None
+
+    def version(self, batch: int) -> int:
+        """The version of all that a batch writes. Raises RuntimeError before the driver leads."""
+        if self.epoch is None:
+            raise RuntimeError(f"job {self.job} writes before its driver leads")
+        return write_version(self.epoch, batch)
+
+    def identify(self, batch: int) -> BatchIdentity:
+        """The batch that is being run. Raises RuntimeError before the driver leads."""
+        version = self.version(batch)
+        read = self.checkpoint.batch(batch).end
+        return BatchIdentity(self.checkpoint_id(), batch, version, read)
+
+    def checkpoint_id(self) -> str:
+        """The query's id, the same for the life of its checkpoint. Known inside a batch only."""
+        return str(self.spark.sparkContext.getLocalProperty("sql.streaming.queryId"))

@@ -1,0 +1,131 @@
+"""Counts the events that came too late, exactly.
+
+Spark says how many aggregated rows it dropped, not how many events. So when it dropped any of a
+batch, the batch's records are read again and its late events counted. Counts are kept by batch:
+counting one twice changes nothing.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from millrace_jobs.inputs import sources
+from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
+from millrace_jobs.query.context import JobContext
+from millrace_jobs.stream import Stream
+from millrace_jobs.transforms import parse
+
+COLUMNS = ("bucket", "window", "job", "checkpoint", '"batch"', "events")
+
+
+@dataclass(frozen=True)
+class JudgedBatch:
+    """A batch, and the watermark that Spark judged its late events by."""
+
+    number: int
+    records: Batch
+    watermark_ms: int
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, number: int) -> "JudgedBatch":
+        return cls(number, checkpoint.batch(number), checkpoint.watermark_ms(number))
+
+
+class LateEvents:
+    """``windows``: name of a window's size → its length in seconds; 0 where a join drops an event
+    by its own time, before it has come to a window. So does de-duplication, of its stream."""
+
+    def __init__(self, context: JobContext, windows: dict[str, int]) -> None:
+        self._context = context
+        self.windows = windows
+
+    def count(self, checkpoint_id: str, batches: Sequence[JudgedBatch]) -> int:
+        """Record what these batches dropped, which follow each other, by one reading of them.
+
+        Returns how many events are missing somewhere; one that is late for several windows is one.
+        """
+        context = self._context
+        missing: Counter[str] = Counter()
+        found = [row for stream in context.streams for row in self._late(stream, batches)]
+        for batch in batches:
+            events: Counter[tuple[date, str]] = Counter()
+            for row in found:
+                if row.number == batch.number:
+                    events.update({(row.bucket, window): row[window] for window in self.windows})
+            rows = [
+                (bucket, window, context.job, checkpoint_id, batch.number, number)
+                for (bucket, window), number in events.items()
+                if number
+            ]
+            version = context.version(batch.number)
+            context.tables.upsert("late_events", COLUMNS, rows, version)
+            for (_, window), number in events.items():
+                missing[window] += number
+        # Late for an hour is late for each of its minutes.
+        return max(missing.values(), default=0)
+
+    def _late(self, stream: Stream, batches: Sequence[JudgedBatch]) -> list[Row]:
+        """Late events of one stream, by batch and day."""
+        context = self._context
+        of_stream = [replace(batch, records=batch.records.of(stream.topic)) for batch in batches]
+        records = sources.records(
+            context.spark,
+            context.config.kafka,
+            stream.topic,
+            context.settings,
+            Batch(of_stream[0].records.start, of_stream[-1].records.end),
+        )
+        events = parse.valid(records.transform(parse.classify, stream), stream)
+        windows = dict.fromkeys(self.windows, 0) if stream.deduplicate_by else self.windows
+        return late_events(events, stream.event_time, windows, of_stream).collect()
+
+
+def late_events(
+    events: DataFrame, event_time: str, windows: dict[str, int], batches: Sequence[JudgedBatch]
+) -> DataFrame:
+    """For each batch and day of event time: how many events were late for windows of each size."""
+    index = _index(batches)
+    watermarks = F.array(*(F.lit(1000 * batch.watermark_ms) for batch in batches))
+    numbers = F.array(*(F.lit(batch.number) for batch in batches))
+    placed = events.withColumns({"watermark_us": watermarks[index], "number": numbers[index]})
+    time_us = F.unix_micros(event_time)
+    return placed.groupBy("number", F.to_date(event_time).alias("bucket")).agg(
+        *(
+            F.count_if(_window_end_us(time_us, size) <= F.col("watermark_us")).alias(window)
+            for window, size in windows.items()
+        )
+    )
+
+
+def _window_end_us(time_us: Column, seconds: int) -> Column:
+    """Of the window that an event is in, or the event's own time; windows are counted from 1970."""
+    if not seconds:
+        return time_us
+    size = F.lit(1_000_000 * seconds)
+    return time_us - F.pmod(time_us, size) + size
+
+
+def _index(batches: Sequence[JudgedBatch]) -> Column:
+    """Which of the batches, from 0, a record belongs to: as many as ended before it."""
+    [ends, *_] = batches[-1].records.end.values()
+    ends_by_partition = F.create_map(
+        *(
+            column
+            for partition in ends
+            for column in (F.lit(int(partition)), F.array(*_ends(batches, partition)))
+        )
+    )
+    ended = F.filter(
+        F.element_at(ends_by_partition, F.col("partition")), lambda end: end <= F.col("offset")
+    )
+    return F.size(ended)
+
+
+def _ends(batches: Sequence[JudgedBatch], partition: str) -> list[Column]:
+    """Those of one partition of the one topic; 0 before it came into being."""
+    topics = (next(iter(batch.records.end.values())) for batch in batches)
+    return [F.lit(partitions.get(partition, 0)).cast("bigint") for partitions in topics]

@@ -1,0 +1,68 @@
+"""What an operator asks of a job, answered by the driver that leads, beside its streams.
+
+It has Spark, the job's code and the tables; see Coordination for the way there and back.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from millrace_jobs.leadership.coordination import Coordination, Topic
+from millrace_jobs.leadership.lease import LeaseLost
+from millrace_jobs.query.job import StoredRows
+from millrace_jobs.requests.recount import recount
+from millrace_jobs.requests.retry import redrive
+
+log = logging.getLogger(__name__)
+
+Question = dict[str, Any]
+
+
+def _recounted(job: StoredRows, question: Question) -> dict[str, Any]:
+    start, end = (datetime.fromisoformat(question[name]) for name in ("start", "end"))
+    return asdict(recount(job, start, end))
+
+
+def _retried(job: StoredRows, question: Question) -> dict[str, Any]:
+    return {"outcomes": [asdict(outcome) for outcome in redrive(job, question["records"])]}
+
+
+ANSWERS: Mapping[Topic, Callable[[StoredRows, Question], dict[str, Any]]] = {
+    "recount": _recounted,
+    "retry": _retried,
+}
+
+
+class OperatorRequests:
+    """Answers one question after the other, on a thread of its own."""
+
+    def __init__(self, coordination: Coordination, jobs: Iterable[StoredRows]) -> None:
+        self._coordination = coordination
+        self._jobs = list(jobs)
+        self._busy: threading.Thread | None = None
+
+    def look(self) -> None:
+        """Take up a question, if there is one and none is being answered."""
+        if self._busy and self._busy.is_alive():
+            return
+        for job in self._jobs:
+            for about in ANSWERS:
+                if question := self._coordination.question(job.output.job, about):
+                    self._busy = threading.Thread(
+                        target=self._answer, args=(job, about, question), name=about, daemon=True
+                    )
+                    self._busy.start()
+                    return
+
+    def _answer(self, job: StoredRows, about: Topic, question: Question) -> None:
+        try:
+            answer = ANSWERS[about](job, question)
+        except LeaseLost:  # who leads now takes the question up
+            return
+        except Exception as error:  # whoever asked is told; the streams go on
+            log.exception("%s of job %s", about, job.output.job)
+            answer = {"error": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
+        self._coordination.answer(job.output.job, about, answer | {"id": question["id"]})

@@ -1,0 +1,166 @@
+"""Counts a declared job's rows again, from the archive, and holds what is stored to them.
+
+The same function over the same events, at once and in batch, must give the same rows. Whoever leads
+does it when asked (see Coordination), beside its streams: it has Spark, the code and the tables.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any, TypeVar
+
+from pyspark.sql import functions as F
+
+from millrace_jobs.declared.enrichment import Enrichment
+from millrace_jobs.declared.plan_analysis import JOIN
+from millrace_jobs.output import WINDOW_START, Output, window_name
+from millrace_jobs.quarantine.search import Skip
+from millrace_jobs.quarantine.store import skips_of, without
+from millrace_jobs.query.job import StoredRows
+from millrace_jobs.sinks import archive
+
+EXAMPLES = 5
+POOL = "recount"
+# Sums of doubles depend on their order.
+DOUBLES_DIFFER = 1e-9
+
+Row = Mapping[str, Any]
+RowT = TypeVar("RowT", bound=Row)
+
+
+@dataclass
+class Findings:
+    """Rows: ``lost`` are missing, ``extra`` stand for no event, ``wrong`` have other values.
+
+    ``late`` events came after their window was closed, so they are in the archive alone; so are
+    those that are ``quarantined``, whenever that was.
+    """
+
+    checked: int = 0
+    lost: int = 0
+    extra: int = 0
+    wrong: int = 0
+    late: int = 0
+    quarantined: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+def compare(output: Output, computed: Iterable[Row], stored: Iterable[Row]) -> Findings:
+    """Rows by their names, then value by value; sketches by their errors."""
+    truth, found = by_name(output, computed), by_name(output, stored)
+    findings = Findings(checked=len(truth))
+    for name in truth.keys() | found.keys():
+        if name not in found:
+            findings.lost += 1
+            _show(findings, f"lost: {name}")
+        elif name not in truth:
+            findings.extra += 1
+            _show(findings, f"extra: {name}")
+        elif columns := differing(output, truth[name], found[name]):
+            findings.wrong += 1
+            _show(findings, f"wrong: {name}: {columns}")
+    return findings
+
+
+def with_facts(
+    output: Output,
+    facts: Enrichment,
+    computed: Iterable[dict[str, Any]],
+    stored: Iterable[Row],
+) -> list[dict[str, Any]]:
+    """What was counted again, with the facts of the versions that the stored rows name."""
+    found = by_name(output, stored)
+    return [
+        facts.as_stored(row, found[name]) if name in found else row
+        for name, row in by_name(output, computed).items()
+    ]
+
+
+def recount(job: StoredRows, start: datetime, end: datetime) -> Findings:
+    """Over the windows that start in a range of naive UTC time, ``end`` not included."""
+    context, output = job.context, job.output
+    skips = [skip for skip in skips_of(context) if not skip.retried]
+    computed, stored = computed_rows(job, start, end, skips), stored_rows(job, start, end)
+    facts = Enrichment(context.tables, context.lookups, context.job)
+    findings = compare(output, with_facts(output, facts, computed, stored), stored)
+    late = "SELECT events FROM {keyspace}.late_events WHERE bucket = ? AND window = ? AND job = ?"
+    name = window_name(output.window_seconds)
+    findings.quarantined = len(skips)
+    findings.late = sum(
+        row.events
+        for day in _days(start, end)
+        for row in context.tables.select(late, (day, name, output.job))
+    )
+    return findings
+
+
+def computed_rows(
+    job: StoredRows, start: datetime, end: datetime, skips: Iterable[Skip]
+) -> list[dict[str, Any]]:
+    """What the archive gives for the windows that start in a range, without what is skipped."""
+    context = job.context
+    session = context.spark.newSession()
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+    partner = timedelta(seconds=context.settings.get(JOIN, 0))
+    first = start - partner
+    last = end + timedelta(seconds=job.output.window_seconds) + partner
+    events = [
+        without(
+            archive.read(
+                session, context.config.archive_of(stream), stream.event_time, first, last
+            ),
+            stream.topic,
+            skips,
+        )
+        for stream in context.streams
+    ]
+    inside = (F.col(WINDOW_START) >= F.lit(start)) & (F.col(WINDOW_START) < F.lit(end))
+    return [row.asDict() for row in job.rows(events).where(inside).collect()]
+
+
+def stored_rows(job: StoredRows, start: datetime, end: datetime) -> list[dict[str, Any]]:
+    """What the job's table has of the windows that start in a range."""
+    output = job.output
+    query = f'SELECT * FROM {{keyspace}}."{output.table}" WHERE day = ? AND bucket = ?'
+    partitions = [(day, bucket) for day in _days(start, end) for bucket in range(output.buckets)]
+    rows = (
+        row._asdict()
+        for partition in partitions
+        for row in job.context.tables.select(query, partition)
+    )
+    return [row for row in rows if start <= row[WINDOW_START] < end]
+
+
+def by_name(output: Output, rows: Iterable[RowT]) -> dict[tuple[Any, ...], RowT]:
+    """Rows by what tells them apart: the window's start, then the key."""
+    return {(row[WINDOW_START], *(row[name] for name in output.key)): row for row in rows}
+
+
+def differing(output: Output, truth: Row, found: Row) -> str:
+    """Columns whose values differ more than they may; what was counted comes first."""
+    return ", ".join(
+        f"{name} {truth[name]} ≠ {found[name]}"
+        for name, kind in output.values.items()
+        if not _same(kind, output.approximate.get(name), truth[name], found[name])
+    )
+
+
+def _days(start: datetime, end: datetime) -> list[date]:
+    return [start.date() + timedelta(days=n) for n in range((end.date() - start.date()).days + 1)]
+
+
+def _same(kind: str, error: float | None, truth: Any, found: Any) -> bool:
+    if kind == "binary" and error is not None:
+        return True  # a sketch's bytes depend on the order of its input
+    if kind == "double" or error is not None:
+        if truth is None or found is None:
+            return truth is found
+        # Three standard errors of the one estimate and three of the other.
+        return math.isclose(truth, found, rel_tol=6 * error if error else DOUBLES_DIFFER)
+    return bool(truth == found)
+
+
+def _show(findings: Findings, example: str) -> None:
+    if len(findings.examples) < EXAMPLES:
+        findings.examples.append(example)
