@@ -223,7 +223,7 @@ class Declared(Computation, MicroBatches):
             )
         if kept.get("table") == self.output.table:
             _refuse_other_types(self.context.job, kept["values"], self.output.values)
-        return kept == offered
+        return bool(kept == offered)
 
 
 def rows_of(

@@ -64,7 +64,7 @@ def query(job: str, text: str, streams: Sequence[str] = EVENTS) -> Rows:
             filled = Template(text).substitute(settings)
         except (KeyError, ValueError) as error:
             raise InvalidJob(f"job {job}: {job}.sql: {error}: no such setting") from None
-        session = events[0].sparkSession
+        session: SparkSession = events[0].sparkSession
         _refuse_commands(job, session, filled)
         for name, frame in zip(streams, events, strict=True):
             frame.createOrReplaceTempView(name)

@@ -132,7 +132,8 @@ class RealTime(Selection):
             }
         )
         # PySpark has the argument, but no types for it.
-        return sink.trigger(realTime=every).start()  # type: ignore[call-overload]
+        query: StreamingQuery = sink.trigger(realTime=every).start()  # type: ignore[call-overload]
+        return query
 
     def own_error(self, ended: Exception) -> Exception | None:
         """NotIsolatable where a record's values ended the query: nothing puts that record aside."""

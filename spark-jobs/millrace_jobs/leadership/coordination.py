@@ -175,13 +175,15 @@ class Coordination:
     def kept_checkpoint(self, job: str) -> str | None:
         """The name of the checkpoint's folder that the job's last driver had."""
         kept = json.loads(self._client.retry(self._get, f"{self._jobs}/{job}/contract") or "{}")
-        return kept.get("checkpoint")
+        checkpoint: str | None = kept.get("checkpoint")
+        return checkpoint
 
     def _get(self, path: str) -> bytes | None:
         try:
-            return self._client.get(path)[0]
+            value: bytes = self._client.get(path)[0]
         except NoNodeError:
             return None
+        return value
 
     def question(self, job: str, about: Topic) -> dict[str, Any] | None:
         """What an operator asks, with its id; None if it is answered.
@@ -201,7 +203,7 @@ class Coordination:
     def is_stop_desired(self, version: str) -> bool:
         """True when the gateway wants this version of the application to end."""
         order = json.loads(self._read(f"{self._path}/desired") or "{}")
-        return order.get("state") == "stopped" and order.get("version") == version
+        return bool(order.get("state") == "stopped" and order.get("version") == version)
 
     def is_disabled(self, job: str) -> bool | None:
         """True while an operator wants the job not to run; None while ZooKeeper doesn't say."""
@@ -247,9 +249,10 @@ class Coordination:
         if not self._client.connected:
             return None
         try:
-            return self._client.get(path)[0]
+            value: bytes = self._client.get(path)[0]
         except NoNodeError:
             return None
         except (KazooException, KazooTimeoutError) as error:
             log.warning("ZooKeeper: can't read %s: %s", path, error)
             return None
+        return value

@@ -208,7 +208,8 @@ class Results:
     def _produce(self, key: str, value: str) -> None:
         while True:
             try:
-                return self._producer.produce(self._topic, value, key)
+                self._producer.produce(self._topic, value, key)
+                return
             except BufferError:  # the local queue is full: let it drain
                 self._producer.poll(0.1)
 
@@ -216,7 +217,8 @@ class Results:
         """Whether a commit that timed out took place is unknown; only asking again tells."""
         while True:
             try:
-                return self._producer.commit_transaction(CALL_SECONDS)
+                self._producer.commit_transaction(CALL_SECONDS)
+                return
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise
