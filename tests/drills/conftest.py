@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from millrace.common.paths import stack_name
+from millrace.plan import load_plan
+from tests.e2e.support import only_jobs_of_local
+
 LINES = 80
 LOGS = ("logs", "--since", "20m", "--service", "driver", "--service", "job_gateway")
 
@@ -20,3 +24,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         last = "\n".join((told.stdout + told.stderr).splitlines()[-LINES:])
         report.sections.append(("Logs of drivers and gateways", last))
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _jobs_of_local() -> None:
+    """Drills run on what users have."""
+    only_jobs_of_local(load_plan(stack_name()))

@@ -14,7 +14,7 @@ from millrace.common.paths import REPO, stack_name
 from millrace.generate.traffic import Website
 from millrace.plan import Plan, load_plan
 from millrace.replay.pipeline import Pipeline
-from tests.e2e.support import Insights, millrace
+from tests.e2e.support import Insights, extra_jobs, millrace, only_jobs_of_local
 from tests.recount import Recount, recount
 
 REAL_LOG = REPO.parent / "shared" / "data" / "access.log"
@@ -119,12 +119,16 @@ def letters(insights: Insights, began: datetime) -> Callable[[], int]:
     return lambda: insights.dead_letters(began) - before
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
+def _jobs_of_local(plan: Plan) -> None:
+    """What users have is at work: the jobs that `local` doesn't run would be in its way."""
+    only_jobs_of_local(plan)
+
+
+@pytest.fixture
 def all_jobs(plan: Plan) -> Iterator[None]:
-    """What `local` doesn't run is at work, and disabled again: drills measure what users have."""
-    jobs = [job for job in plan.jobs if job not in load_plan("local").jobs]
-    for job in jobs:
-        millrace("jobs", "enable", job)
+    """The jobs that `local` doesn't run are at work, too."""
+    for job in extra_jobs(plan):
+        millrace("jobs", "enable", job, "--within", "10m")
     yield
-    for job in jobs:
-        millrace("jobs", "disable", job)
+    only_jobs_of_local(plan)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millrace.cluster.insight_api import InsightApi
-from millrace.plan import Plan
+from millrace.plan import Plan, load_plan
 from tests.recount import Counts, Recount
 from tests.waiting import wait_until
 
@@ -62,6 +62,17 @@ def millrace(*arguments: str) -> str:
     done = subprocess.run([*MILLRACE, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def extra_jobs(plan: Plan) -> list[str]:
+    """The jobs of this stack that `local` doesn't run."""
+    return [job for job in plan.jobs if job not in load_plan("local").jobs]
+
+
+def only_jobs_of_local(plan: Plan) -> None:
+    """Disables the others; those that are disabled already stay so."""
+    for job in extra_jobs(plan):
+        millrace("jobs", "disable", job, "--within", "10m")
 
 
 def skip_unless_run(plan: Plan, job: str) -> None:
