@@ -63,10 +63,10 @@ CLUSTER = [
         needs=["setup", "fast tests"],
     ),
     Stage("ansible-lint", [str(BIN / "ansible-lint"), "--offline", "-q", str(REPO / "ansible")]),
-    # They look at different services, or change what no other of them looks at.
+    # One after the other: some take an edge away or hold a daemon up for a moment.
     Stage(
         "hosts",
-        pytest("tests/hosts", "tests/api", *BY_FILE, "-m", "cluster and not extended"),
+        pytest("tests/hosts", "tests/api", "-m", "cluster and not extended"),
         needs=["deploy"],
     ),
     # A fault while a log is replayed would be another test.

@@ -76,6 +76,7 @@ def converge(plan: Plan, host: Container, folder: Path, sha256: str) -> Recap:
     )
 
 
+@pytest.mark.extended
 def test_it_reads_the_journal_and_writes_its_own(
     plan: Plan, host: Container, tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ def listening(plan, host_named) -> Doors:
     }
 
 
+@pytest.mark.extended
 def test_every_edge_is_used(plan):
     """One that nobody needs is a door left open. The first test: others here try every port."""
     assert ask_for_everything(plan) == []

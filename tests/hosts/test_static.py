@@ -45,6 +45,7 @@ def test_hosts_of_another_cluster_are_refused(plan: Plan, tmp_path: Path) -> Non
         run_playbook("preflight.yml", "-i", written(inventory_of(other), tmp_path))
 
 
+@pytest.mark.extended
 def test_they_are_entered_and_checked_like_any_machine(plan: Plan, tmp_path: Path) -> None:
     inventory = inventory_of(as_machines(plan))
     run_playbook("preflight.yml", "-i", written(inventory, tmp_path))
