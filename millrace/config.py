@@ -1,6 +1,6 @@
 """Models of everything under ``configs/``, and a loader whose refusals name file and key."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from millrace.common.errors import OperatorError
+from millrace.common.errors import NOTHING_CHANGED, OperatorError, Problems
 from millrace.common.parsing import parse_yaml
 from millrace.common.paths import CONFIGS
 
@@ -469,7 +469,7 @@ def validate(model: type[ModelT], content: dict[str, Any], path: Path) -> ModelT
             ": ".join(filter(None, (_shown(path), ".".join(map(str, e["loc"])), e["msg"])))
             for e in error.errors()
         ]
-        raise OperatorError("\n".join(problems), "nothing was created or changed") from None
+        raise OperatorError("\n".join(problems), NOTHING_CHANGED) from None
 
 
 def load_environment(name: str, configs: Path = CONFIGS) -> Environment:
@@ -507,13 +507,28 @@ def load_component(name: str, configs: Path = CONFIGS) -> Component:
     path = configs / "components" / f"{name}.yaml"
     component = validate(Component, read_yaml(path), path)
     known = component_names(configs) | {*OUTSIDE}
-    for port, clients in component.clients.items():
-        if unknown := set(clients) - known:
-            raise OperatorError(
-                f"{_shown(path)}: clients.{port}: no component {', '.join(sorted(unknown))}",
-                "nothing was created or changed",
-            )
+    problems = Problems()
+    problems.add(
+        (
+            f"clients.{port}: no component {', '.join(sorted(unknown))}"
+            for port, clients in component.clients.items()
+            if (unknown := set(clients) - known)
+        ),
+        _shown(path),
+    )
+    problems.refuse()
     return component
+
+
+def load_components(names: Iterable[str], configs: Path = CONFIGS) -> dict[str, Component]:
+    """These components by name. Raises OperatorError with the problems of all their files."""
+    found: dict[str, Component] = {}
+    problems = Problems()
+    for name in names:
+        with problems.caught():
+            found[name] = load_component(name, configs)
+    problems.refuse()
+    return found
 
 
 def load_events(configs: Path = CONFIGS) -> Events:

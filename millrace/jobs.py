@@ -9,7 +9,7 @@ jobs run until the next deployment without it.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from millrace.common.errors import OperatorError
+from millrace.common.errors import NOTHING_CHANGED, OperatorError, Problems
 from millrace.common.paths import CONFIGS, REPO
 from millrace.config import Component, Environment, Model, Name, Setting, read_yaml, validate
 
@@ -38,11 +38,9 @@ class JobSettings(Model):
 def folders_of(environment: Environment) -> list[Path]:
     """The environment's ``job_folders``; relative ones are seen from the checkout's root."""
     folders = [(REPO / folder).resolve() for folder in environment.job_folders]
-    for folder in folders:
-        if not folder.is_dir():
-            raise OperatorError(
-                f"job_folders: {folder} is no folder", "nothing was created or changed"
-            )
+    problems = Problems()
+    problems.add(f"job_folders: {folder} is no folder" for folder in folders if not folder.is_dir())
+    problems.refuse()
     return folders
 
 
@@ -88,19 +86,25 @@ def load_job_settings(
     """
     defaults = _read(configs / "jobs" / f"{DEFAULTS}.yaml")
     found: dict[str, dict[str, Setting]] = {}
-    for path in sorted((configs / "jobs").glob("*.yaml")):
-        if path.stem != DEFAULTS:
-            _add(found, path, OURS, defaults, streams)
-    for folder in folders:
-        for path in sorted(folder.glob("*.yaml")):
-            _add(found, path, folder, defaults, streams)
+    ours = [path for path in (configs / "jobs").glob("*.yaml") if path.stem != DEFAULTS]
+    files = [(path, OURS) for path in sorted(ours)]
+    files += [(path, folder) for folder in folders for path in sorted(folder.glob("*.yaml"))]
+    problems = Problems()
+    for path, code in files:
+        with problems.caught():
+            _add(found, path, code, defaults, streams)
+    problems.refuse()
     return found
 
 
 def with_jobs(spark: Component, jobs: dict[str, dict[str, Setting]]) -> Component:
     """Spark's component with the settings of these jobs beside those of the others."""
-    if twice := sorted(spark.settings.keys() & jobs.keys()):
-        raise _refusal(f"job {twice[0]}: there is a job of that name already; rename yours")
+    problems = Problems()
+    problems.add(
+        f"job {name}: there is a job of that name already; rename yours"
+        for name in sorted(spark.settings.keys() & jobs.keys())
+    )
+    problems.refuse()
     return spark.model_copy(update={"settings": spark.settings | jobs})
 
 
@@ -151,8 +155,10 @@ def _add(
     if not any((code / f"{job}{suffix}").exists() for suffix in CODE):
         raise _refusal(f"{path}: neither {job}.py nor {job}.sql is in {code}")
     of_rows = defaults.keys() - OF_REAL_TIME | OF_ROWS
-    for problem in (*_trigger_problems(own, of_rows), *_stream_problems(own, streams)):
-        raise _refusal(f"{path}: settings.{problem}")
+    problems = Problems()
+    found_here = [*_trigger_problems(own, of_rows), *_stream_problems(own, streams)]
+    problems.add((f"settings.{problem}" for problem in found_here), str(path))
+    problems.refuse()
     if is_real_time(own):
         defaults = {name: defaults[name] for name in defaults.keys() - of_rows}
     checkpoint = Setting(value=job, why=CHECKPOINT_WHY, source="docs/new-state.md")
@@ -202,4 +208,4 @@ def _read(path: Path) -> dict[str, Setting]:
 
 
 def _refusal(what: str) -> OperatorError:
-    return OperatorError(what, "nothing was created or changed")
+    return OperatorError(what, NOTHING_CHANGED)

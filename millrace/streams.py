@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
+from millrace.common.errors import Problems
 from millrace.common.paths import CONFIGS
 from millrace.config import Model, Name, Profile, Setting, absent, read_yaml, validate
 
@@ -217,7 +218,7 @@ def plan_stream(stream: Stream, topic: str, profile: Profile) -> StreamPlan:
 
 
 def problems(
-    streams: dict[str, Stream],
+    streams: Mapping[str, Stream],
     topics: set[str],
     events_per_second: int | None,
     counted: Collection[str] = (),
@@ -250,9 +251,17 @@ def problems(
 
 
 def load_streams(configs: Path = CONFIGS) -> dict[str, Stream]:
-    """All streams, by the names of their files."""
-    paths = sorted((configs / "streams").glob("*.yaml"))
-    return {path.stem: _load(path) for path in paths}
+    """All streams, by the names of their files.
+
+    Raises OperatorError with the problems of all files.
+    """
+    found: dict[str, Stream] = {}
+    problems = Problems()
+    for path in sorted((configs / "streams").glob("*.yaml")):
+        with problems.caught():
+            found[path.stem] = _load(path)
+    problems.refuse()
+    return found
 
 
 def _load(path: Path) -> Stream:

@@ -8,7 +8,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, Problems
 from millrace.common.paths import CONFIGS
 from millrace.config import Component, Model, Name, Profile, Setting, read_yaml, validate
 
@@ -247,7 +247,7 @@ def plan_table(table: Table, profile: Profile) -> TablePlan:
     )
 
 
-def problems(tables: dict[str, Table], spark: Component) -> Iterator[str]:
+def problems(tables: Mapping[str, Table], spark: Component) -> Iterator[str]:
     """Tables that a job names and nobody has declared."""
     for job, settings in spark.settings.items():
         names = settings["tables"].value if "tables" in settings else []
@@ -261,14 +261,20 @@ def problems(tables: dict[str, Table], spark: Component) -> Iterator[str]:
 
 
 def load_tables(folders: Iterable[Path] = (), configs: Path = CONFIGS) -> dict[str, Table]:
-    """All lookup tables by the names of their files: ours, and those of the folders of jobs."""
+    """All lookup tables by the names of their files: ours, and those of the folders of jobs.
+
+    Raises OperatorError with the problems of all files.
+    """
     found: dict[str, Table] = {}
+    problems = Problems()
     for folder in (configs, *folders):
         for path in sorted((folder / "tables").glob("*.yaml")):
             if path.stem in found:
-                raise OperatorError(
-                    f"{path}: there is a table {path.stem} already; rename yours",
-                    "nothing was created or changed",
+                problems.add(
+                    [f"there is a table {path.stem} already; rename yours"], file=str(path)
                 )
-            found[path.stem] = validate(Table, read_yaml(path), path)
+                continue
+            with problems.caught():
+                found[path.stem] = validate(Table, read_yaml(path), path)
+    problems.refuse()
     return found

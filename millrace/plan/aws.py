@@ -157,7 +157,7 @@ def problems(
         return
     if len(cluster) > MOST_NAME:
         yield f"{cluster}: names on AWS leave a cluster {MOST_NAME} characters"
-    yield from _network_problems(environment, aws)
+    yield from _zone_problems(environment, aws)
     yield from _image_problems(environment, aws)
     needed = {s for host in hosts for s in host.services if components[s].data}
     for service in sorted(needed - aws.disks.keys()):
@@ -189,7 +189,10 @@ def _volumes(
             yield volume.name, VolumePlan(host=host.name, device=device, disk=disk)
 
 
-def _network_problems(environment: Environment, aws: Aws) -> Iterator[str]:
+def subnet_problems(environment: Environment) -> Iterator[str]:
+    """Why the network can't be cut into the zones' subnets: then no host has an address."""
+    if environment.aws is None:
+        return
     subnet = environment.network.subnet
     if not WIDEST <= subnet.prefixlen <= NARROWEST:
         yield f"network.subnet: {subnet}; a VPC with {2**SUBNET_BITS} subnets is /16 to /22"
@@ -197,6 +200,9 @@ def _network_problems(environment: Environment, aws: Aws) -> Iterator[str]:
         yield f"network.subnet: {subnet} isn't private (RFC 1918); its hosts couldn't reach others"
     if not 3 <= len(environment.zones) <= MOST_ZONES:
         yield f"zones: {len(environment.zones)}; 3 or {MOST_ZONES} are needed on AWS"
+
+
+def _zone_problems(environment: Environment, aws: Aws) -> Iterator[str]:
     if missing := set(environment.zones) - aws.zones.keys():
         yield f"aws.zones: no availability zone for {', '.join(sorted(missing))}"
     used = [aws.zones[zone] for zone in environment.zones if zone in aws.zones]

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-from millrace.common.errors import OperatorError
+from millrace.common.errors import NOTHING_CHANGED, OperatorError
 from millrace.common.paths import STATE
 from millrace.plan import Host, Plan
 
@@ -65,7 +65,7 @@ def own_key_file(plan: Plan) -> Path:
 
 def refuse(problems: list[str]) -> None:
     if problems:
-        raise OperatorError("\n".join(problems), "nothing was created or changed")
+        raise OperatorError("\n".join(problems), NOTHING_CHANGED)
 
 
 def no_control(plan: Plan) -> OperatorError:

@@ -27,8 +27,10 @@ from millrace.config import (
     load_events,
     load_names,
 )
+from millrace.jobs import load_job_settings, with_jobs
 from millrace.plan import Plan, load_plan, make_plan
 from millrace.streams import load_streams
+from millrace.tables import load_tables
 
 pytestmark = pytest.mark.engine
 
@@ -151,8 +153,11 @@ def change(**changes: object) -> Plan:
             place = place[folder]
         place[key] = value
     components = {name: load_component(name) for name in component_names() - {"events"}}
-    environment = Environment.model_validate(content)
-    return make_plan("dev", environment, components, load_events(), load_names(), load_streams())
+    streams, environment = load_streams(), Environment.model_validate(content)
+    components["spark"] = with_jobs(components["spark"], load_job_settings(streams))
+    return make_plan(
+        "dev", environment, components, load_events(), load_names(), streams, load_tables()
+    )
 
 
 NEW_IMAGE = {"owner": "136693071363", "name": "debian-12-amd64-20270101-0001", "id": None}

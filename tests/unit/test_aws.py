@@ -16,16 +16,20 @@ from millrace.config import (
     load_events,
     load_names,
 )
+from millrace.jobs import load_job_settings, with_jobs
 from millrace.plan import Plan, load_plan, make_plan
 from millrace.plan.aws import subnets
 from millrace.plan.capacity import Load, load_assumptions, size
 from millrace.streams import load_streams
+from millrace.tables import load_tables
 
 ON_AWS = ("dev", "staging", "prod")
 COMPONENTS = {name: load_component(name) for name in component_names() - {"events"}}
 EVENTS = load_events()
 NAMES = load_names()
 STREAMS = load_streams()
+TABLES = load_tables()
+COMPONENTS["spark"] = with_jobs(COMPONENTS["spark"], load_job_settings(STREAMS))
 SERVICES = sorted(name for name, component in COMPONENTS.items() if component.memory)
 
 
@@ -40,7 +44,7 @@ def changed(path: str, value: object, name: str = "dev") -> Environment:
 
 
 def plan_of(environment: Environment, name: str = "dev") -> Plan:
-    return make_plan(name, environment, COMPONENTS, EVENTS, NAMES, STREAMS)
+    return make_plan(name, environment, COMPONENTS, EVENTS, NAMES, STREAMS, TABLES)
 
 
 # --- subnets and addresses ------------------------------------------------------------------------

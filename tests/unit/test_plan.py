@@ -1,5 +1,6 @@
 """What the planner accepts must survive; what can't survive it must refuse, by name."""
 
+import shutil
 from collections import Counter
 from functools import reduce
 
@@ -9,7 +10,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from millrace.common.errors import OperatorError
+from millrace.common.paths import CONFIGS
 from millrace.config import (
+    Component,
     Environment,
     Events,
     Setting,
@@ -19,11 +22,12 @@ from millrace.config import (
     load_names,
 )
 from millrace.inventory import build_inventory
-from millrace.jobs import with_jobs
+from millrace.jobs import load_job_settings, with_jobs
 from millrace.plan import SHARED_COMPONENTS, Plan, load_plan, make_plan
 from millrace.plan.capacity import load_assumptions
 from millrace.plan.spark import rate_problems, settings_of
 from millrace.streams import load_streams
+from millrace.tables import load_tables
 
 LOCAL = load_environment("local").model_dump(mode="json")
 SERVICES = sorted(
@@ -33,6 +37,8 @@ COMPONENTS = {name: load_component(name) for name in [*SERVICES, *SHARED_COMPONE
 EVENTS = load_events()
 NAMES = load_names()
 STREAMS = load_streams()
+TABLES = load_tables()
+COMPONENTS["spark"] = with_jobs(COMPONENTS["spark"], load_job_settings(STREAMS))
 
 
 def changed(path: str, value: object) -> dict:
@@ -48,7 +54,7 @@ def changed(path: str, value: object) -> dict:
 
 def plan_of(content: dict) -> Plan:
     return make_plan(
-        "local", Environment.model_validate(content), COMPONENTS, EVENTS, NAMES, STREAMS
+        "local", Environment.model_validate(content), COMPONENTS, EVENTS, NAMES, STREAMS, TABLES
     )
 
 
@@ -87,7 +93,9 @@ def test_a_port_used_twice_on_a_host_is_refused():
     twin = COMPONENTS["journalnode"].model_copy(update={"ports": COMPONENTS["zookeeper"].ports})
     environment = Environment.model_validate(LOCAL)
     with pytest.raises(OperatorError, match=r"groups.coord: port \d+ is zookeeper.client's and j"):
-        make_plan("local", environment, COMPONENTS | {"journalnode": twin}, EVENTS, NAMES, STREAMS)
+        make_plan(
+            "local", environment, COMPONENTS | {"journalnode": twin}, EVENTS, NAMES, STREAMS, TABLES
+        )
 
 
 @pytest.mark.parametrize(
@@ -110,6 +118,76 @@ def test_a_bad_key_is_refused_with_file_and_key(tmp_path, monkeypatch, path, val
         load_environment("broken", tmp_path)
     assert "environments/broken.yaml: " in refused.value.message
     assert path.rsplit(".", 1)[0] in refused.value.message
+
+
+def test_one_refusal_has_every_problem_of_a_configuration():
+    content = changed("replication.sentinel_quorum", 1)
+    content["receiver"] = {"webhook_configs": [{"password": "open"}]}
+    content["applications"] = {"insights": ["archive", "erors"]}
+    events = EVENTS.model_dump()
+    del events["topics"]["clicks"]["partitions"]["small"]
+    spark = COMPONENTS["spark"].model_dump()
+    spark["settings"]["traffic"]["watermark_seconds"]["value"] = "1d"
+    with pytest.raises(OperatorError) as refused:
+        make_plan(
+            "local",
+            Environment.model_validate(content),
+            COMPONENTS | {"spark": Component.model_validate(spark)},
+            Events.model_validate(events),
+            NAMES,
+            STREAMS,
+            TABLES,
+        )
+    assert [line.partition(": ")[::2] for line in sorted(refused.value.message.splitlines())] == [
+        ("configs/components/events.yaml", "topics.clicks.partitions: none for profile small"),
+        (
+            "configs/components/spark.yaml",
+            "traffic.watermark_seconds: Input should be a valid integer",
+        ),
+        (
+            "configs/environments/local.yaml",
+            "applications.insights: no job erors; it needs erors.yaml in configs/jobs or in one of"
+            " job_folders",
+        ),
+        (
+            "configs/environments/local.yaml",
+            "receiver: password is a secret: say password_file, and the name of a file for it",
+        ),
+        (
+            "configs/environments/local.yaml",
+            "replication.sentinel_quorum: 1 of 3 is no majority; a minority could declare a healthy"
+            " master dead",
+        ),
+    ]
+
+
+def test_one_refusal_has_the_problems_of_all_files(tmp_path):
+    configs = shutil.copytree(CONFIGS, tmp_path / "configs")
+    wrong = {
+        "components/redis.yaml": ("summary:", "sumary:"),
+        "components/kafka_broker.yaml": ("summary:", "sumary:"),
+        "names.yaml": ("group_prefix:", "group_prefx:"),
+        "streams/clicks.yaml": ("format: json", "format: jsn"),
+        "tables/campaigns.yaml": ("key:", "keys:"),
+    }
+    for file, (right, mistyped) in wrong.items():
+        text = (configs / file).read_text()
+        assert right in text
+        (configs / file).write_text(text.replace(right, mistyped, 1))
+    with pytest.raises(OperatorError) as refused:
+        load_plan("local", configs)
+    assert [file for file in wrong if f"{configs / file}: " not in refused.value.message] == []
+
+
+def test_every_wrong_job_is_named(tmp_path):
+    configs = shutil.copytree(CONFIGS, tmp_path / "configs")
+    for job in ("sessions", "status_by_minute"):
+        path = configs / "jobs" / f"{job}.yaml"
+        path.write_text(path.read_text().replace("window_seconds:", "windows_seconds:"))
+    with pytest.raises(OperatorError) as refused:
+        load_plan("local", configs)
+    for job in ("sessions", "status_by_minute"):
+        assert f"{job}.yaml: settings.window_seconds is missing" in refused.value.message
 
 
 def test_an_unknown_environment_names_those_there_are():
@@ -276,7 +354,7 @@ def test_a_topic_has_the_name_of_its_part(tmp_path):
     topics = NAMES.kafka.topics.model_copy(update={"results": "insights"})
     names = NAMES.model_copy(update={"kafka": NAMES.kafka.model_copy(update={"topics": topics})})
     environment = Environment.model_validate(LOCAL)
-    plan = make_plan("local", environment, COMPONENTS, EVENTS, names, STREAMS)
+    plan = make_plan("local", environment, COMPONENTS, EVENTS, names, STREAMS, TABLES)
     assert "insights" in plan.topics
     assert "results" not in plan.topics
     assert build_inventory(plan, {})["all"]["vars"]["millrace"]["names"] == names.model_dump()
@@ -298,7 +376,7 @@ def refused_topics(content, complaint):
     environment = Environment.model_validate(LOCAL)
     events = Events.model_validate(content)
     with pytest.raises(OperatorError, match=complaint):
-        make_plan("local", environment, COMPONENTS, events, NAMES, STREAMS)
+        make_plan("local", environment, COMPONENTS, events, NAMES, STREAMS, TABLES)
 
 
 def test_a_job_is_behind_in_all_topics_that_it_reads():
@@ -306,7 +384,9 @@ def test_a_job_is_behind_in_all_topics_that_it_reads():
     read = Setting(value=["impressions", "clicks"], why="because it is a test", source="a test")
     spark = with_jobs(COMPONENTS["spark"], {"mine": settings["traffic"] | {"streams": read}})
     environment = Environment.model_validate(LOCAL)
-    plan = make_plan("local", environment, COMPONENTS | {"spark": spark}, EVENTS, NAMES, STREAMS)
+    plan = make_plan(
+        "local", environment, COMPONENTS | {"spark": spark}, EVENTS, NAMES, STREAMS, TABLES
+    )
     assert plan.topics_of("mine") == ["ad-impressions", "ad-clicks"]
     assert plan.topics_of("traffic") == ["events"]
     assert plan.topics["ad-clicks"].partitions == 3
@@ -338,7 +418,7 @@ def test_a_job_may_take_less_than_the_others():
 
 def test_the_stream_that_traffic_counts_keeps_all_its_records():
     events = STREAMS["events"].model_copy(update={"deduplicate_by": "event_id"})
-    inputs = (COMPONENTS, EVENTS, NAMES, STREAMS | {"events": events})
+    inputs = (COMPONENTS, EVENTS, NAMES, STREAMS | {"events": events}, TABLES)
     with pytest.raises(
         OperatorError, match=r"events\.yaml: deduplicate_by: the job traffic counts"
     ):
@@ -354,4 +434,6 @@ def test_a_setting_of_another_type_is_refused_with_its_place():
     spark = COMPONENTS["spark"].model_copy(update={"settings": settings})
     environment = Environment.model_validate(LOCAL)
     with pytest.raises(OperatorError, match=r"spark\.yaml: traffic\.watermark_seconds: Input"):
-        make_plan("local", environment, COMPONENTS | {"spark": spark}, EVENTS, NAMES, STREAMS)
+        make_plan(
+            "local", environment, COMPONENTS | {"spark": spark}, EVENTS, NAMES, STREAMS, TABLES
+        )

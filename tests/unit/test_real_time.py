@@ -137,7 +137,7 @@ def test_the_plan_refuses_it_beside_others(folder: Path, monkeypatch: pytest.Mon
     local = make.load_environment("local").model_copy(
         update={"job_folders": [str(folder)], "applications": {"insights": ["traffic", JOB]}}
     )
-    monkeypatch.setattr(make, "load_environment", lambda _: local)
+    monkeypatch.setattr(make, "load_environment", lambda *_: local)
     with pytest.raises(OperatorError, match=r"local.yaml: applications.insights: alerts runs in"):
         load_plan("local")
 
