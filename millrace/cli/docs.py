@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from millrace.alerts import load_alerts
 from millrace.cli.alert_docs import alerts_page
 from millrace.cli.job_facts import PROGRAM, Facts, all_jobs, facts_of
 from millrace.cli.network_docs import network_page
@@ -20,6 +19,7 @@ from millrace.cli.role_docs import role_readmes
 from millrace.common.errors import OperatorError
 from millrace.common.paths import CONFIGS, REPO
 from millrace.config import load_component
+from millrace.config.alerts import load_alerts
 from millrace.drill.guarantees import guarantees_table
 from millrace.drill.report import Audit
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks

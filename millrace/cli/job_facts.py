@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace.common.paths import REPO
-from millrace.jobs import ARCHIVE, ARCHIVES, OURS, declaration_of
+from millrace.config.jobs import ARCHIVE, ARCHIVES, OURS, declaration_of
 from millrace.plan import Plan
 
 PROGRAM = "program"

@@ -13,7 +13,8 @@ from cassandra.protocol import ErrorMessage
 from millrace.cluster import cassandra
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
-from millrace.tables import Row, Version, encoded
+from millrace.plan.tables import Row
+from millrace.table_versions import Version, encoded
 
 # Of the native protocol, version 5, section 8; the driver has no class for it.
 CAS_WRITE_UNKNOWN = 0x1700
@@ -40,7 +41,7 @@ def lookup_versions(plan: Plan) -> Iterator["LookupVersions"]:
 
 
 class LookupVersions:
-    """`millrace.tables.Versions` of a running cluster."""
+    """`millrace.table_versions.Versions` of a running cluster."""
 
     def __init__(self, session: Session, keyspace: str) -> None:
         self._session = session

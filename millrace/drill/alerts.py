@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from millrace.alerts import SEVERITIES, Alert
 from millrace.common.durations import parse_duration
+from millrace.config.alerts import SEVERITIES, Alert
 from millrace.drill.report import AlertOutcomes, Fired
 from millrace.drill.runbook import FrontMatter
 from millrace.drill.timeline import Episode, Span

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from millrace.alerts import load_alerts
 from millrace.cluster import annotations, prometheus, zookeeper
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.machine import this_machine
 from millrace.common.paths import stack_state
 from millrace.common.waiting import wait_until
+from millrace.config.alerts import load_alerts
 from millrace.drill import experiment, standby
 from millrace.drill.alerts import Expected, Firing, alert_outcomes, awaited, expected, firings
 from millrace.drill.display import Display

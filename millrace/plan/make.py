@@ -22,8 +22,10 @@ from millrace.config import (
     load_events,
     load_names,
 )
-from millrace.jobs import archives, folders_of, load_job_settings, on_trial, with_jobs
-from millrace.jobs import problems as job_problems
+from millrace.config.jobs import archives, folders_of, load_job_settings, on_trial, with_jobs
+from millrace.config.jobs import problems as job_problems
+from millrace.config.lookup_tables import Table, load_tables
+from millrace.config.streams import Stream, load_streams
 from millrace.plan import addresses, availability, aws, receivers
 from millrace.plan.capacity import load_assumptions
 from millrace.plan.edges import edges
@@ -45,10 +47,10 @@ from millrace.plan.spark import (
     real_time_problems,
     settings_of,
 )
-from millrace.streams import Stream, load_streams, plan_stream
-from millrace.streams import problems as stream_problems
-from millrace.tables import Table, load_tables, plan_table
-from millrace.tables import problems as table_problems
+from millrace.plan.streams import plan_stream
+from millrace.plan.streams import problems as stream_problems
+from millrace.plan.tables import plan_table
+from millrace.plan.tables import problems as table_problems
 
 # Components that aren't a service on a host but configure one or more of them.
 SHARED_COMPONENTS = ("base", "hadoop", "spark")

@@ -22,8 +22,8 @@ from millrace.plan.parts import (
     TopicPlan,
 )
 from millrace.plan.spark import SparkPlan
-from millrace.streams import StreamPlan
-from millrace.tables import TablePlan
+from millrace.plan.streams import StreamPlan
+from millrace.plan.tables import TablePlan
 
 
 class Plan(Model):

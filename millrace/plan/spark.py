@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from millrace.common.paths import CONFIGS
 from millrace.config import Component, Profile, absent, validate
-from millrace.jobs import ARCHIVES, REAL_TIME, archive_job
+from millrace.config.jobs import ARCHIVES, REAL_TIME, archive_job
 from millrace.plan.parts import Model
 
 FILE = CONFIGS / "components" / "spark.yaml"

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import CACHE, REPO
-from millrace.jobs import code_of
+from millrace.config.jobs import code_of
 
 SHARED = "millrace_shared"
 JOBS = "spark-jobs/millrace_jobs"

@@ -15,9 +15,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
-from millrace.alerts import SEVERITIES
 from millrace.cluster.prometheus import Alert
 from millrace.cluster.services import Application
+from millrace.config.alerts import SEVERITIES
 from millrace.plan import CONTROLLER_ID_BASE, Plan
 from millrace.status.snapshot import (
     Coordination,

@@ -16,7 +16,6 @@ from typing import Annotated
 
 import typer
 
-from millrace.alerts import load_alerts
 from millrace.cluster.facts import Facts, Silent, facts
 from millrace.cluster.logs import HostLog, Wanted, reading
 from millrace.cluster.prometheus import history
@@ -25,7 +24,9 @@ from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO, stack_name
-from millrace.panels import load_panels, page, scrape_seconds
+from millrace.config.alerts import load_alerts
+from millrace.config.panels import load_panels
+from millrace.panels import page, scrape_seconds
 from millrace.plan import Host, Plan, load_plan
 from millrace.setup.artifacts import read_manifest
 from millrace.support.logs import moment, parts_of

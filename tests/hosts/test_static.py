@@ -6,11 +6,11 @@ import pytest
 
 from millrace.common.paths import stack_name
 from millrace.config import Environment, load_component, load_environment, load_events, load_names
+from millrace.config.jobs import load_job_settings, with_jobs
+from millrace.config.lookup_tables import load_tables
+from millrace.config.streams import load_streams
 from millrace.inventory import artifacts_url
-from millrace.jobs import load_job_settings, with_jobs
 from millrace.plan import SHARED_COMPONENTS, Plan, make_plan
-from millrace.streams import load_streams
-from millrace.tables import load_tables
 from tests.playbooks import changed, inventory_of, run_playbook, started_units, written
 
 # To a machine, the hosts file is its own, and the lists of packages are an hour young.

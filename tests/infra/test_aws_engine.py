@@ -27,10 +27,10 @@ from millrace.config import (
     load_events,
     load_names,
 )
-from millrace.jobs import load_job_settings, with_jobs
+from millrace.config.jobs import load_job_settings, with_jobs
+from millrace.config.lookup_tables import load_tables
+from millrace.config.streams import load_streams
 from millrace.plan import Plan, load_plan, make_plan
-from millrace.streams import load_streams
-from millrace.tables import load_tables
 
 pytestmark = pytest.mark.engine
 

@@ -8,7 +8,8 @@ from millrace_jobs.config import Names
 from millrace_jobs.stream import Stream
 
 from millrace.config import load_names
-from millrace.streams import load_streams, plan_stream
+from millrace.config.streams import load_streams
+from millrace.plan.streams import plan_stream
 from millrace_shared.strict import read
 
 # As the jobs get them from the plan.

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.common.errors import OperatorError
+from millrace.config.streams import load_streams
 from millrace.ledger.advertise import send
 from millrace.ledger.advertisements import CLICKS, IMPRESSIONS, Truth, advertisements
-from millrace.streams import load_streams
 
 STARTED_MS = 1_700_000_000_000
 TOPICS = {IMPRESSIONS: "shown", CLICKS: "clicked"}

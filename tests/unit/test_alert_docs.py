@@ -2,8 +2,8 @@
 
 import pytest
 
-from millrace.alerts import load_alerts
 from millrace.cli.alert_docs import alerts_page
+from millrace.config.alerts import load_alerts
 from millrace.drill.report import AlertOutcomes, Audit, Fired, Machine, Report, Run
 from millrace.drill.runbook import load_operations, load_runbook, load_runbooks
 from millrace.plan import load_plan

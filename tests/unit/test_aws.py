@@ -16,12 +16,12 @@ from millrace.config import (
     load_events,
     load_names,
 )
-from millrace.jobs import load_job_settings, with_jobs
+from millrace.config.jobs import load_job_settings, with_jobs
+from millrace.config.lookup_tables import load_tables
+from millrace.config.streams import load_streams
 from millrace.plan import Plan, load_plan, make_plan
 from millrace.plan.aws import subnets
 from millrace.plan.capacity import Load, load_assumptions, size
-from millrace.streams import load_streams
-from millrace.tables import load_tables
 
 ON_AWS = ("dev", "staging", "prod")
 COMPONENTS = {name: load_component(name) for name in component_names() - {"events"}}

@@ -13,7 +13,7 @@ import pytest
 from bench import report
 from bench.transforms import records
 from bench.transforms.__main__ import COMPARISONS, right
-from millrace.streams import AvroSchema
+from millrace.config.streams import AvroSchema
 
 EVENTS = 500
 

@@ -33,7 +33,7 @@ from millrace.ledger.advertise import _view as campaigns_view
 from millrace.plan import load_plan
 from millrace.setup.steps import Progress, _table
 from millrace.support.logs import show as show_logs
-from millrace.tables import Version
+from millrace.table_versions import Version
 from tests.unit.results import NOON, Api
 
 PLAN = load_plan("local")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.alerts import Alert, load_alerts
+from millrace.config.alerts import Alert, load_alerts
 from millrace.drill.alerts import (
     FIRED_ALREADY,
     NOT_HELD,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace.jobs import load_job_settings
-from millrace.streams import load_streams
+from millrace.config.jobs import load_job_settings
+from millrace.config.streams import load_streams
 from tests.unit.stand_ins import install, run_drill
 
 RECORDS = 5

@@ -7,7 +7,7 @@ import yaml
 
 from millrace.common.errors import OperatorError
 from millrace.config import load_component, load_environment
-from millrace.jobs import archives, folders_of, load_job_settings, problems, with_jobs
+from millrace.config.jobs import archives, folders_of, load_job_settings, problems, with_jobs
 from millrace.plan import load_plan
 
 STREAMS = ["events", "impressions", "clicks"]

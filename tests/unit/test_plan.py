@@ -21,13 +21,13 @@ from millrace.config import (
     load_events,
     load_names,
 )
+from millrace.config.jobs import load_job_settings, with_jobs
+from millrace.config.lookup_tables import load_tables
+from millrace.config.streams import load_streams
 from millrace.inventory import build_inventory
-from millrace.jobs import load_job_settings, with_jobs
 from millrace.plan import SHARED_COMPONENTS, Plan, load_plan, make_plan
 from millrace.plan.capacity import load_assumptions
 from millrace.plan.spark import rate_problems, settings_of
-from millrace.streams import load_streams
-from millrace.tables import load_tables
 
 LOCAL = load_environment("local").model_dump(mode="json")
 SERVICES = sorted(

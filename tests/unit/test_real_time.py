@@ -18,7 +18,7 @@ from millrace.cli.retention import retention_table
 from millrace.cli.views import plan_view
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
-from millrace.jobs import load_job_settings
+from millrace.config.jobs import load_job_settings
 from millrace.plan import Plan, load_plan, make
 from millrace.plan.spark import SparkSettings, rate_problems, real_time_problems
 from tests.alerts import JOB, write_down

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.alerts import load_alerts
 from millrace.cluster.prometheus import Alert
 from millrace.cluster.services import Application, NameNode, Redis, ResourceManager
 from millrace.common.console import Console
+from millrace.config.alerts import load_alerts
 from millrace.drill.runbook import load_runbooks
 from millrace.plan import CONTROLLER_ID_BASE, load_plan
 from millrace.status import health

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from millrace.common.errors import OperatorError
-from millrace.streams import Stream, load_streams, plan_stream, problems
+from millrace.config.streams import Stream, load_streams
+from millrace.plan.streams import plan_stream, problems
 
 TIME = {
     "type": "time",

@@ -17,7 +17,7 @@ from millrace.cluster import host_facts, ssh
 from millrace.cluster import logs as cluster_logs
 from millrace.common import paths
 from millrace.common.errors import OperatorError
-from millrace.panels import load_panels
+from millrace.config.panels import load_panels
 from millrace.plan import Plan, load_plan
 from millrace.support import redact
 from millrace.support.bundle import Bundle, gather, write

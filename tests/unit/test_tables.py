@@ -19,19 +19,15 @@ from millrace.cli.tables import app, show_view
 from millrace.cluster.tables import LookupVersions
 from millrace.common.errors import OperatorError
 from millrace.config import Component, Setting, load_component
+from millrace.config.lookup_tables import Table, load_tables
 from millrace.plan import load_plan
-from millrace.tables import (
-    Row,
-    Table,
-    TablePlan,
+from millrace.plan.tables import Row, TablePlan, plan_table, problems
+from millrace.table_versions import (
     Version,
     change,
     encoded,
     key_of,
-    load_tables,
     parsed,
-    plan_table,
-    problems,
     row_of,
     with_row,
     without_key,
@@ -270,7 +266,7 @@ class Unanswering:
 def test_who_never_gets_a_turn_is_told(
     campaigns: TablePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millrace.tables.PAUSE_SECONDS", 0)
+    monkeypatch.setattr("millrace.table_versions.PAUSE_SECONDS", 0)
     with pytest.raises(OperatorError, match="others change it"):
         change(MemoryVersions(99), "campaigns", campaigns, with_row(campaigns, ROW))
 

@@ -1,13 +1,13 @@
 """Models of ``configs/streams/``: what a record of a stream must be to count as an event.
 
 Parsing, the reasons of dead letters, the archive's columns and the bounds that keep sums from
-overflowing come from here. The jobs get a stream as `StreamPlan` in their configuration.
+overflowing come from here. The jobs get a stream as the plan's `StreamPlan`.
 """
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,10 +15,10 @@ from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
 from millrace.common.errors import Problems
 from millrace.common.paths import CONFIGS
-from millrace.config import Model, Name, Profile, Setting, absent, read_yaml, validate
+from millrace.config.load import read_yaml, validate
+from millrace.config.model import Model, Name, Setting
 
 NUMBERS = ("integer", "long")
-LONG_MAX = 2**63 - 1
 # Avro's types by what a stream calls them; a union of one with null is taken, too.
 AVRO_TYPES: dict[str, list[Any]] = {
     "text": ["string"],
@@ -28,8 +28,6 @@ AVRO_TYPES: dict[str, list[Any]] = {
         {"type": "long", "logicalType": unit} for unit in ("timestamp-millis", "timestamp-micros")
     ],
 }
-# The longest window that a job sums over, in seconds.
-LONGEST_WINDOW_SECONDS = 3600
 
 
 class StreamField(Model):
@@ -162,92 +160,6 @@ class Stream(Model):
         if self.avro_schema and (problems := list(self.avro_schema.problems(self.fields))):
             raise ValueError("; ".join(problems))
         return self
-
-
-class FieldPlan(Model):
-    """What the jobs need of a field."""
-
-    type: str
-    required: bool
-    minimum: int | None
-    maximum: int | None
-    earliest: str | None
-    ahead_seconds: int | None
-
-
-class StreamPlan(Model):
-    """A stream under a profile. ``record_bytes`` bounds one record's value; without a schema of
-    Avro's that is JSON."""
-
-    topic: str
-    key: str
-    event_time: str
-    deduplicate_by: str | None = Field(default=None, exclude_if=absent)
-    avro_schema: str | None = Field(default=None, exclude_if=absent)
-    record_bytes: int
-    fields: dict[str, FieldPlan]
-
-    @property
-    def earliest_seconds(self) -> int:
-        """The earliest time that an event may have, since 1970."""
-        earliest = self.fields[self.event_time].earliest
-        assert earliest  # validated: it is a time
-        return int(datetime.fromisoformat(earliest).astimezone(UTC).timestamp())
-
-    @property
-    def ahead_seconds(self) -> int:
-        """How far an event may be ahead of its broker's clock."""
-        ahead = self.fields[self.event_time].ahead_seconds
-        assert ahead is not None  # validated: it is a time
-        return ahead
-
-
-def plan_stream(stream: Stream, topic: str, profile: Profile) -> StreamPlan:
-    return StreamPlan(
-        topic=topic,
-        key=stream.key,
-        event_time=stream.event_time,
-        deduplicate_by=stream.deduplicate_by,
-        avro_schema=stream.avro_schema.text if stream.avro_schema else None,
-        record_bytes=stream.record_bytes.at(profile),
-        fields={
-            name: FieldPlan(**field.model_dump(exclude={"why", "source"}))
-            for name, field in stream.fields.items()
-        },
-    )
-
-
-def problems(
-    streams: Mapping[str, Stream],
-    topics: set[str],
-    events_per_second: int | None,
-    counted: Collection[str] = (),
-) -> Iterator[str]:
-    """Why the streams can't be taken: a missing topic, sums that could overflow, or a job that
-    counts what is to be left out.
-
-    Args:
-        events_per_second: the environment's load, None where it promises none.
-        counted: streams of which a job that runs counts every record.
-    """
-    for name, stream in streams.items():
-        where = f"configs/streams/{name}.yaml"
-        if stream.topic not in topics:
-            yield f"{where}: topic {stream.topic} isn't in configs/components/events.yaml"
-        if stream.deduplicate_by and name in counted:
-            yield (
-                f"{where}: deduplicate_by: the job traffic counts every record of this stream; take"
-                " it out of applications, or leave this out"
-            )
-        for field, rule in stream.fields.items():
-            if rule.type != "long" or events_per_second is None:
-                continue
-            largest = max(abs(rule.minimum or 0), abs(rule.maximum or 0))
-            if largest * events_per_second * LONGEST_WINDOW_SECONDS > LONG_MAX:
-                yield (
-                    f"{where}: fields.{field}: {events_per_second} events/s of {largest} would"
-                    f" overflow a sum over {LONGEST_WINDOW_SECONDS} s"
-                )
 
 
 def load_streams(configs: Path = CONFIGS) -> dict[str, Stream]:

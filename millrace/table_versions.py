@@ -1,103 +1,22 @@
-"""Lookup tables, ``configs/tables/``: facts that operators change while jobs run.
+"""Versions of lookup tables: how operators change their rows while jobs run.
 
 Each change makes another version of the whole table, numbered from 1; 0 is the empty table before
 the first one. A table is small, so a version is one value, and a job looks facts up in memory.
 """
 
 import json
-import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Protocol
 
-from pydantic import Field, PositiveInt, model_validator
+from millrace.common.errors import OperatorError
+from millrace.plan.tables import ColumnPlan, Row, TablePlan
 
-from millrace.common.errors import OperatorError, Problems
-from millrace.common.paths import CONFIGS
-from millrace.config import Component, Model, Name, Profile, Setting, read_yaml, validate
-
-Value = int | float | str | None
-Row = dict[str, Value]
-
-INTEGERS = {"integer": 2**31, "long": 2**63}
-DAY_SECONDS = 86400
 ATTEMPTS = 10
 PAUSE_SECONDS = 0.2
-
-
-class Column(Model):
-    """A column of a lookup table. Numbers have a range, with its why and source."""
-
-    type: Literal["text", "integer", "long", "double"]
-    required: bool = True
-    minimum: int | float | None = None
-    maximum: int | float | None = None
-    why: str | None = Field(default=None, min_length=10)
-    source: str | None = Field(default=None, min_length=3)
-
-    @model_validator(mode="after")
-    def _has_the_range_of_its_type(self) -> Self:
-        bounds = [self.minimum, self.maximum]
-        if any((bound is None) == (self.type != "text") for bound in bounds):
-            raise ValueError("numbers, and they alone, need minimum and maximum")
-        if self.minimum is None or self.maximum is None:
-            return self
-        if not (self.why and self.source):
-            raise ValueError("a range needs why and source")
-        if self.minimum > self.maximum:
-            raise ValueError(f"minimum {self.minimum} is above maximum {self.maximum}")
-        limit = INTEGERS.get(self.type, math.inf)
-        if not -limit <= self.minimum <= self.maximum < limit:
-            raise ValueError(f"the range is wider than type {self.type}")
-        return self
-
-
-class Table(Model):
-    """``configs/tables/<name>.yaml``; a row is named by the columns of its key."""
-
-    summary: str
-    key: list[Name] = Field(min_length=1)
-    keep_days: Setting
-    table_bytes: Setting
-    columns: dict[Name, Column]
-
-    @model_validator(mode="after")
-    def _has_a_key_and_facts(self) -> Self:
-        if len(set(self.key)) != len(self.key):
-            raise ValueError("key: a column stands twice in it")
-        for name in self.key:
-            column = self.columns.get(name)
-            if column is None or column.type == "double" or not column.required:
-                raise ValueError(f"key: {name} must be a required column, and no double")
-        if self.columns.keys() == set(self.key):
-            raise ValueError("columns: none is a fact; all are the key")
-        return self
-
-
-class ColumnPlan(Model):
-    """What toolkit and jobs need of a column."""
-
-    type: str
-    required: bool
-    minimum: int | float | None
-    maximum: int | float | None
-
-
-class TablePlan(Model):
-    """A lookup table under a profile. ``table_bytes`` bounds one version as it is kept."""
-
-    summary: str
-    key: list[str]
-    keep_seconds: PositiveInt
-    table_bytes: PositiveInt
-    columns: dict[str, ColumnPlan]
-
-    def key_of(self, row: Row) -> tuple[Any, ...]:
-        return tuple(row[name] for name in self.key)
 
 
 @dataclass(frozen=True)
@@ -232,49 +151,3 @@ def parsed(rule: ColumnPlan, text: str) -> int | float | str:
 def encoded(rows: list[Row]) -> bytes:
     """A version as it is kept: jobs read it, too."""
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def plan_table(table: Table, profile: Profile) -> TablePlan:
-    return TablePlan(
-        summary=table.summary,
-        key=table.key,
-        keep_seconds=table.keep_days.at(profile) * DAY_SECONDS,
-        table_bytes=table.table_bytes.at(profile),
-        columns={
-            name: ColumnPlan(**column.model_dump(exclude={"why", "source"}))
-            for name, column in table.columns.items()
-        },
-    )
-
-
-def problems(tables: Mapping[str, Table], spark: Component) -> Iterator[str]:
-    """Tables that a job names and nobody has declared."""
-    for job, settings in spark.settings.items():
-        names = settings["tables"].value if "tables" in settings else []
-        if not isinstance(names, list):
-            yield f"job {job}: tables: {names} is no list, such as [campaigns]"
-            continue
-        for name in names:
-            if name not in tables:
-                known = ", ".join(tables) or "none"
-                yield f"job {job}: tables: no table {name}; configs/tables has {known}"
-
-
-def load_tables(folders: Iterable[Path] = (), configs: Path = CONFIGS) -> dict[str, Table]:
-    """All lookup tables by the names of their files: ours, and those of the folders of jobs.
-
-    Raises OperatorError with the problems of all files.
-    """
-    found: dict[str, Table] = {}
-    problems = Problems()
-    for folder in (configs, *folders):
-        for path in sorted((folder / "tables").glob("*.yaml")):
-            if path.stem in found:
-                problems.add(
-                    [f"there is a table {path.stem} already; rename yours"], file=str(path)
-                )
-                continue
-            with problems.caught():
-                found[path.stem] = validate(Table, read_yaml(path), path)
-    problems.refuse()
-    return found

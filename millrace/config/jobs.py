@@ -11,7 +11,10 @@ from pathlib import Path
 
 from millrace.common.errors import NOTHING_CHANGED, OperatorError, Problems
 from millrace.common.paths import CONFIGS, REPO
-from millrace.config import Component, Environment, Model, Name, Setting, read_yaml, validate
+from millrace.config.component import Component
+from millrace.config.environment import Environment
+from millrace.config.load import read_yaml, validate
+from millrace.config.model import Model, Name, Setting
 
 OURS = REPO / "spark-jobs" / "millrace_jobs" / "jobs"
 CODE = (".py", ".sql")
