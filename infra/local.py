@@ -17,7 +17,7 @@ from infra.docker_resources import (
 )
 from millrace.plan import Host as PlannedHost
 from millrace.plan import Plan
-from millrace.providers.docker import container_name
+from millrace.providers.docker_hosts import container_name
 
 
 @dataclass(frozen=True)

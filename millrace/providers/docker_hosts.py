@@ -6,7 +6,6 @@ from docker.models.containers import Container
 
 from millrace.common.errors import OperatorError
 from millrace.plan import Host, Plan
-from millrace.providers.docker import container_name
 
 TABLE = "inet partition"
 
@@ -27,6 +26,11 @@ REJOIN = """
 nft list table {table} >/dev/null 2>&1 || exit 0
 nft delete table {table}
 """
+
+
+def container_name(plan: Plan, name: str) -> str:
+    """The name of the container of a host, or of the artifact server."""
+    return f"{plan.cluster}-{name}"
 
 
 class DockerHosts:
