@@ -180,7 +180,7 @@ def main(arguments: list[str]) -> None:
     else:
         plan = load_plan(stack_name())
         spec = of_plan(plan, asked.rate, asked.length, asked.pages, asked.profile, asked.late)
-        brokers, folder = addresses(kafka.brokers(plan)), ledgers()
+        brokers, folder = addresses(kafka.brokers(plan)), ledgers(plan)
     with stop_on_signals() as stop:
         run = Run(spec, brokers, folder)
         print(json.dumps({"run": spec.run, "started_ms": run.spec.started_ms}), flush=True)

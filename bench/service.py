@@ -184,7 +184,7 @@ def _freshness(bench: Bench) -> dict[str, Any]:
         come_to_rest(bench, rest=2.0)
         for sampler in (topics, answers):
             sampler.stop()
-    ledger = Ledger.open(ledgers() / offered.run)
+    ledger = Ledger.open(ledgers(bench.plan) / offered.run)
     numbers = np.flatnonzero(ledger.acked)
     due = ledger.started + ledger.spec.schedule.times(numbers)
     in_topic = fresh.visible_in_topic(

@@ -36,10 +36,10 @@ def demo_command(
     log_format: FormatOption = "",
 ) -> None:
     """From nothing to live insights: everything below, then traffic, then its results."""
-    run_demo(stack_name(), log, log_format, Console())
+    run_demo(load_plan(stack_name()), log, log_format, Console())
 
 
-def run_demo(stack: str, log: str | None, log_format: str, console: Console) -> None:
+def run_demo(plan: Plan, log: str | None, log_format: str, console: Console) -> None:
     """Every step can be interrupted; the same command again goes on where it was."""
     started = time.monotonic()
 
@@ -50,12 +50,11 @@ def run_demo(stack: str, log: str | None, log_format: str, console: Console) -> 
     step("1/5 What this machine lacks")
     run_setup(console)
     step("2/5 Hosts: pulumi up")
-    plan = load_plan(stack)
     make_hosts(plan, console)
     step("3/5 Services: Ansible")
-    run_playbook(stack, "site.yml", [], console)
+    run_playbook(plan, "site.yml", [], console)
     step("4/5 Streaming jobs")
-    run_playbook(stack, "deploy-jobs.yml", [], console)
+    run_playbook(plan, "deploy-jobs.yml", [], console)
     step("5/5 Traffic")
     if log is None:
         _generated_traffic(plan, console)

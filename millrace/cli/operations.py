@@ -76,11 +76,11 @@ def change_machine(plan: Plan, stack: "auto.Stack", change: Change, console: Con
 
     host = change.name
     console.print(f"{host}: its machine changes, before any other's")
-    run_playbook(plan.environment, "release-host.yml", ["--extra-vars", f"host={host}"], console)
+    run_playbook(plan, "release-host.yml", ["--extra-vars", f"host={host}"], console)
     automation.up(stack, console.print, only=[change.urn])
     # Others keep what they run with until their own turn: their machines aren't changed yet.
-    run_playbook(plan.environment, "site.yml", ["--limit", host], console)
-    run_playbook(plan.environment, "verify.yml", [], console)
+    run_playbook(plan, "site.yml", ["--limit", host], console)
+    run_playbook(plan, "verify.yml", [], console)
 
 
 def approve(plan: Plan, changes: Sequence[Change], console: Console) -> None:
@@ -134,7 +134,7 @@ def deploy_jobs(plan: Plan, console: Console, release: str = "", *, yes: bool = 
     """The jobs of this checkout, by hand-over where they run already."""
     follow_plan(plan, console, yes=yes)
     arguments = ["-e", f"job_gateway_release={release}"]
-    run_playbook(plan.environment, "deploy-jobs.yml", arguments, console)
+    run_playbook(plan, "deploy-jobs.yml", arguments, console)
 
 
 def remove_hosts(plan: Plan, console: Console, *, purge: bool, yes: bool = False) -> None:

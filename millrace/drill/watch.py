@@ -92,7 +92,7 @@ def watching(
         if settle_seconds:
             show.phase(f"settle, {settle_seconds:g} s")
             time.sleep(settle_seconds)
-        yield Watch(samplers, load, asked.folder / LOG, ledgers() / asked.ledger)
+        yield Watch(samplers, load, asked.folder / LOG, ledgers(plan) / asked.ledger)
         show.phase("the last events are acknowledged")
 
 

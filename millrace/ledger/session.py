@@ -12,7 +12,7 @@ from millrace.cluster import collector, kafka
 from millrace.cluster.collector import CollectorProducer
 from millrace.cluster.kafka import Producer
 from millrace.common.console import Console
-from millrace.common.paths import stack_name, stack_state
+from millrace.common.paths import stack_state
 from millrace.common.signals import stop_on_signals
 from millrace.ledger.book import Ledger, Writer
 from millrace.ledger.display import Display, summary
@@ -43,7 +43,7 @@ def run_load(plan: Plan, wish: Wish, *, through_collector: bool = False) -> None
     """Sends until it is done or a signal ends it; prints the ledger's path last."""
     console = Console(soft_wrap=True)
     spec = settle(plan, wish)
-    ledger = Writer(ledgers() / spec.run, spec)
+    ledger = Writer(ledgers(plan) / spec.run, spec)
     with stop_on_signals() as stop, Display(console) as display:
         producers: Callable[[], Producer | CollectorProducer] = (
             partial(collector.connect, plan, plan.spark.settings.common.stream)
@@ -85,9 +85,9 @@ def settle(plan: Plan, wish: Wish, pool: int = 0) -> Spec:
     )
 
 
-def ledgers() -> Path:
+def ledgers(plan: Plan) -> Path:
     """The folder of the stack's ledgers."""
-    return stack_state(stack_name()) / "ledgers"
+    return stack_state(plan.environment) / "ledgers"
 
 
 def _watermark(plan: Plan) -> int:

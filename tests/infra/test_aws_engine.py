@@ -246,7 +246,7 @@ def test_machines_change_one_at_a_time_between_verifications(running: Account) -
     running.stack(plan)  # its program
     steps: list[str | set[str]] = []
 
-    def note(stack: str, name: str, arguments: list[str], console: Console) -> None:
+    def note(plan: Plan, name: str, arguments: list[str], console: Console) -> None:
         steps.append({s for s in running.done()["update"] if s.startswith(INSTANCE)})
         steps.append(" ".join([name, *arguments]))
 

@@ -237,7 +237,7 @@ def run(shown: io.StringIO, monkeypatch: pytest.MonkeyPatch, looks: Iterable[Loo
         lambda look, tell: await_rest(look, tell, now=clock.now, sleep=clock.sleep),
     )
     try:
-        demo.run_demo("local", None, "", Console(file=shown))
+        demo.run_demo(PLAN, None, "", Console(file=shown))
     finally:
         lines = shown.getvalue().splitlines()
     return lines

@@ -11,6 +11,9 @@ from millrace.cli import playbook
 from millrace.cli.playbook import OWN_OUTPUT, run_playbook
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
+from millrace.plan import load_plan
+
+PLAN = load_plan("local")
 
 INVENTORY = {
     "all": {"vars": {"ansible_connection": "local"}},
@@ -56,7 +59,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         shown = (tmp_path / "shown").open("w")
         console = Console(width=120, file=shown, force_terminal=terminal, color_system=None)
         try:
-            run_playbook("local", "some.yml", arguments, console)
+            run_playbook(PLAN, "some.yml", arguments, console)
         finally:
             console.file.close()
         return (tmp_path / "shown").read_text()
@@ -125,7 +128,7 @@ def test_a_stack_without_hosts_is_refused_in_its_own_words(run, tmp_path: Path):
 
 def test_an_unknown_playbook_is_refused_with_those_there_are():
     with pytest.raises(OperatorError) as caught:
-        run_playbook("local", "sight.yml", [], Console())
+        run_playbook(PLAN, "sight.yml", [], Console())
     assert "site.yml" in caught.value.hint
 
 
