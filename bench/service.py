@@ -313,7 +313,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("step", choices=["gate", *STEPS, "all"])
+    made.add_argument("step", nargs="?", default="all", choices=["gate", *STEPS, "all"])
     made.add_argument("--rate", type=float, default=None, help="8,000 for cost, 2,000 for fresh")
     made.add_argument(
         "--for", dest="length", type=parse_duration, default=None, help="60s; 180s for search"
