@@ -42,7 +42,7 @@ def refuse_conflicts(plan: Plan, image: str) -> None:
 
 
 def _foreign_names(client: docker.DockerClient, plan: Plan) -> Iterator[str]:
-    """What has a name we need and isn't ours."""
+    """Yields what has a name we need and isn't ours."""
     containers = {
         container_name(plan, name) for name in ("artifacts", *(h.name for h in plan.hosts))
     }

@@ -21,7 +21,8 @@ VALUE = re.compile(r"\$\{(\w+)\}")  # not $value, which is Prometheus' own
 
 
 def rules(plan: Plan, files: dict[str, AlertFile]) -> dict[str, Any]:
-    """A rules file of Prometheus for an environment. OperatorError for an unknown ``${NAME}``."""
+    """A rules file of Prometheus for an environment. Raises OperatorError for an unknown
+    ``${NAME}``."""
     values = plan_values(plan)
     return {
         "groups": [
@@ -32,7 +33,7 @@ def rules(plan: Plan, files: dict[str, AlertFile]) -> dict[str, Any]:
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:
-    """What expressions may take from the plan."""
+    """Returns the values of the plan that expressions may name."""
     defaults = plan.spark.settings.defaults
     drivers = plan.services["job_gateway"].settings["gateway.json"]["drivers"]
     prometheus = plan.services["prometheus_server"].settings["prometheus.yml"]
@@ -69,7 +70,8 @@ def _rules(component: str, file: AlertFile, values: dict[str, Any]) -> Iterator[
 
 
 def filled(path: Path, text: str, values: dict[str, Any]) -> str:
-    """The text of a file with the plan's values. OperatorError for an unknown ``${NAME}``."""
+    """The text of a file with the plan's values. Raises OperatorError for an unknown
+    ``${NAME}``."""
     if unknown := set(VALUE.findall(text)) - values.keys():
         raise OperatorError(
             f"{path.relative_to(REPO)}: no value {', '.join(sorted(unknown))} in: {text}",

@@ -28,7 +28,7 @@ SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
 def page(plan: Plan, file: PanelFile, alerts: Mapping[str, AlertFile]) -> dict[str, Any]:
-    """What the insight API reads: queries for this environment, and each alert's runbook.
+    """Returns what the insight API reads: queries for this environment, and each alert's runbook.
 
     OperatorError for an unknown ``${NAME}``.
     """
@@ -59,7 +59,7 @@ def _for_plan(plan: Plan, file: PanelFile) -> dict[str, Any]:
 
 
 def dashboard(plan: Plan, file: PanelFile) -> dict[str, Any]:
-    """All of it as one dashboard of Grafana's, which asks for its Prometheus."""
+    """Returns all of it as one dashboard of Grafana's, which asks for its Prometheus."""
     content = _for_plan(plan, file)
     return {
         "title": f"Millrace: {plan.cluster}",

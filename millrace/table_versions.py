@@ -32,11 +32,11 @@ class Versions(Protocol):
     """Where the versions of lookup tables are kept."""
 
     def newest(self, table: str) -> Version:
-        """Version 0 before the first change."""
+        """Returns the newest version, 0 before the first change."""
 
     def add(self, table: str, number: int, rows: list[Row]) -> bool:
-        """False when there is a version of that number already: another one, or this very one
-        from an attempt whose outcome nobody knew. The next attempt finds either."""
+        """Returns False when there is a version of that number already: another one, or this very
+        one from an attempt whose outcome nobody knew. The next attempt finds either."""
 
     def let_expire(self, table: str, version: Version, seconds: int) -> None:
         """Keep a version that another one has replaced for so long."""
@@ -96,7 +96,7 @@ def row_of(name: str, table: TablePlan, assignments: Iterable[str]) -> Row:
 
 
 def key_of(name: str, table: TablePlan, assignments: Iterable[str]) -> Row:
-    """As `row_of`, of the key's columns alone."""
+    """Returns the key's columns alone, as `row_of` does a whole row."""
     return _read(name, table, assignments, table.key)
 
 

@@ -40,7 +40,7 @@ def demo_command(
 
 
 def run_demo(plan: Plan, log: str | None, log_format: str, console: Console) -> None:
-    """Every step can be interrupted; the same command again goes on where it was."""
+    """Performs every step. Each can be interrupted; the same command again goes on where it was."""
     started = time.monotonic()
 
     def step(title: str) -> None:

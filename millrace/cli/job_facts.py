@@ -111,12 +111,12 @@ def _routes(job: str, own: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _span(seconds: int) -> str:
-    """In the largest unit that divides it: ``30m``."""
+    """Returns a span in the largest unit that divides it: ``30m``."""
     unit, size = next((unit, size) for unit, size in UNITS if seconds % size == 0)
     return f"{seconds // size}{unit}"
 
 
 def _said(file: Path) -> str:
-    """What the program says of itself, behind its name."""
+    """Returns what the program says of itself, behind its name."""
     said = ast.get_docstring(ast.parse(file.read_text())) or ""
     return said.partition("\n\n")[0].replace("\n", " ").removeprefix(f"{file.stem}: ")

@@ -54,7 +54,7 @@ def make_hosts(plan: Plan, console: Console, *, yes: bool = False) -> None:
 
 
 def in_turn(plan: Plan, changes: Sequence[Change]) -> list[Change]:
-    """Who leads goes last: each role moves once."""
+    """Sorts machines so that those that lead change last: each role moves once."""
     order = [host.name for host in plan.hosts]
     leading = set(leaders(plan)) if changes else set()
     return sorted(changes, key=lambda one: (one.name in leading, order.index(one.name)))
@@ -68,7 +68,7 @@ def leaders(plan: Plan) -> Iterator[str]:
 
 
 def change_machine(plan: Plan, stack: "auto.Stack", change: Change, console: Console) -> None:
-    """One host gets its other machine, between two verifications of the whole cluster.
+    """Gives one host its other machine, between two verifications of the whole cluster.
 
     Raises OperatorError before anything is stopped unless every service and standby is well.
     """
@@ -84,7 +84,7 @@ def change_machine(plan: Plan, stack: "auto.Stack", change: Change, console: Con
 
 
 def approve(plan: Plan, changes: Sequence[Change], console: Console) -> None:
-    """Raises OperatorError unless somebody agrees."""
+    """Shows the changes. Raises OperatorError unless somebody agrees to them."""
     console.print(changes_view(plan.environment, changes))
     if stops := stopping(changes):
         console.print(
@@ -100,7 +100,7 @@ def agree(plan: Plan, question: str) -> None:
 
 
 def changes_view(environment: str, changes: Sequence[Change]) -> Table:
-    """Those that end something first; what is alike in one line."""
+    """Makes a table of changes: those that end something first, what is alike in one line."""
     table = Table(title=f"{environment}: what would change", title_justify="left")
     for column in ("", "resource", "names", "what differs"):
         table.add_column(column, overflow="fold")

@@ -102,7 +102,7 @@ class Play:
     failed: dict[str, str] = field(default_factory=dict)  # host -> message
 
     def take(self, event: Event) -> None:
-        """Count an event of this play."""
+        """Counts an event of this play."""
         match event:
             case {"event": "task", "name": name}:
                 self.task, self.again = name, ""
@@ -124,7 +124,7 @@ class Play:
         return "\n".join([f"{self.name}: the task '{self.task}' failed", *told])
 
     def line(self) -> Text:
-        """How it ended, its name, hosts, changed or failed ones, seconds."""
+        """Says in one line how the play ended: its name, hosts, changed or failed ones, seconds."""
         sign = ("✗", "red") if self.failed else ("✓", "green")
         if self.failed:
             count = (f"{len(self.failed):3} failed ", "red")

@@ -40,7 +40,8 @@ RECONNECT_SECONDS = 2
 
 @contextmanager
 def reading(plan: Plan) -> Iterator[Session]:
-    """Reads at a quorum of all replicas; OperatorError when none answers, also while in use."""
+    """Reads at a quorum of all replicas. Raises OperatorError when none answers, also while in
+    use."""
     profile = ExecutionProfile(
         load_balancing_policy=RoundRobinPolicy(),
         consistency_level=ConsistencyLevel.QUORUM,

@@ -28,7 +28,7 @@ class Hdfs:
         self._namenodes = AnyHost(addresses, TIMEOUT_SECONDS, accept=_is_active)
 
     def names(self, folder: str) -> list[str]:
-        """What a folder holds."""
+        """Lists the names in a folder."""
         answer = self._patiently(lambda: self._ask(folder, "LISTSTATUS"))
         return [status["pathSuffix"] for status in answer["FileStatuses"]["FileStatus"]]
 

@@ -31,22 +31,22 @@ KEPT_SECONDS = 60  # that the connection is kept when nobody uses it
 
 
 def addresses(plan: Plan, service: str, port: str) -> list[str]:
-    """``address:port`` of each host of a service."""
+    """Returns ``address:port`` of each host of a service."""
     return [str(endpoint) for endpoint in reachable(plan, service, port)]
 
 
 def reachable(plan: Plan, service: str, port: str) -> list[Endpoint]:
-    """As `addresses`, for clients that want host and port apart."""
+    """Returns what `addresses` does, for clients that want host and port apart."""
     return _reach(plan, plan.reachable(service, port))
 
 
 def on_host(plan: Plan, host: Host, service: str, port: str) -> Endpoint:
-    """A service's port on one certain host."""
+    """Returns a service's port on one certain host."""
     return at(plan, Endpoint(host.address, plan.services[service].ports[port]))
 
 
 def at(plan: Plan, endpoint: Endpoint) -> Endpoint:
-    """What a service says of another one's place."""
+    """Returns what a service says of another one's place."""
     [found] = _reach(plan, [endpoint])
     return found
 
@@ -63,7 +63,7 @@ def enter(plan: Plan) -> None:
 
 
 def await_entrance(plan: Plan) -> None:
-    """As `enter`, once a host that has just been made listens."""
+    """Enters as `enter` does, once a host that has just been made listens."""
 
     def ask() -> OperatorError | None:
         try:
@@ -129,7 +129,7 @@ class _Way:
 
 @contextmanager
 def _alone(plan: Plan) -> Iterator[TextIO]:
-    """One process at a time opens the connection; in the file stands who was entered latest."""
+    """Lets one process at a time open the connection; the file says who was entered latest."""
     with shared_socket(plan).with_suffix(".lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock
@@ -171,7 +171,7 @@ def _forward(plan: Plan, endpoints: Iterable[Endpoint]) -> None:
 
 
 def _ssh(plan: Plan, *arguments: str) -> str | None:
-    """What it complains of, if it fails."""
+    """Runs ``ssh``; returns what it complains of, if it fails."""
     with tempfile.TemporaryFile("w+") as said:  # no pipe: what goes on in the background keeps it
         command = ["ssh", "-o", f"ControlPath={shared_socket(plan)}", *arguments]
         if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said).returncode:

@@ -38,7 +38,7 @@ class InsightApi:
             time.sleep(pause)
 
     def progress(self, job: str) -> dict[str, Any]:
-        """How far a job is, its times as datetimes; empty before its first batch."""
+        """Returns how far a job is, its times as datetimes; empty before its first batch."""
         jobs = self.get("/v1/progress")["jobs"]
         found: dict[str, Any] = next((one for one in jobs if one["job"] == job), {})
         times = ("watermark", "max_event_time", "updated")

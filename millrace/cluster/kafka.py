@@ -113,7 +113,8 @@ def require_topics(client: Producer | AdminClient, topics: set[str]) -> dict[str
 
 
 def leader_address(plan: Plan, topic: str, seconds: float) -> str | None:
-    """Who leads a topic's first partition, by its host's address; None when nobody says so."""
+    """Returns who leads a topic's first partition, by its host's address; None when nobody says
+    so."""
     try:
         metadata = connect(plan).list_topics(topic, timeout=seconds)
     except KafkaException:
@@ -147,7 +148,8 @@ def lag(admin: AdminClient, plan: Plan, job: str, now: float) -> Lag:
 
 
 def lag_of(ends: list[int], read: list[int], due: list[int]) -> Lag:
-    """By partition: its end, what was read, and its first record that isn't due; -1 if all are."""
+    """Returns by partition its end, what was read, and its first record that isn't due; -1 if all
+    are."""
     overdue = (
         min(end, first if first >= 0 else end) - position
         for end, position, first in zip(ends, read, due, strict=True)
@@ -156,7 +158,7 @@ def lag_of(ends: list[int], read: list[int], due: list[int]) -> Lag:
 
 
 def positions(plan: Plan, job: str = JOB) -> list[TopicPartition]:
-    """Where a job has committed one, its note included; raises KafkaException.
+    """Returns where a job has committed a position, its note included. Raises KafkaException.
 
     With its results it does so in one transaction; see the results sink.
     """
@@ -175,7 +177,7 @@ def group(plan: Plan, job: str) -> "closing[Consumer]":
 
 
 def committed(group: Consumer, plan: Plan, job: str) -> list[TopicPartition]:
-    """As ``positions``, for who looks often."""
+    """Returns what ``positions`` does, for a caller that looks often."""
     asked = [
         TopicPartition(topic, partition)
         for topic in plan.topics_of(job)
@@ -231,7 +233,7 @@ def _offsets_by_leaders(
 
 
 def require_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
-    """As ``topic_ends``, with an error for the operator."""
+    """Returns what ``topic_ends`` does. Raises OperatorError in place of its errors."""
     try:
         return topic_ends(admin, topic, partitions)
     except KafkaException as failure:

@@ -52,7 +52,7 @@ class LookupVersions:
         return _version(found[0]) if found else Version(0, [])
 
     def at(self, table: str, number: int) -> Version | None:
-        """None when there is no such version, or none any more."""
+        """Returns a version; None when there is no such one, or none any more."""
         query = f"SELECT {COLUMNS} FROM {self._table} WHERE lookup = ? AND version = ?"
         found = self._ask(query, table, number)
         return _version(found[0]) if found else None
@@ -84,7 +84,7 @@ class LookupVersions:
             )
 
     def forget(self, table: str) -> None:
-        """All versions at once."""
+        """Deletes all versions at once."""
         self._ask(f"DELETE FROM {self._table} WHERE lookup = ?", table)
 
     def _ask(self, query: str, *values: Any) -> list[Any]:

@@ -67,7 +67,7 @@ class AlertFile(Model):
 
 
 def load_alerts(folder: Path = FOLDER) -> dict[str, AlertFile]:
-    """Component → its alerts. OperatorError for what isn't one."""
+    """Component → its alerts. Raises OperatorError for what isn't one."""
     return {
         path.stem: validate(AlertFile, read_yaml(path), path)
         for path in sorted(folder.glob("*.yaml"))

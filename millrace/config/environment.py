@@ -152,7 +152,7 @@ class Environment(Model):
         return self
 
     def services(self, group: str) -> list[str]:
-        """What each host of a group runs."""
+        """Returns what each host of a group runs."""
         return [*self.groups[group].services, *self.every_host]
 
     def memory(self, group: str) -> int:

@@ -48,7 +48,7 @@ def folders_of(environment: Environment) -> list[Path]:
 
 
 def on_trial(environment: Environment, folder: str | None) -> Environment:
-    """With this folder's jobs as well: in the first application, or in real time in their own."""
+    """Adds the jobs of this folder: to the first application, or in real time to their own."""
     if not folder:
         return environment
     folders = [*environment.job_folders, folder]
@@ -83,7 +83,7 @@ def declaration_of(job: str, folders: Iterable[Path] = ()) -> tuple[Path, str] |
 def load_job_settings(
     streams: Collection[str], folders: Iterable[Path] = (), configs: Path = CONFIGS
 ) -> dict[str, dict[str, Setting]]:
-    """By job: the defaults, and what its own file says otherwise.
+    """Returns by job the defaults, and what its own file says otherwise.
 
     Raises OperatorError for a job that can't be run, or that reads none of ``streams``.
     """
@@ -169,7 +169,7 @@ def _add(
 
 
 def _trigger_problems(own: dict[str, Setting], of_rows: Collection[str]) -> Iterator[str]:
-    """What is wrong with ``trigger``, and with what the job says beside it, by setting."""
+    """Says what is wrong with ``trigger``, and with what the job says beside it, by setting."""
     trigger = own["trigger"].value if "trigger" in own else MICRO_BATCH
     if trigger not in (MICRO_BATCH, REAL_TIME):
         yield f"trigger: {trigger!r} is neither {MICRO_BATCH} nor {REAL_TIME}"
@@ -184,7 +184,7 @@ def _trigger_problems(own: dict[str, Setting], of_rows: Collection[str]) -> Iter
 
 
 def _stream_problems(own: dict[str, Setting], streams: Collection[str]) -> Iterator[str]:
-    """What is wrong with ``stream``, ``streams`` and ``join_seconds`` of a job, by setting."""
+    """Says what is wrong with ``stream``, ``streams`` and ``join_seconds`` of a job, by setting."""
     if "stream" in own and "streams" in own:
         yield "streams: says what the job reads, and so does stream; leave one out"
     for name in {"stream", "streams"} & own.keys():

@@ -65,7 +65,7 @@ class Table(Model):
 
 
 def load_tables(folders: Iterable[Path] = (), configs: Path = CONFIGS) -> dict[str, Table]:
-    """All lookup tables by the names of their files: ours, and those of the folders of jobs.
+    """Loads all lookup tables by the names of their files: ours, and those of job folders.
 
     Raises OperatorError with the problems of all files.
     """

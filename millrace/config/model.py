@@ -11,7 +11,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
 
 
 def absent(part: Any) -> bool:
-    """Of what isn't in every plan: then it is in neither the plan nor its digest."""
+    """Returns whether a part isn't in this plan: then it is in neither the plan nor its digest."""
     return part is None
 
 

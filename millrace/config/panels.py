@@ -63,5 +63,5 @@ class PanelFile(Model):
 
 
 def load_panels(path: Path = FILE) -> PanelFile:
-    """OperatorError for what isn't one."""
+    """Loads the panels. Raises OperatorError for a file that isn't one of panels."""
     return validate(PanelFile, read_yaml(path), path)

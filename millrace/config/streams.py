@@ -77,7 +77,7 @@ class AvroField(Model):
     default: None = None
 
     def may_be(self, kind: str) -> bool:
-        """Whether a stream's field of this type can have such values."""
+        """Returns whether a stream's field of this type can have such values."""
         names = AVRO_TYPES[kind]
         return any(self.type in (name, ["null", name], [name, "null"]) for name in names)
 
@@ -92,7 +92,7 @@ class AvroSchema(Model):
     fields: list[AvroField]
 
     def problems(self, fields: Mapping[str, StreamField]) -> Iterator[str]:
-        """Where it has something else than the stream's fields."""
+        """Says where the schema has something else than the stream's fields."""
         times = Counter(field.name for field in self.fields)
         yield from (f"{name} is not in the schema" for name in fields if name not in times)
         for field in self.fields:
@@ -109,7 +109,7 @@ class AvroSchema(Model):
 
     @property
     def text(self) -> str:
-        """All of it that a value depends on."""
+        """Returns all of the schema that a value depends on, as JSON."""
         fields = [{"name": field.name, "type": field.type} for field in self.fields]
         return json.dumps({"type": "record", "name": self.name, "fields": fields})
 
@@ -163,7 +163,7 @@ class Stream(Model):
 
 
 def load_streams(configs: Path = CONFIGS) -> dict[str, Stream]:
-    """All streams, by the names of their files.
+    """Loads all streams, by the names of their files.
 
     Raises OperatorError with the problems of all files.
     """

@@ -64,8 +64,8 @@ class Nemesis:
 
     @property
     def verdict(self) -> list[str]:
-        """What failed. That there is no leader to kill while one is elected is no failure of the
-        cluster; but a drill that broke next to nothing has shown next to nothing."""
+        """Returns what failed. That there is no leader to kill while one is elected is no failure
+        of the cluster; but a drill that broke next to nothing has shown next to nothing."""
         idle = self.injected < len(self.no_victim)
         return self.failures + (self.no_victim if idle else [])
 
@@ -188,7 +188,8 @@ class RandomDrill:
 def random_drill(
     plan: Plan, runbooks: Sequence[Runbook], minutes: float, every_seconds: float, seed: int
 ) -> RandomDrill:
-    """The drill that chooses among the runbooks; OperatorError when there is nothing to choose."""
+    """The drill that chooses among the runbooks. Raises OperatorError when there is nothing to
+    choose."""
     candidates = [r for r in runbooks if r.about.random and r.about.may_run_in(plan)]
     if not candidates:
         raise OperatorError(

@@ -110,13 +110,14 @@ def sampling(plan: Plan, goals: Collection[str]) -> Iterator[dict[Plane, Sampler
 
 
 def successes(samplers: dict[Plane, Sampler]) -> dict[Plane, Times]:
-    """Plane → the times at which it was seen to work, of all planes but `produce`."""
+    """Returns Unix times of the answers."""
     seen = {name: sampler.successes() for name, sampler in samplers.items()}
     return {Plane.PROCESS: samplers[Plane.READ].growths()} | seen
 
 
 def api_probe(plan: Plan, stack: ExitStack) -> Probe:
-    """All requests counted in the hours of the drill; the other edge host is asked at once."""
+    """Asks for all requests counted in the hours of the drill; the other edge host is asked at
+    once."""
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     span = {"from": hour.isoformat(), "to": (hour + LONGEST_DRILL).isoformat(), "window": "1h"}
     hosts = _hosts(plan, stack, "insight_api")

@@ -103,7 +103,7 @@ class Runbook:
 
 
 def load_runbook(name: str, folder: Path = RUNBOOKS) -> Runbook:
-    """The runbook of that name; OperatorError when there is none or it is malformed."""
+    """The runbook of that name. Raises OperatorError when there is none or it is malformed."""
     path = folder / f"{name}.md"
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in folder.glob("*.md") if p.name != INDEX))
@@ -112,7 +112,7 @@ def load_runbook(name: str, folder: Path = RUNBOOKS) -> Runbook:
 
 
 def load_runbooks(folder: Path = RUNBOOKS) -> list[Runbook]:
-    """All runbooks, in the order of the faults that they cover."""
+    """Loads all runbooks, in the order of the faults that they cover."""
     operations = load_operations(folder)
     names = [
         path.stem

@@ -110,7 +110,8 @@ def advertising(folder: Path) -> AbstractContextManager[subprocess.Popen[bytes]]
 
 
 def is_advertised(plan: Plan) -> bool:
-    """Whether a job that is running reads advertisements. OperatorError if nobody knows."""
+    """Returns whether a job that is running reads advertisements. Raises OperatorError if nobody
+    knows."""
     from millrace.audit.declared import jobs_of
 
     return bool(jobs_of(plan, ADVERTISEMENTS))
@@ -136,8 +137,8 @@ def _sending(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[bytes
 
 
 def audited(plan: Plan, ledger: Path) -> Audit:
-    """Every event of the load looked for in every sink, and declared jobs' rows counted again:
-    those of the jobs that read advertisements, too.
+    """Looks for every event of the load in every sink, and counts declared jobs' rows again: those
+    of the jobs that read advertisements, too.
 
     Raises OperatorError when that can't be done.
     """
@@ -189,7 +190,7 @@ def _wait_for_results(results: Sampler, load: subprocess.Popen[bytes], folder: P
 
 
 def _acknowledged(ledger: Ledger) -> list[Times]:
-    """Of each partition the times of its acknowledgements, ascending."""
+    """Returns by partition the times of its acknowledgements, ascending."""
     times = ledger.started + ledger.acked_ms / 1000
     return [
         np.sort(times[ledger.partition == partition]) for partition in range(ledger.spec.partitions)

@@ -89,7 +89,7 @@ def send(
     truth: "Truth",
     stopping: Callable[[], bool],
 ) -> None:
-    """Each record when it is due; ``truth`` has counted what was acknowledged.
+    """Sends each record when it is due; ``truth`` has counted what was acknowledged.
 
     Raises OperatorError when something wasn't: what has to come of it is not known then.
     """

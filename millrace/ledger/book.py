@@ -57,7 +57,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path | str) -> "Ledger":
-        """Raises OperatorError when there is none."""
+        """Opens the ledger in a folder. Raises OperatorError when there is none."""
         folder = Path(path)
         try:
             spec = Spec.from_json((folder / "spec.json").read_text())
@@ -72,7 +72,7 @@ class Ledger:
 
     @property
     def started(self) -> float:
-        """Seconds since 1970."""
+        """Returns when the run began, in seconds since 1970."""
         return self.spec.started_ms / 1000
 
     @property
@@ -80,11 +80,11 @@ class Ledger:
         return len(self.acked) - int(self.acked.sum()) - self.failed
 
     def events(self, numbers: np.ndarray) -> pa.Table:
-        """The events with these numbers; see `millrace.ledger.events`."""
+        """Returns the events with these numbers; see `millrace.ledger.events`."""
         return events.events(self.spec, numbers)
 
     def portions(self, numbers: np.ndarray) -> Iterator[pa.Table]:
-        """The same, some at a time: of twenty million all at once would take gigabytes."""
+        """Yields events some at a time: twenty million at once would take gigabytes."""
         for portion in np.split(numbers, range(PORTION, len(numbers), PORTION)):
             yield self.events(portion)
 
@@ -101,7 +101,7 @@ class Ledger:
 
     @cached_property
     def _ack_times(self) -> list[np.ndarray]:
-        """Of each partition, in order, in ms since the start."""
+        """Returns by partition, in order, when acknowledgements came, in ms since the start."""
         return [
             np.sort(self.acked_ms[self.partition == partition])
             for partition in range(self.spec.partitions)
@@ -136,7 +136,8 @@ class Writer:
         self._fates.append((number, partition, offset, ms))
 
     def record_all(self, fates: np.ndarray) -> None:
-        """Those of many events, as an array of FATE; on file when this returns."""
+        """Records the fates of many events, as an array of FATE; they are on file when this
+        returns."""
         self._acks.write(fates.tobytes())
 
     def write(self, state: State) -> None:

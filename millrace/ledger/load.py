@@ -143,7 +143,7 @@ class Load:
             self._show(self.seen)
 
     def _note_lag(self) -> None:
-        """How late the next event is sent."""
+        """Notes how late the next event is sent."""
         due = float(self._spec.schedule.times(np.array([self.seen.sent]))[0])
         self.seen.behind = max(0.0, self._elapsed() - due)
         self.seen.worst = max(self.seen.worst, self.seen.behind)

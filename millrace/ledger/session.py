@@ -59,7 +59,8 @@ def run_load(plan: Plan, wish: Wish, *, through_collector: bool = False) -> None
 
 
 def settle(plan: Plan, wish: Wish, pool: int = 0) -> Spec:
-    """What the run is, which begins now. Raises OperatorError without Kafka or the topic."""
+    """Settles what the run is, which begins now. Raises OperatorError without Kafka or the
+    topic."""
     topic = wish.topic or plan.names.kafka.topics.events
     partitions = kafka.require_topics(kafka.connect(plan), {topic})[topic]
     results = plan.names.kafka.topics.results
@@ -86,7 +87,7 @@ def settle(plan: Plan, wish: Wish, pool: int = 0) -> Spec:
 
 
 def ledgers(plan: Plan) -> Path:
-    """The folder of the stack's ledgers."""
+    """Returns the folder of the stack's ledgers."""
     return stack_state(plan.environment) / "ledgers"
 
 

@@ -23,7 +23,7 @@ PAIRED_SERVICES = (
 def problems(
     environment: Environment, components: Mapping[str, Component], hosts: list[Host]
 ) -> Iterator[str]:
-    """Every reason why one lost host or zone would stop a service; none for a plan to be made."""
+    """Yields every reason why one lost host or zone would stop a service."""
     yield from _network_problems(environment)
     yield from _placement_problems(environment, components)
     yield from _quorum_problems(environment, hosts)

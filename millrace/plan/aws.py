@@ -73,7 +73,7 @@ class AwsPlan(Model):
 
     @property
     def disk_gibibytes(self) -> int:
-        """Of all gp3 volumes."""
+        """Returns the size of all gp3 volumes together."""
         data = sum(volume.disk.size for volume in self.volumes.values())
         return data + self.root_disk.size * len(self.instances)
 
@@ -91,7 +91,10 @@ def plan_aws(
     components: Mapping[str, Component],
     hosts: list[Host],
 ) -> AwsPlan | None:
-    """None for an environment elsewhere. What it takes has passed `problems`."""
+    """Returns the plan's part for AWS; None for an environment elsewhere.
+
+    What it takes has passed `problems`.
+    """
     aws = environment.aws
     if aws is None:
         return None
@@ -124,7 +127,7 @@ def shared_state(aws: Aws) -> State | None:
 
 
 def private_subnet(environment: Environment, zone: str) -> IPv4Network:
-    """Where a zone's hosts are."""
+    """Returns the subnet that a zone's hosts are in."""
     return _blocks(environment)[environment.zones.index(zone)]
 
 
@@ -148,7 +151,7 @@ def problems(
     events: str,
     cluster: str,
 ) -> Iterator[str]:
-    """Why AWS would refuse the environment, or its disks couldn't hold what it keeps.
+    """Says why AWS would refuse the environment, or its disks couldn't hold what it keeps.
 
     ``events`` is the topic that the environment's load goes to.
     """
@@ -190,7 +193,7 @@ def _volumes(
 
 
 def subnet_problems(environment: Environment) -> Iterator[str]:
-    """Why the network can't be cut into the zones' subnets: then no host has an address."""
+    """Says why the network can't be cut into the zones' subnets: then no host has an address."""
     if environment.aws is None:
         return
     subnet = environment.network.subnet

@@ -57,7 +57,7 @@ SHARED_COMPONENTS = ("base", "hadoop", "spark")
 
 
 def load_plan(name: str, configs: Path = CONFIGS) -> Plan:
-    """The plan of the environment ``configs/environments/<name>.yaml``.
+    """Returns the plan of the environment ``configs/environments/<name>.yaml``.
 
     Raises OperatorError when files are wrong, with the problems of all of them, or when the
     topology can't be highly available.
@@ -93,7 +93,7 @@ def make_plan(
     streams: Mapping[str, Stream],
     tables: Mapping[str, Table],
 ) -> Plan:
-    """The plan of an environment.
+    """Returns the plan of an environment.
 
     Raises OperatorError for a topology that one dead host or zone would stop, and for whatever else
     couldn't work, with every problem that can be found at once.
@@ -153,7 +153,7 @@ def _problems(
     streams: Mapping[str, Stream],
     tables: Mapping[str, Table],
 ) -> Iterator[str]:
-    """Why there can be no such plan, each with file and key.
+    """Says why there can be no such plan, each time with file and key.
 
     What can't be judged before something else is right stands below an ``if``.
     """
@@ -216,7 +216,7 @@ def _stream_problems(
 
 
 def _jobs(environment: Environment) -> set[str]:
-    """The jobs that any application runs."""
+    """Returns the jobs that any application runs."""
     return {job for jobs in environment.applications.values() for job in jobs}
 
 

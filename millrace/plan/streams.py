@@ -46,7 +46,7 @@ class StreamPlan(Model):
 
     @property
     def ahead_seconds(self) -> int:
-        """How far an event may be ahead of its broker's clock."""
+        """Returns how far an event may be ahead of its broker's clock."""
         ahead = self.fields[self.event_time].ahead_seconds
         assert ahead is not None  # validated: it is a time
         return ahead

@@ -35,13 +35,13 @@ class Provider(Protocol):
     PREVIEWS: bool
 
     def check_machine(self, plan: Plan) -> str:
-        """What is enough on this machine; OperatorError, with numbers, for what isn't."""
+        """Says that this machine is enough. Raises OperatorError, with numbers, if it isn't."""
 
     def user(self, plan: Plan) -> str:
-        """Who enters hosts."""
+        """Returns the user who enters hosts."""
 
     def key_file(self, plan: Plan) -> Path:
-        """The private key, relative to the repository."""
+        """Returns the private key's file, relative to the repository."""
 
     def ssh_options(self, plan: Plan) -> tuple[str, ...]:
         """For ``ssh``: the way to hosts that can't be reached straight."""

@@ -29,7 +29,7 @@ nft delete table {table}
 
 
 def container_name(plan: Plan, name: str) -> str:
-    """The name of the container of a host, or of the artifact server."""
+    """Returns the name of the container of a host, or of the artifact server."""
     return f"{plan.cluster}-{name}"
 
 
@@ -56,7 +56,7 @@ class DockerHosts:
             container.start()
 
     def freeze(self, host: Host) -> None:
-        """Every process stops where it is; connections stay open and say nothing."""
+        """Stops every process where it is; connections stay open and say nothing."""
         container = self._container(host)
         if container.status != "paused":
             _require_running(container).pause()

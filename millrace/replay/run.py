@@ -97,7 +97,8 @@ def _begin(
     pipeline: Pipeline,
     console: Console,
 ) -> tuple[Progress, Lines, Reader]:
-    """Where to begin, the lines from there and their reader; ``done`` only if there are none."""
+    """Returns where to begin, the lines from there and their reader; ``done`` only if there are
+    none."""
     begin = recorded or Progress(source.name, asked.run)
     lines = source.lines(begin.lines, begin.offset, pipeline.limits.line_bytes)
     first, lines = start.look_ahead(lines, begin.format or asked.format)

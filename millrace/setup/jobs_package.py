@@ -48,7 +48,7 @@ def build(
 
 
 def _files(package: Path) -> dict[str, Path]:
-    """By its name in a zip, each file of a Python package."""
+    """Returns each file of a Python package by its name in a zip."""
     files = {
         path.relative_to(package.parent).as_posix(): path
         for path in package.rglob("*")

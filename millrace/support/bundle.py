@@ -48,11 +48,11 @@ class Bundle:
     cut: list[str] = field(default_factory=list)
 
     def add(self, path: str, text: str) -> None:
-        """Texts come in by this way only."""
+        """Adds a text, redacted; texts come in by this way only."""
         self.files[path] = self.redact(text).encode(errors="replace")
 
     def try_to_add(self, path: str, make: Callable[[], str]) -> None:
-        """What can't be had must not cost the rest, whatever the reason."""
+        """Adds a text if it can be had; whatever the reason, the rest isn't lost with it."""
         try:
             self.add(path, make())
         except Exception as error:
@@ -102,7 +102,7 @@ def gather(plan: Plan, settings: Settings, since: float, until: float) -> Bundle
 
 
 def versions() -> str:
-    """Of this checkout, of what is installed on hosts from it, and of what asked them."""
+    """Returns the versions of this checkout, of what hosts have from it, and of what asked them."""
     commit = subprocess.run(
         ["git", "-C", REPO, "describe", "--always", "--dirty"], capture_output=True, text=True
     )
@@ -118,7 +118,7 @@ def versions() -> str:
 
 
 def write(bundle: Bundle, path: Path) -> None:
-    """One .tar.gz, whole or not at all; only its owner may read it."""
+    """Writes one .tar.gz, whole or not at all; only its owner may read it."""
     partial = path.with_name(f".{path.name}.partial")
     folder = path.name.removesuffix(".tar.gz")
     try:
@@ -167,7 +167,7 @@ def _add_figures(
 def _history(
     plan: Plan, host: Host, queries: list[dict[str, str]], since: float, until: float, step: int
 ) -> str:
-    """What Prometheus has of the queries of a panel, each with its expression."""
+    """Returns what Prometheus has of the queries of a panel, each with its expression."""
     scrape = scrape_seconds(plan)
     rate = max(step + scrape, 4 * scrape)  # as Grafana has it
     found = []
@@ -179,7 +179,7 @@ def _history(
 
 
 def _add_facts(bundle: Bundle, plan: Plan, most: int) -> list[Host]:
-    """What hosts are like, and their configuration. Returns those that answer."""
+    """Adds what hosts are like, and their configuration. Returns the hosts that answer."""
 
     def ask(host: Host) -> Facts | Silent:
         try:
@@ -208,7 +208,7 @@ def _add_logs(
     until: float,
     share: int,
 ) -> None:
-    """Of each host the newest, in ``share`` bytes."""
+    """Adds the newest logs of each host, in ``share`` bytes."""
     wanted = Wanted(since, until, parts_of(plan, None), gc=True)
 
     def keep(log: HostLog) -> Newest:
