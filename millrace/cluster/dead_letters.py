@@ -67,7 +67,7 @@ def record(plan: Plan, place: TopicPartition) -> Message:
     """The record as Kafka has it. Raises OperatorError when it has it no longer, or doesn't
     answer."""
     none = {"group.id": "none", "auto.offset.reset": "earliest"}  # of an expired one, the next
-    consumer = kafka.consumer(kafka.quick(plan) | none)
+    consumer = kafka.consumer(kafka.fast_failover_client(plan) | none)
     try:
         consumer.assign([place])
         message = wait_until(

@@ -56,15 +56,15 @@ def brokers(plan: Plan) -> str:
     return ",".join(inside.addresses(plan, "kafka_broker", "operator"))
 
 
-def patient(plan: Plan) -> dict[str, Any]:
+def default_client(plan: Plan) -> dict[str, Any]:
     """A client's settings: librdkafka's own time-outs, which bear a broker that hesitates."""
     return {"bootstrap.servers": brokers(plan)}
 
 
-def quick(plan: Plan) -> dict[str, Any]:
+def fast_failover_client(plan: Plan) -> dict[str, Any]:
     """A client's settings: it turns from a broker that is silent, as soon as the jobs do."""
     jobs = plan.spark.settings.common
-    return patient(plan) | {
+    return default_client(plan) | {
         "socket.connection.setup.timeout.ms": jobs.kafka_connect_ms,
         "socket.timeout.ms": jobs.kafka_answer_ms,
         "reconnect.backoff.max.ms": jobs.kafka_reconnect_ms,
@@ -72,7 +72,7 @@ def quick(plan: Plan) -> dict[str, Any]:
 
 
 def connect(plan: Plan) -> AdminClient:
-    return admin(quick(plan))
+    return admin(fast_failover_client(plan))
 
 
 def admin(settings: dict[str, Any]) -> AdminClient:
@@ -172,7 +172,7 @@ def group(plan: Plan, job: str) -> "closing[Consumer]":
     `rd_kafka_cgrp_op`, without a group; seen in 2.9)."""
     # What an open transaction says may wait; a `consumer` would wait for its end.
     fixed = {"isolation.level": "read_uncommitted", "enable.auto.commit": False}
-    settings = quick(plan) | fixed | {"group.id": plan.names.consumer_group(job)}
+    settings = fast_failover_client(plan) | fixed | {"group.id": plan.names.consumer_group(job)}
     return closing(Consumer(settings, logger=_silent()))
 
 

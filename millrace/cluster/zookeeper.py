@@ -87,7 +87,7 @@ def ask(plan: Plan, path: str, question: dict[str, Any], seconds: float) -> dict
     OperatorError when ZooKeeper doesn't answer, or nobody answers in time.
     """
     quiet()
-    with insisting(plan) as client:
+    with retrying_client(plan) as client:
         client.ensure_path(path)
         client.set(path, json.dumps(question).encode())
         found: dict[str, Any] = {}
@@ -124,7 +124,7 @@ def _glancing(plan: Plan, what: str, seconds: float = TIMEOUT_SECONDS) -> Iterat
 
 
 @contextmanager
-def insisting(plan: Plan) -> Iterator[KazooClient]:
+def retrying_client(plan: Plan) -> Iterator[KazooClient]:
     """A client that goes from server to server for as long as it takes."""
     client = _client(plan, {"max_tries": -1, "delay": 0.1, "max_delay": 0.5})
     try:

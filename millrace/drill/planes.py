@@ -132,7 +132,8 @@ def api_probe(plan: Plan, stack: ExitStack) -> Probe:
 def kafka_probe(plan: Plan) -> Probe:
     """The controller checks a topic that it is not asked to make."""
     # A broker that died is left soon.
-    admin = kafka.admin(kafka.quick(plan) | {"topic.metadata.refresh.interval.ms": 1000})
+    client = kafka.fast_failover_client(plan) | {"topic.metadata.refresh.interval.ms": 1000}
+    admin = kafka.admin(client)
     topic = kafka.NewTopic(NAME, 1, plan.replication.kafka.factor)
 
     def probe() -> None:
@@ -144,7 +145,7 @@ def kafka_probe(plan: Plan) -> Probe:
 
 def zookeeper_probe(plan: Plan, stack: ExitStack) -> Probe:
     """A znode is written, which takes a quorum."""
-    client = stack.enter_context(zookeeper.insisting(plan))
+    client = stack.enter_context(zookeeper.retrying_client(plan))
     client.ensure_path(NAME)
     return lambda: client.set_async(NAME, b"").get(timeout=TIMEOUT_SECONDS) and None
 

@@ -58,7 +58,7 @@ def advertise(
     from millrace.ledger.load import connect
 
     topics = {stream: plan.streams[stream].topic for stream in (IMPRESSIONS, CLICKS)}
-    producer = connect(kafka.quick(plan), "all")
+    producer = connect(kafka.fast_failover_client(plan), "all")
     kafka.require_topics(producer, set(topics.values()))
     seed, started_ms = secrets.randbits(32), int(1000 * time.time())
     truth = Truth()

@@ -48,7 +48,7 @@ def run_load(plan: Plan, wish: Wish, *, through_collector: bool = False) -> None
         producers: Callable[[], Producer | CollectorProducer] = (
             partial(collector.connect, plan, plan.spark.settings.common.stream)
             if through_collector
-            else partial(connect, kafka.quick(plan), wish.acks)
+            else partial(connect, kafka.fast_failover_client(plan), wish.acks)
         )
         load = Load(spec, producers, ledger, stop.is_set, display.update)
         load.run()

@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from millrace.cluster import inside
-from millrace.cluster.zookeeper import insisting
+from millrace.cluster.zookeeper import retrying_client
 from millrace.config import load_names
 from millrace.plan import Plan
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -47,7 +47,7 @@ def servers(plan: Plan) -> str:
 
 @pytest.fixture
 def zookeeper(plan: Plan) -> Iterator[KazooClient]:
-    with insisting(plan) as client:
+    with retrying_client(plan) as client:
         yield client
         client.delete(f"{ZNODES.applications}/guarded", recursive=True)
 
