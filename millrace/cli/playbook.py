@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.text import Text
 
-from millrace.cluster import inside, zookeeper
+from millrace.cluster import tunnel, zookeeper
 from millrace.common.console import Console, visible
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ANSIBLE, stack_state
@@ -44,8 +44,8 @@ def run_playbook(plan: Plan, name: str, arguments: Sequence[str], console: Conso
         raise OperatorError(f"there is no playbook {name}", f"the playbooks are: {known}")
     ansible = Path(sys.executable).with_name("ansible-playbook")
     with console.status("entering"):
-        inside.await_entrance(plan)
-    inside.addresses(plan, "kafka_broker", "operator")  # the topics are made from here
+        tunnel.await_entrance(plan)
+    tunnel.addresses(plan, "kafka_broker", "operator")  # the topics are made from here
     # The toolkit's own interpreter comes first on PATH: the inventory script runs in it.
     environment = os.environ | {
         "MILLRACE_STACK": plan.environment,

@@ -31,7 +31,7 @@ def key_file(plan: Plan) -> Path:
 def way_in(plan: Plan, host: Host) -> tuple[str, ...]:
     """For ``ssh``: the way to a host that can't be reached straight.
 
-    By an edge host it leads through the connection that `inside` shares, as long as there is one.
+    By an edge host it leads through the connection that `tunnel` shares, as long as there is one.
     """
     if not leads_by_edge(plan, host):
         return provider_of(plan).ssh_options(plan)

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.cluster.kafka import KafkaError
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_state
@@ -185,7 +185,7 @@ def connect(plan: Plan, stream: str) -> CollectorProducer:
 
 
 def urls_of(plan: Plan) -> list[str]:
-    return [f"http://{address}" for address in inside.addresses(plan, "collector", "http")]
+    return [f"http://{address}" for address in tunnel.addresses(plan, "collector", "http")]
 
 
 def _client(key: str) -> httpx.Client:

@@ -23,7 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
@@ -53,7 +53,7 @@ MOVED = {
 
 
 def brokers(plan: Plan) -> str:
-    return ",".join(inside.addresses(plan, "kafka_broker", "operator"))
+    return ",".join(tunnel.addresses(plan, "kafka_broker", "operator"))
 
 
 def default_client(plan: Plan) -> dict[str, Any]:

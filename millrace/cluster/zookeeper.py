@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.common.errors import OperatorError
 from millrace.common.waiting import wait_until
 from millrace.plan import Plan
@@ -173,7 +173,7 @@ def quiet() -> None:
 def _client(
     plan: Plan, retry: dict[str, float] | None = None, session_seconds: float = TIMEOUT_SECONDS
 ) -> KazooClient:
-    servers = ",".join(inside.addresses(plan, "zookeeper", "client"))
+    servers = ",".join(tunnel.addresses(plan, "zookeeper", "client"))
     return KazooClient(servers, timeout=session_seconds, connection_retry=retry)
 
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from millrace.cluster import cassandra, inside, kafka, redis, zookeeper
+from millrace.cluster import cassandra, kafka, redis, tunnel, zookeeper
 from millrace.cluster.http import AnyHost, any_host
 from millrace.drill.gaps import Times, growths
 from millrace.drill.runbook import Plane
@@ -207,5 +207,5 @@ def cassandra_probe(plan: Plan, stack: ExitStack) -> Probe:
 
 def _hosts(plan: Plan, stack: ExitStack, service: str) -> AnyHost:
     return stack.enter_context(
-        any_host(inside.addresses(plan, service, "http"), TIMEOUT_SECONDS, TIMEOUT_SECONDS / 2)
+        any_host(tunnel.addresses(plan, service, "http"), TIMEOUT_SECONDS, TIMEOUT_SECONDS / 2)
     )

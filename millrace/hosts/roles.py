@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from millrace.cluster import inside, kafka, probe, services
+from millrace.cluster import kafka, probe, services, tunnel
 from millrace.cluster.ssh import on_all, run_on
 from millrace.cluster.zookeeper import drivers
 from millrace.common.errors import NobodyError, OperatorError
@@ -93,7 +93,7 @@ def _reporting(
     def find(plan: Plan) -> Holder | None:
         def says(host: Host) -> str | None:
             try:
-                return ask(inside.on_host(plan, host, service, port))
+                return ask(tunnel.on_host(plan, host, service, port))
             except (services.BadAnswer, OSError):  # dead, frozen or starting: it doesn't have it
                 return None
 

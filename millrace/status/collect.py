@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from millrace.cluster import inside, kafka, probe, prometheus, services, zookeeper
+from millrace.cluster import kafka, probe, prometheus, services, tunnel, zookeeper
 from millrace.cluster.kafka import AdminClient, KafkaException
 from millrace.cluster.ssh import run_on
 from millrace.common.errors import OperatorError
@@ -81,7 +81,7 @@ def collect(plan: Plan, *, fresh: bool = False) -> Snapshot:
     OperatorError where hosts are reached by way of an edge host and none lets this machine in.
     """
     places = (at for service, port in PLACES.items() for at in plan.reachable(service, port))
-    inside.prepare(plan, list(places))
+    tunnel.prepare(plan, list(places))
     asked = Round(FRESH_SECONDS if fresh else SECONDS)
     sooner = Round(FIGURES_SECONDS)
     longest = figures.stale_seconds(plan)
@@ -162,7 +162,7 @@ def _each(
     """A question to a service's every host, with the seconds that are left for it."""
 
     def ask(host: Host) -> T:
-        return question(inside.on_host(plan, host, service, PLACES[service]), asked.left)
+        return question(tunnel.on_host(plan, host, service, PLACES[service]), asked.left)
 
     unit = {name: made.unit for name, made in plan.services.items()}
     return {

@@ -12,7 +12,7 @@ import millrace_jobs
 import pytest
 from kazoo.client import KazooClient
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.cluster.zookeeper import retrying_client
 from millrace.config import load_names
 from millrace.plan import Plan
@@ -42,7 +42,7 @@ time.sleep(600)
 
 @pytest.fixture
 def servers(plan: Plan) -> str:
-    return ",".join(inside.addresses(plan, "zookeeper", "client"))
+    return ",".join(tunnel.addresses(plan, "zookeeper", "client"))
 
 
 @pytest.fixture

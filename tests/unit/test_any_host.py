@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.http import AnyHost, Unanswered
 from millrace.cluster.insight_api import InsightApi
@@ -91,7 +91,7 @@ def test_nobody_says_of_each_host_what_it_did_instead(servers):
 
 
 def insight_api(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> InsightApi:
-    monkeypatch.setattr(inside, "addresses", lambda *_: list(addresses))
+    monkeypatch.setattr(tunnel, "addresses", lambda *_: list(addresses))
     return InsightApi(load_plan("local"))
 
 
@@ -137,7 +137,7 @@ def test_an_api_that_refuses_without_a_time_is_given_up_at_once(servers, monkeyp
 
 
 def hdfs(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> Hdfs:
-    monkeypatch.setattr(inside, "addresses", lambda *_: list(addresses))
+    monkeypatch.setattr(tunnel, "addresses", lambda *_: list(addresses))
     monkeypatch.setattr("millrace.cluster.hdfs.PAUSE_SECONDS", 0.01)
     return Hdfs(load_plan("local"))
 

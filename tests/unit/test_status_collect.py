@@ -325,7 +325,7 @@ class World:
         self.places: dict[str, Endpoint] = {}  # of Prometheis, by host
         monkeypatch.setattr(
             collecting,
-            "inside",
+            "tunnel",
             SimpleNamespace(prepare=lambda plan, endpoints: None, on_host=self._at),
         )
         monkeypatch.setattr(collecting.kafka, "connect", lambda plan: None)

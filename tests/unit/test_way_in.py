@@ -74,17 +74,17 @@ def nowhere() -> Plan:
 
 
 def test_one_whose_connection_ended_is_tried_last(monkeypatch):
-    from millrace.cluster import inside
+    from millrace.cluster import tunnel
 
-    monkeypatch.setattr(inside, "_ssh", lambda *_: None)
-    assert inside._enter(nowhere(), but_last="") == "edge-1"
-    assert inside._enter(nowhere(), but_last="edge-1") == "edge-2"
+    monkeypatch.setattr(tunnel, "_ssh", lambda *_: None)
+    assert tunnel._enter(nowhere(), but_last="") == "edge-1"
+    assert tunnel._enter(nowhere(), but_last="edge-1") == "edge-2"
 
 
 def test_an_edge_host_that_refuses_is_told_with_its_reason(monkeypatch):
-    from millrace.cluster import inside
+    from millrace.cluster import tunnel
 
-    monkeypatch.setattr(inside, "_ssh", lambda *_: "Permission denied")
+    monkeypatch.setattr(tunnel, "_ssh", lambda *_: "Permission denied")
     with pytest.raises(OperatorError, match=r"edge-1 .*Permission denied\nedge-2 ") as refused:
-        inside._enter(nowhere(), but_last="edge-2")
+        tunnel._enter(nowhere(), but_last="edge-2")
     assert "by SSH to an edge host" in refused.value.hint
