@@ -37,9 +37,9 @@ from millrace.cluster.ssh import on_all, run_on
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
-from millrace.ledger.book import Ledger
 from millrace.ledger.session import ledgers
 from millrace.ledger.spec import PAGES
+from millrace.ledger.store import Ledger
 from millrace.plan import Host, Plan, load_plan
 
 QUIET_CORES = 0.1  # what strangers may use

@@ -74,8 +74,8 @@ def _moment(text: str | None) -> datetime | None:
 
 def _audit(runs: list[str] | None, wait: float) -> "Report":
     from millrace.audit.run import audit, audit_topic
-    from millrace.ledger.book import Ledger, newest
     from millrace.ledger.session import ledgers
+    from millrace.ledger.store import Ledger, newest
 
     plan = load_plan(stack_name())
     paths = [ledgers(plan) / run for run in runs] if runs else [newest(ledgers(plan))]

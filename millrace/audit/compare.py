@@ -20,8 +20,8 @@ from millrace.audit.truth import (
     Truth,
     Window,
 )
-from millrace.ledger.book import Ledger
 from millrace.ledger.events import numbers_of
+from millrace.ledger.store import Ledger
 
 SIGMAS = 5  # beyond which an estimate is no longer bad luck
 

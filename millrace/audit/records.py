@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.audit.truth import epoch_seconds
-from millrace.ledger.book import Ledger
 from millrace.ledger.events import numbers_of
+from millrace.ledger.store import Ledger
 
 # What windows and pages are counted from.
 FIELDS = ["event_time", "visitor_id", "method", "url", "status", "bytes", "kind"]

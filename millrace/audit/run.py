@@ -38,7 +38,7 @@ from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.kafka import Message
 from millrace.common.errors import OperatorError
-from millrace.ledger.book import Ledger
+from millrace.ledger.store import Ledger
 from millrace.plan import Plan
 
 HOUR = SIZES["1h"]

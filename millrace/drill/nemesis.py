@@ -18,7 +18,7 @@ from millrace.drill.report import Gaps
 from millrace.drill.runbook import Runbook
 from millrace.drill.stage import Stage, wait_healthy
 from millrace.drill.timeline import Episode, Mark, Span
-from millrace.ledger.door import Door
+from millrace.ledger import IngestPath
 from millrace.plan import Plan
 from millrace.status import health
 
@@ -158,7 +158,7 @@ class RandomDrill:
     faults: list[int] = field(default_factory=lambda: [FAULT])
     goal: Gaps = field(default_factory=dict)
     alerts: None = None
-    through: Door = "kafka"
+    through: IngestPath = "kafka"
     injected: int = 0
 
     @property

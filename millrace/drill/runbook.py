@@ -14,7 +14,7 @@ from millrace.common.errors import OperatorError
 from millrace.common.parsing import parse_yaml
 from millrace.common.paths import REPO
 from millrace.config import Model
-from millrace.ledger.door import Door
+from millrace.ledger import IngestPath
 from millrace.plan import Plan
 
 RUNBOOKS = REPO / "runbooks"
@@ -72,7 +72,7 @@ class FrontMatter(Model):
     hold: Seconds
     goal: dict[Annotated[Plane, Field(strict=False)], Seconds] = Field(default_factory=dict)
     random: bool = False
-    through: Door = "kafka"
+    through: IngestPath = "kafka"
 
     def may_run_in(self, plan: Plan) -> bool:
         """An environment is of the kind of the one that it extends."""

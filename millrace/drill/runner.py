@@ -34,7 +34,7 @@ from millrace.drill.runbook import FrontMatter, Runbook
 from millrace.drill.stage import ASK_EVERY_SECONDS, Drill, Stage, wait_healthy
 from millrace.drill.timeline import Episode, Span, Timeline
 from millrace.drill.watch import Loading, audited, watching
-from millrace.ledger.door import Door
+from millrace.ledger import IngestPath
 from millrace.plan import Plan
 from millrace.status import health
 
@@ -89,7 +89,7 @@ class RunbookDrill:
         return self.runbook.about.goal
 
     @property
-    def through(self) -> Door:
+    def through(self) -> IngestPath:
         return self.runbook.about.through
 
     def episodes(self, stage: Stage) -> Iterator[Episode]:

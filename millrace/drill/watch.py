@@ -20,10 +20,10 @@ from millrace.drill.planes import Sampler, sampling, successes
 from millrace.drill.report import Audit, JobAudit
 from millrace.drill.runbook import Plane
 from millrace.drill.timeline import Successes
+from millrace.ledger import IngestPath
 from millrace.ledger.advertisements import CLICKS, IMPRESSIONS
-from millrace.ledger.book import Ledger
-from millrace.ledger.door import Door
 from millrace.ledger.session import ledgers
+from millrace.ledger.store import Ledger
 from millrace.plan import Plan
 
 LOG = "load.log"
@@ -47,7 +47,7 @@ class Loading:
     rate: float
     ledger: str
     folder: Path
-    through: Door
+    through: IngestPath
     late: bool = True
 
 

@@ -20,9 +20,9 @@ import numpy as np
 from millrace.cluster import kafka
 from millrace.cluster.collector import CollectorProducer
 from millrace.cluster.kafka import KafkaError, KafkaException, Message, Producer
-from millrace.ledger.book import FAILED, State, Writer
 from millrace.ledger.events import encode, events
 from millrace.ledger.spec import Spec
+from millrace.ledger.store import FAILED, State, Writer
 
 TICK_SECONDS = 0.02
 WRITE_SECONDS = 0.2  # what a crash may leave in doubt

@@ -32,8 +32,8 @@ from millrace.audit.truth import (
     truth_of,
 )
 from millrace.common.errors import OperatorError
-from millrace.ledger import book
-from millrace.ledger.book import Ledger, State, Writer
+from millrace.ledger import store
+from millrace.ledger.store import Ledger, State, Writer
 from tests.unit.test_ledger import SPEC
 
 EVENTS = 2000
@@ -57,7 +57,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 def portions() -> Iterator[None]:
     """A run is more than can be made anew at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(book, "PORTION", EVENTS // 3)
+        patch.setattr(store, "PORTION", EVENTS // 3)
         yield
 
 

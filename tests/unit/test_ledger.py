@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from millrace.cluster.kafka import KafkaError, KafkaException
 from millrace.common.errors import OperatorError
-from millrace.ledger.book import FAILED, FATE, Ledger, State, Writer, newest
 from millrace.ledger.events import (
     OUT_OF_ORDER_MS,
     encode,
@@ -24,6 +23,7 @@ from millrace.ledger.events import (
 from millrace.ledger.load import Load, Seen
 from millrace.ledger.schedule import PROFILES, Schedule
 from millrace.ledger.spec import PAGES
+from millrace.ledger.store import FAILED, FATE, Ledger, State, Writer, newest
 from tests.unit.runs import SPEC
 
 
