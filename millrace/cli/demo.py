@@ -19,7 +19,7 @@ from millrace.common.paths import stack_name, stack_state
 from millrace.common.stage import Stage, clock
 from millrace.plan import Plan, load_plan
 from millrace.replay.command import EXIT_STOPPED, FormatOption
-from millrace.replay.run import Asked, replay_log, twice_readable
+from millrace.replay.run import ReplayOptions, replay_log, twice_readable
 from millrace.replay.start import TooLate
 from millrace.setup.machine import run as run_setup
 
@@ -116,12 +116,12 @@ def _replay(plan: Plan, log: str, console: Console, log_format: str = "") -> Non
     """The log with its own dates where the jobs can still take them, else as today's traffic."""
     with twice_readable(log) as path:
         try:
-            _send(plan, Asked(path, format=log_format))
+            _send(plan, ReplayOptions(path, format=log_format))
         except TooLate as late:
             console.print(f"{late.message}; sending it as today's traffic (--shift-to-now)")
-            _send(plan, Asked(path, to_now=True, format=log_format))
+            _send(plan, ReplayOptions(path, to_now=True, format=log_format))
 
 
-def _send(plan: Plan, asked: Asked) -> None:
+def _send(plan: Plan, asked: ReplayOptions) -> None:
     if not replay_log(plan, asked):
         raise typer.Exit(EXIT_STOPPED)

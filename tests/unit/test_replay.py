@@ -28,7 +28,7 @@ from millrace.replay.events import ORIGINAL_SIZE, Encoder, Limits, Message
 from millrace.replay.pace import Pace, parse_speed
 from millrace.replay.pipeline import Pipeline
 from millrace.replay.progress import Progress
-from millrace.replay.run import Asked
+from millrace.replay.run import ReplayOptions
 from millrace.replay.session import Replay
 from millrace.replay.source import GZIP_MAGIC, Line, Lines, Source
 from millrace.replay.transactions import EventLog, Stopped
@@ -682,7 +682,9 @@ class NothingProcessed:
 
 def begin(path: str, recorded: Progress | None, asked: str = "") -> tuple[Progress, Lines, Reader]:
     pipeline = Pipeline({}, NothingProcessed(), TOPICS, DAY, LIMITS)  # type: ignore[arg-type]
-    return run._begin(Asked(path, format=asked), Source(path), recorded, pipeline, Console())
+    return run._begin(
+        ReplayOptions(path, format=asked), Source(path), recorded, pipeline, Console()
+    )
 
 
 def test_a_replay_goes_on_in_the_format_it_began_with(
@@ -723,7 +725,7 @@ def test_a_replay_that_is_done_is_done_unless_its_log_has_grown(tmp_path: Path) 
 
 def test_a_format_is_judged_before_anything_is_sent() -> None:
     with pytest.raises(OperatorError, match="has no field for a time"):
-        Asked("x.log", format='%h "%r" %>s')
+        ReplayOptions("x.log", format='%h "%r" %>s')
 
 
 def test_shifted_to_now_the_log_ends_within_this_hour(
