@@ -20,7 +20,7 @@ from pulumi.automation.errors import CommandError, ConcurrentUpdateError
 
 from infra import shared
 from infra.keys import ensure_passphrase
-from infra.leftovers import remove_containers, remove_networks_and_volumes
+from infra.orphans import remove_containers, remove_networks_and_volumes
 from infra.policy.rules import LOAD_BALANCER
 from infra.program import program
 from infra.progress import Change, Changes, EventLog, Report

@@ -21,7 +21,7 @@ class Replication(Model):
     hdfs: PositiveInt
 
 
-class Demands(Model):
+class Settings(Model):
     summary: str
     tags: Tags
     tagged: list[str]
@@ -32,6 +32,6 @@ class Demands(Model):
 
 
 @cache
-def load_demands() -> Demands:
+def load_settings() -> Settings:
     path = CONFIGS / "policy.yaml"
-    return validate(Demands, read_yaml(path), path)
+    return validate(Settings, read_yaml(path), path)
