@@ -17,8 +17,8 @@ from bench.dstreams import recount, text, window
 from bench.dstreams.recount import Interval
 from bench.openloop import Offered, Stairs, offer
 from tests.clock import Clock
-from tests.unit.test_bench_load import read_records
-from tests.unit.test_bench_service import COST
+from tests.unit.bench.test_load import read_records
+from tests.unit.bench.test_service import COST
 
 
 class TestLines:

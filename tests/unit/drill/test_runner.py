@@ -24,7 +24,7 @@ from millrace.drill.report import AlertOutcomes, Audit, Report
 from millrace.drill.runbook import Runbook, load_runbook
 from millrace.drill.watch import Loading, Watch
 from millrace.plan import load_plan
-from tests.unit.test_drill_runbook import HEAD, text
+from tests.unit.drill.test_runbook import HEAD, text
 from tests.waiting import pause
 
 PLAN = load_plan("local")

@@ -13,7 +13,7 @@ from millrace.drill.command import show_command
 from millrace.drill.experiment import run_experiment
 from millrace.drill.runbook import Runbook, load_runbook
 from millrace.status import health
-from tests.unit.test_drill_runbook import text
+from tests.unit.drill.test_runbook import text
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from bench import report
 from bench.modes import __main__ as modes
 from bench.modes import events
 from bench.modes.events import Check
-from tests.unit.test_bench_load import read_records
-from tests.unit.test_bench_service import COST
+from tests.unit.bench.test_load import read_records
+from tests.unit.bench.test_service import COST
 
 
 class TestEvents:

@@ -31,7 +31,7 @@ from millrace.status.snapshot import (
     Unit,
 )
 from millrace.status.verdict import UNKNOWN, judge
-from tests.unit.test_status_figures import NOW, PLAN, well
+from tests.unit.status.test_figures import NOW, PLAN, well
 from tests.waiting import PATIENCE_SECONDS
 
 NOBODY = Endpoint("127.0.0.1", 1)

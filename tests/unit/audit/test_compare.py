@@ -34,7 +34,7 @@ from millrace.audit.truth import (
 from millrace.common.errors import OperatorError
 from millrace.ledger import store
 from millrace.ledger.store import Ledger, State, Writer
-from tests.unit.test_ledger import SPEC
+from tests.unit.ledger.test_ledger import SPEC
 
 EVENTS = 2000
 RULE = PageViewRule(["GET"], [200, 304], ["css", "js", "png", "woff2"], 512)

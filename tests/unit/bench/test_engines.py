@@ -18,7 +18,7 @@ from bench.engines.nexmark import AUCTION, BID, PERSON, Events
 from bench.engines.progress import Progress
 from bench.engines.stream import PARTITIONS, START_MS, WINDOW_MS, WINDOWS, batches
 from bench.engines.workloads import WORKLOADS
-from tests.unit.test_bench_load import read_records
+from tests.unit.bench.test_load import read_records
 
 ENGINES = Path(ysb.__file__).parent
 EVENTS = 25_000  # more than a pool

@@ -12,7 +12,7 @@ from bench import report
 from bench.growth.__main__ import runs_of
 from bench.growth.sizes import DIMENSIONS, HOUR, SLOT, WINDOWS, Size, Truth, right, truth
 from bench.pool import Pool
-from tests.unit.test_bench_load import read_records
+from tests.unit.bench.test_load import read_records
 
 EVENTS = 3000
 ENDED_MS = 1_800_000_000_000 // HOUR * HOUR

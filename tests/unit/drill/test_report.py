@@ -59,7 +59,7 @@ from millrace.drill.timeline import Episode, Mark, Span, Timeline, longest_gaps
 from millrace.drill.watch import audited, is_advertised
 from millrace.ledger.store import Ledger
 from millrace.plan import Plan, load_plan
-from tests.unit.test_drill_runbook import HEAD, text
+from tests.unit.drill.test_runbook import HEAD, text
 from tests.waiting import soon
 
 
