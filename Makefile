@@ -5,6 +5,7 @@ FORMAT ?=
 VERSION ?=
 PURGE ?=
 KEEP ?=
+WHAT ?= service
 ARGS ?=
 RECORD ?=
 
@@ -16,11 +17,11 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 quoted = '$(subst ','\'',$(1))'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up deploy upgrade drill status plan down bench bench-dstreams bench-engines bench-growth bench-load bench-modes bench-transforms test test-all test-fast lint rehearse-aws
+.PHONY: help demo up deploy upgrade drill status plan down bench test test-all test-fast lint rehearse-aws
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}'
-	@echo "  variables: STACK=$(STACK)  INPUT=access.log  PURGE=1  KEEP=1"
+	@echo "  variables: STACK=$(STACK)  INPUT=access.log  PURGE=1  KEEP=1  WHAT=$(WHAT)"
 
 demo: $(VENV)/toolkit ## From nothing to live insights (INPUT=access.log replays your own log)
 	@$(MILLRACE) demo $(if $(INPUT),--input $(INPUT)) $(if $(value FORMAT),--format $(call quoted,$(value FORMAT)))
@@ -56,32 +57,9 @@ test-all: $(VENV)/tests $(VENV)/browser ## The same, slower proofs, and the nega
 test-fast: $(VENV)/tests ## Tests that need neither a cluster nor a JVM, in two minutes
 	@$(VENV)/bin/python tests/run.py --fast
 
-bench: $(VENV)/bench-ready ## What the service costs and sustains (ARGS="cost --rate 8000 --record"; bench/README.md)
-	@MILLRACE_STACK=$(STACK) $(VENV)/bin/python -m bench.service $(or $(ARGS),all)
+bench: $(VENV)/bench-ready $(if $(filter engines modes,$(WHAT)),$(VENV)/flink/ready) ## What the service costs and sustains; other measurements by WHAT=engines, … (bench/README.md)
+	@MILLRACE_STACK=$(STACK) $(VENV)/bin/python -m bench.$(WHAT) $(ARGS)
 	@$(VENV)/bin/python -m bench.report
-
-bench-engines: $(VENV)/bench-ready $(VENV)/flink/ready ## The same work on Spark, Flink SQL and Kafka Streams (ARGS="--events 4000000 --record")
-	@$(VENV)/bin/python -m bench.engines $(ARGS)
-	@$(VENV)/bin/python -m bench.report
-
-bench-dstreams: $(VENV)/bench-ready ## D-Streams' Grep, WordCount and TopK: lines a second below 1 and 2 s (ARGS="--record")
-	@$(VENV)/bin/python -m bench.dstreams $(ARGS)
-	@$(VENV)/bin/python -m bench.report
-
-bench-modes: $(VENV)/bench-ready $(VENV)/flink/ready ## Latency of micro-batch, real-time mode and Flink SQL (ARGS="--rate 5000 --for 60s --record")
-	@$(VENV)/bin/python -m bench.modes $(ARGS)
-	@$(VENV)/bin/python -m bench.report
-
-bench-growth: $(VENV)/bench-ready ## What an event costs as URLs, partitions, state and jobs grow (ARGS="--record")
-	@$(VENV)/bin/python -m bench.growth $(ARGS)
-	@$(VENV)/bin/python -m bench.report
-
-bench-transforms: $(VENV)/bench-ready ## What the jobs' transforms cost, by compilers or formats (ARGS="formats --record")
-	@$(VENV)/bin/python -m bench.transforms $(ARGS)
-	@$(VENV)/bin/python -m bench.report
-
-bench-load: $(VENV)/bench-ready ## Known traffic for little CPU (ARGS="--rate 30000 --for 60s --pages 100000")
-	@MILLRACE_STACK=$(STACK) $(VENV)/bin/python -m bench.load $(ARGS)
 
 lint: $(VENV)/tests ## Formatting, rooms, types, Ansible's production profile
 	@$(VENV)/bin/ruff format --check . && $(VENV)/bin/ruff check .

@@ -27,11 +27,11 @@ from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.common.signals import stop_on_signals
-from millrace.ledger.book import FATE, State, Writer
 from millrace.ledger.command import LATE, OUT_OF_ORDER
 from millrace.ledger.schedule import PROFILES
-from millrace.ledger.session import Wish, ledgers, settle
+from millrace.ledger.session import LoadOptions, ledgers, settle
 from millrace.ledger.spec import PAGES, Spec
+from millrace.ledger.store import FATE, State, Writer
 from millrace.plan import Plan, load_plan
 
 TICK_SECONDS = 0.025
@@ -148,8 +148,8 @@ def scratch(brokers: list[Address], topic: str, rate: float, seconds: float, pag
 
 def of_plan(plan: Plan, rate: float, seconds: float, pages: int, profile: str, late: float) -> Spec:
     """A run on a cluster, of events that its jobs read."""
-    wish = Wish("", rate, seconds, profile, "all", OUT_OF_ORDER, late, "", pages)
-    return settle(plan, wish, pool_of(pages))
+    options = LoadOptions("", rate, seconds, profile, "all", OUT_OF_ORDER, late, "", pages)
+    return settle(plan, options, pool_of(pages))
 
 
 def pool_of(pages: int) -> int:
@@ -180,7 +180,7 @@ def main(arguments: list[str]) -> None:
     else:
         plan = load_plan(stack_name())
         spec = of_plan(plan, asked.rate, asked.length, asked.pages, asked.profile, asked.late)
-        brokers, folder = addresses(kafka.brokers(plan)), ledgers()
+        brokers, folder = addresses(kafka.brokers(plan)), ledgers(plan)
     with stop_on_signals() as stop:
         run = Run(spec, brokers, folder)
         print(json.dumps({"run": spec.run, "started_ms": run.spec.started_ms}), flush=True)

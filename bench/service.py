@@ -37,9 +37,9 @@ from millrace.cluster.ssh import on_all, run_on
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
-from millrace.ledger.book import Ledger
 from millrace.ledger.session import ledgers
 from millrace.ledger.spec import PAGES
+from millrace.ledger.store import Ledger
 from millrace.plan import Host, Plan, load_plan
 
 QUIET_CORES = 0.1  # what strangers may use
@@ -184,7 +184,7 @@ def _freshness(bench: Bench) -> dict[str, Any]:
         come_to_rest(bench, rest=2.0)
         for sampler in (topics, answers):
             sampler.stop()
-    ledger = Ledger.open(ledgers() / offered.run)
+    ledger = Ledger.open(ledgers(bench.plan) / offered.run)
     numbers = np.flatnonzero(ledger.acked)
     due = ledger.started + ledger.spec.schedule.times(numbers)
     in_topic = fresh.visible_in_topic(
@@ -313,7 +313,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("step", choices=["gate", *STEPS, "all"])
+    made.add_argument("step", nargs="?", default="all", choices=["gate", *STEPS, "all"])
     made.add_argument("--rate", type=float, default=None, help="8,000 for cost, 2,000 for fresh")
     made.add_argument(
         "--for", dest="length", type=parse_duration, default=None, help="60s; 180s for search"

@@ -20,7 +20,7 @@ from pulumi.automation.errors import CommandError, ConcurrentUpdateError
 
 from infra import shared
 from infra.keys import ensure_passphrase
-from infra.leftovers import remove_containers, remove_networks_and_volumes
+from infra.orphans import remove_containers, remove_networks_and_volumes
 from infra.policy.rules import LOAD_BALANCER
 from infra.program import program
 from infra.progress import Change, Changes, EventLog, Report
@@ -51,8 +51,8 @@ def silent(_message: str) -> None:
 
 
 def shared_state(stack: str) -> State | None:
-    """Where the operators of a stack share its state; None if that is on this machine, or wherever
-    the shell says.
+    """Returns where the operators of a stack share its state; None if that is on this machine, or
+    wherever the shell says.
 
     OperatorError for a stack whose account isn't known yet.
     """
@@ -68,12 +68,12 @@ def shared_state(stack: str) -> State | None:
 
 
 def engine_environment(stack: str, report: Report = silent) -> dict[str, str]:
-    """What a `pulumi` needs to work on a stack, whoever starts it. A chosen backend stays."""
+    """Returns what any `pulumi` needs to work on a stack. A backend that was chosen stays."""
     return _environment(stack, shared_state(stack), report)
 
 
 def _environment(stack: str, state: State | None, report: Report) -> dict[str, str]:
-    """With ``state`` as the backend, if there is one.
+    """Returns the environment with ``state`` as the backend, if there is one.
 
     The engine finds programs and plugins by PATH, and the provider process must be able to import
     what the program imported.
@@ -165,14 +165,15 @@ def up(stack: auto.Stack, report: Report = silent, *, only: Sequence[str] = ()) 
 def preview(
     stack: auto.Stack, report: Report = silent, *, packs: Sequence[Path] = ()
 ) -> dict[str, int]:
-    """What `up` would do: operation -> resources. OperatorError if a policy pack forbids it."""
+    """Returns what `up` would do: operation -> resources. Raises OperatorError if a policy pack
+    forbids it."""
     return _changes(_preview(stack, EventLog(report), packs).change_summary)
 
 
 def planned(
     stack: auto.Stack, report: Report = silent, *, packs: Sequence[Path] = ()
 ) -> list[Change]:
-    """As `preview`, resource by resource."""
+    """Returns what `preview` does, resource by resource."""
     log = Changes(report)
     _preview(stack, log, packs)
     return log.planned
@@ -226,7 +227,7 @@ def _open_protected(stack: auto.Stack, log: EventLog) -> None:
 
 
 def outputs(stack: auto.Stack) -> dict[str, Any]:
-    """What the last `up` exported; empty before the first one."""
+    """Returns what the last `up` exported; empty before the first one."""
     return {key: output.value for key, output in stack.outputs().items()}
 
 

@@ -11,7 +11,7 @@ from infra.docker_provider import is_ours
 from infra.docker_resources import OwnerProps
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
-from millrace.providers.docker import container_name
+from millrace.providers.docker_hosts import container_name
 
 
 def refuse_conflicts(plan: Plan, image: str) -> None:
@@ -42,7 +42,7 @@ def refuse_conflicts(plan: Plan, image: str) -> None:
 
 
 def _foreign_names(client: docker.DockerClient, plan: Plan) -> Iterator[str]:
-    """What has a name we need and isn't ours."""
+    """Yields what has a name we need and isn't ours."""
     containers = {
         container_name(plan, name) for name in ("artifacts", *(h.name for h in plan.hosts))
     }

@@ -82,7 +82,8 @@ def labels(props: Props) -> dict[str, str]:
 
 
 def is_ours(found: Mapping[str, str] | None, props: Props) -> bool:
-    """Whether the labels of something that exists already are those this stack would give it."""
+    """Returns whether the labels of something that exists already are those this stack would give
+    it."""
     return labels(props).items() <= (found or {}).items()
 
 
@@ -190,7 +191,7 @@ class ContainerProvider(Provider):
     """What hosts and the artifact server have in common: one network, one address, one state."""
 
     def options(self, props: Props) -> Props:
-        """What `docker create` gets besides name, image, address and labels."""
+        """Returns what `docker create` gets besides name, image, address and labels."""
         raise NotImplementedError
 
     def settle(self, container: Container, props: Props) -> None:

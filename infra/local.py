@@ -17,7 +17,7 @@ from infra.docker_resources import (
 )
 from millrace.plan import Host as PlannedHost
 from millrace.plan import Plan
-from millrace.providers.docker import container_name
+from millrace.providers.docker_hosts import container_name
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def network_settings(plan: Plan) -> dict[str, str]:
 
 
 def hosts_file_content(plan: Plan) -> str:
-    """Every host's name, so that even a dead one still resolves."""
+    """Returns every host's name, so that even a dead one still resolves."""
     names = [("127.0.0.1", "localhost"), ("::1", "ip6-localhost ip6-loopback")]
     names += [(host.address, host.name) for host in plan.hosts]
     return "".join(f"{address}\t{name}\n" for address, name in names)

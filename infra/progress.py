@@ -89,8 +89,8 @@ class Changes(EventLog):
 
 
 def stopping(changes: Iterable[Change]) -> list[Change]:
-    """Those that stop a host's machine: to be another one, or of another type (EC2 User Guide,
-    "Change the instance type")."""
+    """Returns the changes that stop a host's machine: to be another one, or of another type (EC2
+    User Guide, "Change the instance type")."""
     return [
         change
         for change in changes

@@ -21,9 +21,10 @@ Files = Mapping[str, str]  # path below the stack's folder → content
 
 
 def merge(here: Files, there: Files, agreed: Mapping[str, str]) -> dict[str, str]:
-    """What the files are to hold, of what this machine has and what the state has.
+    """Returns what the files are to hold, of what this machine has and what the state has.
 
-    A file that only one side has is taken from there. OperatorError where both have changed one.
+    A file that only one side has is taken from there. Raises OperatorError where both have changed
+    one.
     """
     merged = {**there, **here}
     clashes = []
@@ -52,14 +53,14 @@ def fetch(folder: Path, there: Files) -> None:
 
 
 def agree(folder: Path, there: Files) -> None:
-    """Note what the state has."""
+    """Notes what the state has."""
     known = {name: digest(content) for name, content in there.items()}
     if known != _agreed(folder):
         _write(folder / AGREED, json.dumps(known, indent=1))
 
 
 def read(folder: Path) -> dict[str, str]:
-    """What there is of the shared files in a stack's folder."""
+    """Returns what there is of the shared files in a stack's folder."""
     names = [*OWN, *(f"{SECRETS}/{path.name}" for path in (folder / SECRETS).glob("*"))]
     return {name: (folder / name).read_text() for name in names if (folder / name).is_file()}
 

@@ -1,92 +1,28 @@
-"""Alerts: what is worth an operator's attention, in `configs/alerts`, and as Prometheus' rules.
+"""Alerts as Prometheus' rules: `configs/alerts` with the plan's values.
 
-Each file is a component's. Expressions and summaries may have `${NAME}` for a value of the plan.
+Expressions and summaries may have `${NAME}` for a value of the plan.
 """
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
-from millrace.common.paths import CONFIGS, REPO
-from millrace.config import Model, read_yaml, validate
+from millrace.common.paths import REPO
+from millrace.config.alerts import FOLDER, AlertFile
 from millrace.plan import DATA_ROOT, Plan
 
-FOLDER = CONFIGS / "alerts"
 # Each Prometheus names a place that serves the pages by its external label `pages`: a host that is
 # well, since it is the one that tells.
 PAGE = "{{ $externalLabels.pages }}/runbooks/%s"
-
 VALUE = re.compile(r"\$\{(\w+)\}")  # not $value, which is Prometheus' own
-RANGE = re.compile(r"\[([0-9]+[smhd])\]")
-
-Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*[smhd]$")]
-SEVERITIES = ("critical", "warning", "info")  # the worst first
-
-
-class Record(Model):
-    """A series that several alerts are made of."""
-
-    record: str = Field(pattern=r"^[a-z_]+(:[a-z_0-9]+)+$")
-    expr: str
-    why: str = Field(min_length=10)
-
-
-class Alert(Model):
-    """``severity``: critical wakes somebody, a warning waits for the morning, info explains.
-
-    ``runbook`` is the page of `runbooks/` that it opens. Rules of one name are one alert.
-    ``lasts`` is how long it goes on after what it tells of has ended, since it looks back.
-    ``undrilled`` is why no drill brings it about, where none does.
-    """
-
-    alert: str = Field(pattern=r"^[A-Z][A-Za-z0-9]+$")
-    expr: str
-    wait: Duration | None = Field(default=None, alias="for")
-    lasts: Duration | None = None
-    severity: Literal["critical", "warning", "info"]
-    summary: str
-    runbook: str = Field(pattern=r"^[a-z0-9-]+$")
-    labels: dict[str, str] = Field(default_factory=dict)
-    why: str = Field(min_length=10)
-    source: str = Field(min_length=3)
-    undrilled: str | None = Field(default=None, min_length=10)
-
-    @property
-    def wait_seconds(self) -> int:
-        return parse_duration(self.wait) if self.wait else 0
-
-    @property
-    def lasts_seconds(self) -> int:
-        return parse_duration(self.lasts) if self.lasts else 0
-
-    @property
-    def looks_back_seconds(self) -> int:
-        """The longest range that it is judged by."""
-        return max(map(parse_duration, RANGE.findall(self.expr)), default=0)
-
-
-class AlertFile(Model):
-    """``configs/alerts/<component>.yaml``."""
-
-    records: list[Record] = Field(default_factory=list)
-    alerts: list[Alert]
-
-
-def load_alerts(folder: Path = FOLDER) -> dict[str, AlertFile]:
-    """Component → its alerts. OperatorError for what isn't one."""
-    return {
-        path.stem: validate(AlertFile, read_yaml(path), path)
-        for path in sorted(folder.glob("*.yaml"))
-    }
 
 
 def rules(plan: Plan, files: dict[str, AlertFile]) -> dict[str, Any]:
-    """A rules file of Prometheus for an environment. OperatorError for an unknown ``${NAME}``."""
+    """A rules file of Prometheus for an environment. Raises OperatorError for an unknown
+    ``${NAME}``."""
     values = plan_values(plan)
     return {
         "groups": [
@@ -97,7 +33,7 @@ def rules(plan: Plan, files: dict[str, AlertFile]) -> dict[str, Any]:
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:
-    """What expressions may take from the plan."""
+    """Returns the values of the plan that expressions may name."""
     defaults = plan.spark.settings.defaults
     drivers = plan.services["job_gateway"].settings["gateway.json"]["drivers"]
     prometheus = plan.services["prometheus_server"].settings["prometheus.yml"]
@@ -134,7 +70,8 @@ def _rules(component: str, file: AlertFile, values: dict[str, Any]) -> Iterator[
 
 
 def filled(path: Path, text: str, values: dict[str, Any]) -> str:
-    """The text of a file with the plan's values. OperatorError for an unknown ``${NAME}``."""
+    """The text of a file with the plan's values. Raises OperatorError for an unknown
+    ``${NAME}``."""
     if unknown := set(VALUE.findall(text)) - values.keys():
         raise OperatorError(
             f"{path.relative_to(REPO)}: no value {', '.join(sorted(unknown))} in: {text}",

@@ -132,7 +132,7 @@ def quantities(aws: AwsPlan) -> list[Quantity]:
 
 
 def estimate(used: Iterable[Quantity], region: str, prices: PriceTable) -> Estimate:
-    """Each quantity with its price. Another region's prices aren't guesses of this one's."""
+    """Prices each quantity. Another region's prices aren't guesses of this one's."""
     known = region == prices.region
     lines = [Line(quantity, prices[quantity.item] if known else None) for quantity in used]
     return Estimate(lines, region, prices)

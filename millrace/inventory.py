@@ -63,7 +63,7 @@ def entered(plan: Plan, inventory: dict[str, Any]) -> dict[str, Any]:
 
 
 def deployment(plan: Plan, application: str) -> dict[str, Any]:
-    """What an application's jobs are configured with, all but the version: the plan's own parts."""
+    """Returns the configuration of an application's jobs but for the version: parts of the plan."""
     return {
         "application": application,
         "jobs": plan.applications[application],
@@ -158,7 +158,7 @@ def _streams(plan: Plan) -> dict[str, Any]:
 
 
 def _receiver(plan: Plan) -> dict[str, Any]:
-    """Of who is told of alerts: the settings, and the files of theirs that a host needs."""
+    """Returns the receiver of alerts: its settings, and the files that a host needs for them."""
     folder = secrets_folder()
     return {
         "settings": with_folder(plan.receiver, folder),
@@ -168,7 +168,7 @@ def _receiver(plan: Plan) -> dict[str, Any]:
 
 
 def _places(name: str, entry: Mapping[str, str], url: str) -> dict[str, str]:
-    """Of a distribution: its tarball's URL, the directory of this version, the link to it."""
+    """Returns a distribution's tarball URL, the directory of this version, and the link to it."""
     path = f"{PATHS['software']}/{name}"
     return {
         "url": f"{url}/{entry['file']}",

@@ -1,21 +1,16 @@
-"""Panels: what is worth looking at, in `configs/panels.yaml`, for the operations page and Grafana.
+"""Panels of `configs/panels.yaml`, for the operations page and as a dashboard of Grafana's.
 
 Queries may have `${NAME}` for a value of the plan, as alerts do.
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field, model_validator
-
-from millrace.alerts import AlertFile, filled, plan_values
+from millrace.alerts import filled, plan_values
 from millrace.common.durations import parse_duration
-from millrace.common.paths import CONFIGS
-from millrace.config import Model, Name, read_yaml, validate
+from millrace.config.alerts import AlertFile
+from millrace.config.panels import FILE, PanelFile
 from millrace.plan import Plan
-
-FILE = CONFIGS / "panels.yaml"
 
 # Grafana's names of our units.
 UNITS = {
@@ -32,63 +27,8 @@ GRID = 24
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
-class Query(Model):
-    """``legend`` names each of its series, with ``{{label}}`` for one of their labels."""
-
-    legend: str = Field(min_length=1)
-    expr: str
-
-
-class Panel(Model):
-    """``strips`` show shares from 0 to 1 as colours, ``lines`` anything else."""
-
-    name: Name
-    title: str
-    why: str = Field(min_length=10)
-    unit: Literal["seconds", "milliseconds", "count", "per_second", "share", "bytes"]
-    kind: Literal["lines", "strips"] = "lines"
-    queries: list[Query] = Field(min_length=1)
-
-
-class Group(Model):
-    title: str
-    panels: list[Panel] = Field(min_length=1)
-
-
-class Mark(Model):
-    """An event in every picture: a sample's value is the moment, ``text`` is as a legend."""
-
-    kind: str = Field(pattern=r"^[a-z]+(-[a-z]+)*$")
-    why: str = Field(min_length=10)
-    text: str
-    expr: str
-
-
-class PanelFile(Model):
-    """``configs/panels.yaml``."""
-
-    groups: list[Group]
-    marks: list[Mark]
-
-    @property
-    def panels(self) -> list[Panel]:
-        return [panel for group in self.groups for panel in group.panels]
-
-    @model_validator(mode="after")
-    def _no_name_twice(self) -> "PanelFile":
-        names = [panel.name for panel in self.panels]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"more than one panel is called {', '.join(twice)}")
-        return self
-
-
-def load_panels(path: Path = FILE) -> PanelFile:
-    """OperatorError for what isn't one."""
-    return validate(PanelFile, read_yaml(path), path)
-
-
 def page(plan: Plan, file: PanelFile, alerts: Mapping[str, AlertFile]) -> dict[str, Any]:
-    """What the insight API reads: queries for this environment, and each alert's runbook.
+    """Returns what the insight API reads: queries for this environment, and each alert's runbook.
 
     OperatorError for an unknown ``${NAME}``.
     """
@@ -119,7 +59,7 @@ def _for_plan(plan: Plan, file: PanelFile) -> dict[str, Any]:
 
 
 def dashboard(plan: Plan, file: PanelFile) -> dict[str, Any]:
-    """All of it as one dashboard of Grafana's, which asks for its Prometheus."""
+    """Returns all of it as one dashboard of Grafana's, which asks for its Prometheus."""
     content = _for_plan(plan, file)
     return {
         "title": f"Millrace: {plan.cluster}",

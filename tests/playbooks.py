@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.cluster.ssh import on_all, run_on
 from millrace.common.paths import ANSIBLE, stack_name
 from millrace.inventory import build_inventory, entered
@@ -23,7 +23,7 @@ RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+fai
 
 def run_playbook(playbook: str | Path, *arguments: str) -> Recap:
     """Host → (changed, unreachable, failed) of a run that must succeed."""
-    inside.enter(load_plan(stack_name()))
+    tunnel.enter(load_plan(stack_name()))
     ansible = Path(sys.executable).with_name("ansible-playbook")
     environment = os.environ | {
         "MILLRACE_STACK": stack_name(),

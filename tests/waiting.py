@@ -1,6 +1,6 @@
 """Waiting in tests: generously where something has to come, and never to find out how long it took.
 
-``tests/unit/test_stopwatch.py`` refuses whatever else asserts a duration of the machine.
+``tests/unit/suite/test_stopwatch.py`` refuses whatever else asserts a duration of the machine.
 """
 
 import time

@@ -97,7 +97,7 @@ def spark(bench: Bench, run: str, folder: Path) -> Start:
 def flink(bench: Bench, run: str, folder: Path) -> Start:
     python = FLINK / "bin" / "python"
     if not python.exists():
-        raise OperatorError(f"{python} isn't there", "`make bench-engines` installs it")
+        raise OperatorError(f"{python} isn't there", "`make bench WHAT=engines` installs it")
     connector = jars() / parse_jar(FLINK_CONNECTOR).filename
     asked = common(bench, run, folder) | {
         "settings": bench.settings("flink"),

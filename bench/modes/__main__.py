@@ -115,7 +115,7 @@ def started(one: Broker, mode: str, run: str, folder: Path) -> Iterator[Engine]:
     }
     if mode == "flink":
         if not FLINK.exists():
-            raise OperatorError(f"{FLINK} isn't there", "`make bench-modes` installs it")
+            raise OperatorError(f"{FLINK} isn't there", "`make bench WHAT=modes` installs it")
         connector = jars() / parse_jar(FLINK_CONNECTOR).filename
         asked |= {"run": run, "jars": [str(connector)], "settings": own["settings"]}
         java = {"JVM_ARGS": f"{JAVA} -Xmx{HEAP}", "PYTHONPATH": ""}

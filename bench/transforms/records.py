@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from bench import sample
 from millrace.ledger.events import encode, events
 from millrace.plan import load_plan
-from millrace.streams import FieldPlan
+from millrace.plan.streams import FieldPlan
 
 CORES = 2  # and as many files
 SECONDS = 60.0

@@ -22,7 +22,8 @@ from pathlib import Path
 
 import httpx
 
-from millrace.streams import load_streams, plan_stream
+from millrace.config.streams import load_streams
+from millrace.plan.streams import plan_stream
 
 APP = "millrace_collector.app:serve"
 SECRET = "bench"

@@ -31,7 +31,7 @@ SESSION_MANAGER = {
 
 
 def trust(service: str) -> str:
-    """Who may take a role on: one of AWS's services."""
+    """Returns who may take a role on: one of AWS's services."""
     statement = {
         "Effect": "Allow",
         "Principal": {"Service": service},

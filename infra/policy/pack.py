@@ -15,24 +15,24 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
-from infra.policy.demands import Demands, load_demands
 from infra.policy.rules import RESOURCE_RULES, STACK_RULES, Finding, Resource
+from infra.policy.settings import Settings, load_settings
 
 NAME = "millrace"
 
-ResourceRule = Callable[[Resource, Demands], Iterator[str]]
-StackRule = Callable[[Sequence[Resource], Demands], Iterator[Finding]]
+ResourceRule = Callable[[Resource, Settings], Iterator[str]]
+StackRule = Callable[[Sequence[Resource], Settings], Iterator[Finding]]
 
 
 def serve() -> None:
     """Answers the engine until it has no more questions."""
-    PolicyPack(NAME, policies(load_demands()), EnforcementLevel.MANDATORY)
+    PolicyPack(NAME, policies(load_settings()), EnforcementLevel.MANDATORY)
 
 
-def policies(demands: Demands) -> list[Policy]:
+def policies(settings: Settings) -> list[Policy]:
     return [
-        *(_resource_policy(rule, demands) for rule in RESOURCE_RULES),
-        *(_stack_policy(rule, demands) for rule in STACK_RULES),
+        *(_resource_policy(rule, settings) for rule in RESOURCE_RULES),
+        *(_stack_policy(rule, settings) for rule in STACK_RULES),
     ]
 
 
@@ -40,9 +40,9 @@ def policy_name(rule: ResourceRule | StackRule) -> str:
     return rule.__name__.replace("_", "-")
 
 
-def _resource_policy(rule: ResourceRule, demands: Demands) -> Policy:
+def _resource_policy(rule: ResourceRule, settings: Settings) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
-        for message in rule(_seen(args), demands):
+        for message in rule(_seen(args), settings):
             report(message, None)
 
     return ResourceValidationPolicy(
@@ -50,9 +50,9 @@ def _resource_policy(rule: ResourceRule, demands: Demands) -> Policy:
     )
 
 
-def _stack_policy(rule: StackRule, demands: Demands) -> Policy:
+def _stack_policy(rule: StackRule, settings: Settings) -> Policy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        for resource, message in rule([_seen_in_stack(each) for each in args.resources], demands):
+        for resource, message in rule([_seen_in_stack(each) for each in args.resources], settings):
             report(message, resource.urn)
 
     return StackValidationPolicy(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Any
 
-from infra.policy.demands import Demands
+from infra.policy.settings import Settings
 
 VOLUME = "aws:ebs/volume:Volume"
 INSTANCE = "aws:ec2/instance:Instance"
@@ -73,7 +73,7 @@ Finding = tuple[Resource, str]
 # One resource at a time
 
 
-def encrypted_disks(resource: Resource, demands: Demands) -> Iterator[str]:
+def encrypted_disks(resource: Resource, settings: Settings) -> Iterator[str]:
     """Disks are encrypted at rest."""
     if resource.type == VOLUME and not resource.props.get("encrypted"):
         yield "set encrypted"
@@ -85,7 +85,7 @@ def encrypted_disks(resource: Resource, demands: Demands) -> Iterator[str]:
                 yield f"set encrypted on the disk {disk.get('deviceName')}"
 
 
-def no_public_address(resource: Resource, demands: Demands) -> Iterator[str]:
+def no_public_address(resource: Resource, settings: Settings) -> Iterator[str]:
     """No host has a public address: who comes in comes through the load balancer."""
     # Unset means whatever the subnet says, so it must say false.
     if resource.type == INSTANCE and resource.props.get("associatePublicIpAddress") is not False:
@@ -96,7 +96,7 @@ def no_public_address(resource: Resource, demands: Demands) -> Iterator[str]:
         yield "an Elastic IP may belong to a NAT gateway, not to an instance"
 
 
-def session_metadata(resource: Resource, demands: Demands) -> Iterator[str]:
+def session_metadata(resource: Resource, settings: Settings) -> Iterator[str]:
     """Instance metadata answers only to session tokens (IMDSv2), and only on the instance."""
     if resource.type != INSTANCE:
         return
@@ -104,28 +104,28 @@ def session_metadata(resource: Resource, demands: Demands) -> Iterator[str]:
     if options.get("httpTokens") != "required":
         yield "set metadataOptions.httpTokens to required"
     hops = options.get("httpPutResponseHopLimit")
-    if hops is None or hops > demands.metadata_hop_limit:
-        yield f"set metadataOptions.httpPutResponseHopLimit to {demands.metadata_hop_limit}"
+    if hops is None or hops > settings.metadata_hop_limit:
+        yield f"set metadataOptions.httpPutResponseHopLimit to {settings.metadata_hop_limit}"
 
 
-def required_tags(resource: Resource, demands: Demands) -> Iterator[str]:
+def required_tags(resource: Resource, settings: Settings) -> Iterator[str]:
     """Tags say which cluster, stack and host a resource belongs to."""
-    if resource.type not in demands.tagged:
+    if resource.type not in settings.tagged:
         return
-    required = list(demands.tags.everywhere)
+    required = list(settings.tags.everywhere)
     if resource.type in (INSTANCE, VOLUME):
-        required += demands.tags.hosts
+        required += settings.tags.hosts
     if missing := [tag for tag in required if not resource.tags.get(tag)]:
         yield f"missing: {', '.join(missing)}"
 
 
-def protected_data(resource: Resource, demands: Demands) -> Iterator[str]:
+def protected_data(resource: Resource, settings: Settings) -> Iterator[str]:
     """What holds data is protected: the engine refuses to remove it."""
-    if resource.type in demands.protected and not resource.protect:
+    if resource.type in settings.protected and not resource.protect:
         yield "declare it with ResourceOptions(protect=True)"
 
 
-def no_wildcard_permissions(resource: Resource, demands: Demands) -> Iterator[str]:
+def no_wildcard_permissions(resource: Resource, settings: Settings) -> Iterator[str]:
     """No IAM policy allows every action on every resource."""
     if resource.type not in IAM_POLICIES:
         return
@@ -139,7 +139,7 @@ def no_wildcard_permissions(resource: Resource, demands: Demands) -> Iterator[st
                 yield f"a statement allows {action} on *"
 
 
-def own_permissions(resource: Resource, demands: Demands) -> Iterator[str]:
+def own_permissions(resource: Resource, settings: Settings) -> Iterator[str]:
     """Permissions are written here: none of AWS's own policies, which are broad, is attached."""
     attached: list[str] = []
     if resource.type in ATTACHMENTS:
@@ -154,7 +154,7 @@ def own_permissions(resource: Resource, demands: Demands) -> Iterator[str]:
 # The whole stack
 
 
-def closed_to_the_internet(resources: Sequence[Resource], demands: Demands) -> Iterator[Finding]:
+def closed_to_the_internet(resources: Sequence[Resource], settings: Settings) -> Iterator[Finding]:
     """The Internet reaches the load balancer's port 443 and nothing else."""
     balancers = _groups_of(resources, LOAD_BALANCER, "securityGroups")
     hosts = _groups_of(resources, INSTANCE, "vpcSecurityGroupIds")
@@ -167,7 +167,7 @@ def closed_to_the_internet(resources: Sequence[Resource], demands: Demands) -> I
                 yield resource, f"lets {', '.join(everyone)} in on {ingress.shown}"
 
 
-def buckets_private(resources: Sequence[Resource], demands: Demands) -> Iterator[Finding]:
+def buckets_private(resources: Sequence[Resource], settings: Settings) -> Iterator[Finding]:
     """Buckets block all public access."""
     blocks = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
     for bucket, block in _buckets_with(resources, PUBLIC_ACCESS_BLOCK):
@@ -175,7 +175,7 @@ def buckets_private(resources: Sequence[Resource], demands: Demands) -> Iterator
             yield bucket, f"a BucketPublicAccessBlock must set {', '.join(off)}"
 
 
-def buckets_versioned(resources: Sequence[Resource], demands: Demands) -> Iterator[Finding]:
+def buckets_versioned(resources: Sequence[Resource], settings: Settings) -> Iterator[Finding]:
     """Buckets keep the versions of what is overwritten or deleted."""
     for bucket, versioning in _buckets_with(resources, BUCKET_VERSIONING):
         configured = versioning.props["versioningConfiguration"] if versioning else {}
@@ -183,7 +183,7 @@ def buckets_versioned(resources: Sequence[Resource], demands: Demands) -> Iterat
             yield bucket, "a BucketVersioning must set status to Enabled"
 
 
-def buckets_encrypted(resources: Sequence[Resource], demands: Demands) -> Iterator[Finding]:
+def buckets_encrypted(resources: Sequence[Resource], settings: Settings) -> Iterator[Finding]:
     """Buckets are encrypted with a key of ours: who may read them is then our decision alone."""
     for bucket, encryption in _buckets_with(resources, BUCKET_ENCRYPTION):
         rules = encryption.props["rules"] if encryption else []
@@ -192,7 +192,7 @@ def buckets_encrypted(resources: Sequence[Resource], demands: Demands) -> Iterat
             yield bucket, "a BucketServerSideEncryptionConfiguration must set aws:kms"
 
 
-def buckets_tls_only(resources: Sequence[Resource], demands: Demands) -> Iterator[Finding]:
+def buckets_tls_only(resources: Sequence[Resource], settings: Settings) -> Iterator[Finding]:
     """Buckets refuse requests without TLS."""
     for bucket, policy in _buckets_with(resources, BUCKET_POLICY):
         statements = _statements(policy.props["policy"]) if policy else []
@@ -200,17 +200,17 @@ def buckets_tls_only(resources: Sequence[Resource], demands: Demands) -> Iterato
             yield bucket, "a BucketPolicy must deny s3:* where aws:SecureTransport is false"
 
 
-def hosts_spread_over_zones(resources: Sequence[Resource], demands: Demands) -> Iterator[Finding]:
+def hosts_spread_over_zones(resources: Sequence[Resource], settings: Settings) -> Iterator[Finding]:
     """The hosts of each group stand in different zones."""
     by_urn = {resource.urn: resource for resource in resources}
     groups = defaultdict(list)
     for instance in resources:
         # An instance without the tag is another rule's finding.
-        if instance.type == INSTANCE and (group := instance.tags.get(demands.tags.group)):
+        if instance.type == INSTANCE and (group := instance.tags.get(settings.tags.group)):
             groups[group].append(instance)
     for group, instances in groups.items():
         zones = {_zone(instance, by_urn) for instance in instances}
-        wanted = min(len(instances), demands.zones)
+        wanted = min(len(instances), settings.zones)
         if len(zones) < wanted:
             yield (
                 min(instances, key=lambda each: each.urn),  # the engine has no order of its own
@@ -219,7 +219,7 @@ def hosts_spread_over_zones(resources: Sequence[Resource], demands: Demands) -> 
             )
 
 
-def replicated_enough(resources: Sequence[Resource], demands: Demands) -> Iterator[Finding]:
+def replicated_enough(resources: Sequence[Resource], settings: Settings) -> Iterator[Finding]:
     """Every copy count is high enough that a zone may be lost."""
     for stack in resources:
         if stack.type != STACK:
@@ -228,13 +228,13 @@ def replicated_enough(resources: Sequence[Resource], demands: Demands) -> Iterat
             yield stack, "exports no inventory, so its replication can't be checked"
             continue
         exported = stack.props["inventory"]["all"]["vars"]["millrace"]
-        for what, least in demands.replication.model_dump().items():
+        for what, least in settings.replication.model_dump().items():
             if (planned := exported["replication"][what]) < least:
                 yield stack, f"replication.{what} is {planned:g}, at least {least} is needed"
         for name, topic in exported["topics"].items():
-            if topic["replication"] < demands.replication.kafka:
+            if topic["replication"] < settings.replication.kafka:
                 yield stack, f"topic {name} has {topic['replication']:g} copies"
-            if int(topic["config"]["min.insync.replicas"]) < demands.replication.min_insync:
+            if int(topic["config"]["min.insync.replicas"]) < settings.replication.min_insync:
                 yield stack, f"topic {name} accepts writes with too few copies in sync"
 
 

@@ -47,7 +47,7 @@ def ask(api: InsightApi, hours: Iterable[int]) -> Answers:
 
 
 def figures(window: dict[str, Any]) -> Figures:
-    """Of a window as the API and the results topic give it."""
+    """Returns a window's figures, which the API and the results topic give alike."""
     counts = {name: window[name] for name in ("requests", "page_views", "bytes")}
     return counts | window["status"]
 

@@ -54,7 +54,7 @@ class Archive:
         return hours
 
     def read(self, hours: set[int]) -> pa.Table:
-        """All rows of these hours (since 1970)."""
+        """Reads all rows of these hours (since 1970)."""
         paths = [
             unquote(path)
             for path, hour in zip(self._files["path"].to_pylist(), self._hours(), strict=True)
@@ -92,7 +92,8 @@ class Archive:
 
 
 def _version(name: str) -> int | None:
-    """Of a log entry or a checkpoint (``….json``, ``….checkpoint.parquet``, in parts or not)."""
+    """Returns the version of a log entry or a checkpoint (``….json``, ``….checkpoint.parquet``, in
+    parts or not)."""
     match = re.fullmatch(r"(\d{20})(?:\.json|\.checkpoint\..*)", name)
     return int(match[1]) if match else None
 

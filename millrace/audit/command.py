@@ -74,11 +74,11 @@ def _moment(text: str | None) -> datetime | None:
 
 def _audit(runs: list[str] | None, wait: float) -> "Report":
     from millrace.audit.run import audit, audit_topic
-    from millrace.ledger.book import Ledger, newest
     from millrace.ledger.session import ledgers
+    from millrace.ledger.store import Ledger, newest
 
     plan = load_plan(stack_name())
-    paths = [ledgers() / run for run in runs] if runs else [newest(ledgers())]
+    paths = [ledgers(plan) / run for run in runs] if runs else [newest(ledgers(plan))]
     if len(paths) == 1 and Ledger.open(paths[0]).spec.topic != plan.names.kafka.topics.events:
         return audit_topic(plan, paths[0])
     return audit(plan, paths, wait)

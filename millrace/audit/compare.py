@@ -20,8 +20,8 @@ from millrace.audit.truth import (
     Truth,
     Window,
 )
-from millrace.ledger.book import Ledger
 from millrace.ledger.events import numbers_of
+from millrace.ledger.store import Ledger
 
 SIGMAS = 5  # beyond which an estimate is no longer bad luck
 
@@ -96,7 +96,8 @@ def _fate(ledger: Ledger, number: int) -> str:
 def compare_windows(
     plane: Plane, truth: Truth, wanted: Iterable[Window], seen: Mapping[Window, Figures]
 ) -> None:
-    """Each window wanted: absent, or a figure outside of the truth."""
+    """Compares each window that is wanted: it may be absent, or have a figure outside of the
+    truth."""
     for window in sorted(wanted):
         low, high = truth.low.get(window), truth.high[window]
         found = seen.get(window)
@@ -137,7 +138,7 @@ def compare_visitors(
 def compare_pages(
     plane: Plane, truth: Truth, wanted: Iterable[Page], seen: Mapping[int, PageList]
 ) -> None:
-    """Each page wanted, within its list's error."""
+    """Compares each page that is wanted, within the error of its list."""
     for page in sorted(wanted):
         hour, url = page
         low, high = truth.low_pages.get(page, 0), truth.high_pages[page]
@@ -208,7 +209,7 @@ def compare_days(
     seen: Mapping[Window, int],
     late: Mapping[Window, int],
 ) -> None:
-    """Each day's requests: in its windows of one size, or counted as late.
+    """Compares each day's requests: they are in its windows of one size, or counted as late.
 
     Keys are a size of window and the day's start; the truth is what was at least and at most sent.
     """

@@ -76,7 +76,7 @@ def audit_job(
 
 
 def await_archives(plan: Plan, job: str, wait: float) -> dict[str, np.ndarray]:
-    """Where the streams end that a job reads, once their archives have all up to there."""
+    """Returns where the streams end that a job reads, once their archives have all up to there."""
     require_archives(plan, job)
     streams = plan.spark.settings.streams_of(job)
     deadline = time.monotonic() + wait
@@ -88,12 +88,13 @@ def await_archives(plan: Plan, job: str, wait: float) -> dict[str, np.ndarray]:
 
 
 def audit_job_since(plan: Plan, job: str, moment: datetime, wait: float) -> Report:
-    """As `audit_job`, of the window that the moment is in and all after it."""
+    """Audits a job as `audit_job` does, from the window on that the moment is in."""
     return audit_job(plan, job, moment - window_of(plan, job), None, wait)
 
 
 def window_of(plan: Plan, job: str) -> timedelta:
-    """How long a declared job's windows are. OperatorError when it has written nothing yet."""
+    """Returns how long a declared job's windows are. Raises OperatorError when it has written
+    nothing yet."""
     declared = {one["job"]: one for one in InsightApi(plan).get("/v1/jobs")["jobs"]}
     if job not in declared:
         known = ", ".join(declared) or "none"

@@ -30,7 +30,7 @@ class Positions:
         return self.ends(topic, self._plan.topics[topic].partitions)
 
     def event_ends(self) -> np.ndarray:
-        """Of the stream that jobs read unless they say another."""
+        """Returns the ends of the stream that jobs read unless they say another."""
         return self.ends_of(self._plan.spark.settings.common.stream)
 
     def wait_for(self, job: str, ends: Mapping[str, np.ndarray], deadline: float) -> None:
@@ -76,7 +76,8 @@ class Positions:
         return int(self._api.progress(job).get("batch", -1)) >= batch
 
     def archived(self, stream: str, partitions: int) -> np.ndarray:
-        """What the last finished batch of the stream's archive ended with, by its checkpoint."""
+        """Returns what the last finished batch of the stream's archive ended with, by its
+        checkpoint."""
         settings = self._plan.spark.settings
         checkpoint = settings.job(settings.archive_job(stream)).checkpoint
         path = f"{settings.common.checkpoints}/{checkpoint}"

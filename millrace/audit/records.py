@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.audit.truth import epoch_seconds
-from millrace.ledger.book import Ledger
 from millrace.ledger.events import numbers_of
+from millrace.ledger.store import Ledger
 
 # What windows and pages are counted from.
 FIELDS = ["event_time", "visitor_id", "method", "url", "status", "bytes", "kind"]
@@ -24,7 +24,7 @@ def of_run(ledger: Ledger, rows: pa.Table) -> pa.Table:
 
 
 def own_records(ledger: Ledger, rows: pa.Table) -> pa.Table:
-    """All that was acknowledged, whether archived or not, and what was in doubt and is archived.
+    """Returns all that was acknowledged, archived or not, and what was in doubt and is archived.
 
     Each event once, however often it is archived: one that is there twice must not count twice.
     """
@@ -51,7 +51,7 @@ def own_records(ledger: Ledger, rows: pa.Table) -> pa.Table:
 
 
 def foreign_records(ledgers: Sequence[Ledger], rows: pa.Table) -> pa.Table:
-    """What others sent; a record that is archived twice is one record."""
+    """Returns what others sent; a record that is archived twice is one record."""
     for ledger in ledgers:
         rows = rows.filter(pc.invert(pc.starts_with(rows["event_id"], ledger.spec.prefix)))
     places = (rows["partition"].to_numpy().astype(np.int64) << 48) | rows["offset"].to_numpy()

@@ -38,7 +38,7 @@ from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.kafka import Message
 from millrace.common.errors import OperatorError
-from millrace.ledger.book import Ledger
+from millrace.ledger.store import Ledger
 from millrace.plan import Plan
 
 HOUR = SIZES["1h"]
@@ -194,7 +194,7 @@ def _stored_planes(
 
 
 def _api_plane(truth: Truth, answers: Answers, windows: set[Window]) -> tuple[Plane, float]:
-    """With the worst error of an estimate, in standard deviations."""
+    """Returns the API's plane, and the worst error of an estimate in standard deviations."""
     plane = Plane("API")
     compare.compare_windows(plane, truth, windows, answers.windows)
     plane.late = compare.late_requests(truth, windows, answers.windows)
@@ -228,7 +228,7 @@ def _results_plane(
 def _read_results(
     plan: Plan, ledgers: Iterable[Ledger], positions: Positions
 ) -> list[dict[str, Any]]:
-    """What the results topic got since the first of the runs began."""
+    """Returns what the results topic got since the first of the runs began."""
     starts = np.min([ledger.spec.results_offsets for ledger in ledgers], axis=0)
     topic = plan.names.kafka.topics.results
     ends = positions.ends(topic, len(starts))
@@ -236,7 +236,7 @@ def _read_results(
 
 
 def _as_table(records: Iterable[Message]) -> pa.Table:
-    """Records of a run's topic as events."""
+    """Returns the records of a run's topic as events."""
     columns: dict[str, list[Any]] = {name: [] for name in EMPTY.column_names}
     for record in records:
         event = json.loads(record.value())
@@ -252,7 +252,8 @@ def _as_table(records: Iterable[Message]) -> pa.Table:
 
 
 def is_declared(record: dict[str, Any]) -> bool:
-    """Of a job of one file, whose rows `audit.declared` compares; the traffic job names no job."""
+    """Returns whether a job is one of one file, whose rows `audit.declared` compares; the traffic
+    job names no job."""
     return "job" in record
 
 

@@ -21,7 +21,7 @@ class Tables:
         self._keyspace = plan.names.cassandra.keyspace
 
     def windows(self, days: Iterable[int]) -> dict[Window, Figures]:
-        """All windows of these days, of each size."""
+        """Returns all windows of these days, of each size."""
         rows = self._each(
             f"SELECT window, window_start, {', '.join(COLUMNS)} FROM {self._keyspace}.traffic"
             " WHERE window = ? AND bucket = ?",
@@ -35,7 +35,7 @@ class Tables:
         }
 
     def pages(self, hours: Iterable[int]) -> dict[int, PageList]:
-        """By hour. Rows that are older than their list are no part of it."""
+        """Returns lists of pages by hour. Rows that are older than their list are no part of it."""
         wanted = [(datetime.fromtimestamp(hour, UTC),) for hour in hours]
         lists = self._each(
             f"SELECT bucket, error, other, since FROM {self._keyspace}.page_lists WHERE bucket = ?",
@@ -91,5 +91,5 @@ def _date(day: int) -> date:
 
 
 def _seconds(moment: datetime) -> int:
-    """Cassandra's driver gives UTC without saying so."""
+    """Returns Unix seconds; Cassandra's driver gives UTC without saying so."""
     return round(moment.replace(tzinfo=UTC).timestamp())

@@ -21,7 +21,7 @@ def read(plan: Plan, topic: str, starts: np.ndarray, ends: np.ndarray) -> Iterat
     Raises OperatorError when the brokers fall silent.
     """
     consumer = kafka.consumer(
-        kafka.quick(plan)
+        kafka.fast_failover_client(plan)
         | {
             "group.id": "millrace-audit",  # required; nothing is ever committed to it
             # Compaction and retention may have removed the first offsets.

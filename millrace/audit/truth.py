@@ -126,7 +126,7 @@ def may_be_late(records: pa.Table, seconds: int, lateness: Lateness) -> np.ndarr
 
 
 def with_judgement(records: pa.Table, rule: PageViewRule) -> pa.Table:
-    """With ``time``, ``page``, ``page_view`` and a column for each class of status."""
+    """Adds ``time``, ``page``, ``page_view`` and a column for each class of status."""
     page = _replace(records["url"], "(?s)[?#].*")
     extension = pc.utf8_lower(_replace(page, r"(?s)^.*\."))
     is_view = pc.and_(

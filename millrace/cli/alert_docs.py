@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from millrace.alerts import Alert, AlertFile, rules
+from millrace.alerts import rules
+from millrace.config.alerts import Alert, AlertFile
 from millrace.drill.report import latest, whole
 from millrace.drill.runbook import FrontMatter, Runbook
 from millrace.drill.tables import Records

@@ -39,8 +39,9 @@ def up(yes: YesOption = False) -> None:
     from millrace.cli.operations import make_hosts
     from millrace.cli.playbook import run_playbook
 
-    make_hosts(load_plan(stack_name()), console, yes=yes)
-    run_playbook(stack_name(), "site.yml", [], console)
+    planned = load_plan(stack_name())
+    make_hosts(planned, console, yes=yes)
+    run_playbook(planned, "site.yml", [], console)
 
 
 def status(
@@ -96,10 +97,11 @@ def upgrade(
     from millrace.cli.operations import deploy_jobs
     from millrace.cli.service import run_version
 
+    planned = load_plan(stack_name())
     if version:
-        run_version(load_plan(stack_name()), version, console)
+        run_version(planned, version, console)
     else:
-        deploy_jobs(load_plan(stack_name()), console, release)
+        deploy_jobs(planned, console, release)
 
 
 def versions() -> None:
@@ -130,7 +132,7 @@ def playbook(
     """Run one playbook against the stack: millrace playbook site.yml -- --check --diff."""
     from millrace.cli.playbook import run_playbook
 
-    run_playbook(stack_name(), name, arguments or [], console)
+    run_playbook(load_plan(stack_name()), name, arguments or [], console)
 
 
 def env() -> None:

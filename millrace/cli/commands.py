@@ -221,7 +221,7 @@ class Later(TyperCommand):
         self._place = place
 
     def load(self) -> Any:
-        """The command itself."""
+        """Imports the command and returns it."""
         found = getattr(import_module(self._place.module), self._place.name)
         holder = typer.Typer()
         if isinstance(found, typer.Typer):

@@ -130,7 +130,7 @@ def outcomes_view(job: str, outcomes: Iterable[dict[str, Any]]) -> Table:
 
 
 def declared(plan: Plan) -> list[str]:
-    """The jobs that may leave records out."""
+    """Returns the jobs that may leave records out."""
     return [job for job in plan.jobs if plan.spark.settings.keeps_rows(job)]
 
 
@@ -145,7 +145,7 @@ def require_declared(plan: Plan, job: str) -> None:
 
 
 def reasons_of(found: Iterable[Counted], jobs: Sequence[str]) -> list[Reason]:
-    """By reason, the most frequent first. A job's own reasons begin with its name."""
+    """Counts records by reason, most frequent first. A job's own reasons begin with its name."""
     by_reason: dict[str, list[Counted]] = {}
     for one in found:
         by_reason.setdefault(one.reason, []).append(one)

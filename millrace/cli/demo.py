@@ -19,7 +19,7 @@ from millrace.common.paths import stack_name, stack_state
 from millrace.common.stage import Stage, clock
 from millrace.plan import Plan, load_plan
 from millrace.replay.command import EXIT_STOPPED, FormatOption
-from millrace.replay.run import Asked, replay_log, twice_readable
+from millrace.replay.run import ReplayOptions, replay_log, twice_readable
 from millrace.replay.start import TooLate
 from millrace.setup.machine import run as run_setup
 
@@ -36,11 +36,11 @@ def demo_command(
     log_format: FormatOption = "",
 ) -> None:
     """From nothing to live insights: everything below, then traffic, then its results."""
-    run_demo(stack_name(), log, log_format, Console())
+    run_demo(load_plan(stack_name()), log, log_format, Console())
 
 
-def run_demo(stack: str, log: str | None, log_format: str, console: Console) -> None:
-    """Every step can be interrupted; the same command again goes on where it was."""
+def run_demo(plan: Plan, log: str | None, log_format: str, console: Console) -> None:
+    """Performs every step. Each can be interrupted; the same command again goes on where it was."""
     started = time.monotonic()
 
     def step(title: str) -> None:
@@ -50,12 +50,11 @@ def run_demo(stack: str, log: str | None, log_format: str, console: Console) -> 
     step("1/5 What this machine lacks")
     run_setup(console)
     step("2/5 Hosts: pulumi up")
-    plan = load_plan(stack)
     make_hosts(plan, console)
     step("3/5 Services: Ansible")
-    run_playbook(stack, "site.yml", [], console)
+    run_playbook(plan, "site.yml", [], console)
     step("4/5 Streaming jobs")
-    run_playbook(stack, "deploy-jobs.yml", [], console)
+    run_playbook(plan, "deploy-jobs.yml", [], console)
     step("5/5 Traffic")
     if log is None:
         _generated_traffic(plan, console)
@@ -117,12 +116,12 @@ def _replay(plan: Plan, log: str, console: Console, log_format: str = "") -> Non
     """The log with its own dates where the jobs can still take them, else as today's traffic."""
     with twice_readable(log) as path:
         try:
-            _send(plan, Asked(path, format=log_format))
+            _send(plan, ReplayOptions(path, format=log_format))
         except TooLate as late:
             console.print(f"{late.message}; sending it as today's traffic (--shift-to-now)")
-            _send(plan, Asked(path, to_now=True, format=log_format))
+            _send(plan, ReplayOptions(path, to_now=True, format=log_format))
 
 
-def _send(plan: Plan, asked: Asked) -> None:
+def _send(plan: Plan, asked: ReplayOptions) -> None:
     if not replay_log(plan, asked):
         raise typer.Exit(EXIT_STOPPED)

@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from millrace.alerts import load_alerts
 from millrace.cli.alert_docs import alerts_page
 from millrace.cli.job_facts import PROGRAM, Facts, all_jobs, facts_of
 from millrace.cli.network_docs import network_page
@@ -20,6 +19,7 @@ from millrace.cli.role_docs import role_readmes
 from millrace.common.errors import OperatorError
 from millrace.common.paths import CONFIGS, REPO
 from millrace.config import load_component
+from millrace.config.alerts import load_alerts
 from millrace.drill.guarantees import guarantees_table
 from millrace.drill.report import Audit
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
@@ -74,7 +74,7 @@ def write_docs(check: bool = False) -> None:
 
 
 def _network_page() -> str:
-    """Of every environment but the test suite's own."""
+    """Makes the page of every environment but the test suite's own."""
     files = sorted((CONFIGS / "environments").glob("*.yaml"))
     plans = [load_plan(file.stem) for file in files if file.stem != "test"]
     components = {name: load_component(name) for name in plans[0].services}
@@ -82,7 +82,7 @@ def _network_page() -> str:
 
 
 def filled(page: Path, text: str, plan: Plan) -> str:
-    """The page's text with every block made anew; OperatorError if one has no such name."""
+    """The page's text with every block made anew. Raises OperatorError if one has no such name."""
     make = {
         "topology": _topology_table,
         "versions": _versions_table,
@@ -105,7 +105,7 @@ def filled(page: Path, text: str, plan: Plan) -> str:
 
 
 def _jobs_table(plan: Plan) -> str:
-    """Every job that ships, whether the stack runs it or not."""
+    """Makes the table of every job that ships, whether the stack runs it or not."""
     rows = [
         "| job | kind | streams | state | outputs | route | audit "
         "| lost, duplicated, wrong after a killed driver |",
@@ -138,7 +138,7 @@ def _jobs_table(plan: Plan) -> str:
 
 
 def audited(job: Facts, audits: Sequence[Audit]) -> str:
-    """What the first audit that looked at a job found, by the drill's own records first.
+    """Returns what the first audit that looked at a job found, by the drill's own records first.
 
     Events are those of the jobs that are programs.
     """

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace.common.paths import REPO
-from millrace.jobs import ARCHIVE, ARCHIVES, OURS, declaration_of
+from millrace.config.jobs import ARCHIVE, ARCHIVES, OURS, declaration_of
 from millrace.plan import Plan
 
 PROGRAM = "program"
@@ -111,12 +111,12 @@ def _routes(job: str, own: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _span(seconds: int) -> str:
-    """In the largest unit that divides it: ``30m``."""
+    """Returns a span in the largest unit that divides it: ``30m``."""
     unit, size = next((unit, size) for unit, size in UNITS if seconds % size == 0)
     return f"{seconds // size}{unit}"
 
 
 def _said(file: Path) -> str:
-    """What the program says of itself, behind its name."""
+    """Returns what the program says of itself, behind its name."""
     said = ast.get_docstring(ast.parse(file.read_text())) or ""
     return said.partition("\n\n")[0].replace("\n", " ").removeprefix(f"{file.stem}: ")

@@ -89,7 +89,7 @@ def check_command(job: Annotated[str | None, typer.Argument(metavar="[JOB]")] = 
 
 
 def ask_running(plan: Plan) -> dict[str, Running]:
-    """By job; OperatorError when ZooKeeper doesn't answer."""
+    """Returns how each job runs. Raises OperatorError when ZooKeeper doesn't answer."""
     drivers, disabled = zookeeper.drivers(plan), zookeeper.disabled(plan)
     admin = kafka.connect(plan)
     running = {}
@@ -140,7 +140,7 @@ def _say(line: str) -> None:
 
 
 def application_of(plan: Plan, job: str) -> str:
-    """OperatorError for a job that none runs."""
+    """Returns the application that runs a job. Raises OperatorError when none does."""
     for application, jobs in plan.applications.items():
         if job in jobs:
             return application
@@ -155,7 +155,8 @@ def leader_of(drivers: list[dict[str, Any]], application: str) -> dict[str, Any]
 
 
 def _await(plan: Plan, application: str, job: str, state: str, seconds: float) -> str:
-    """The host of the driver that has the job in a state; OperatorError if none gets there."""
+    """The host of the driver that has the job in a state. Raises OperatorError if none gets
+    there."""
     seen: dict[str, str] = {}
 
     with console.status("") as spinner:
@@ -176,7 +177,7 @@ def _await(plan: Plan, application: str, job: str, state: str, seconds: float) -
 
 
 def state_of(leader: dict[str, Any] | None, job: str) -> str:
-    """What a job does, as the driver that leads tells it."""
+    """Returns what a job does, as the driver that leads tells it."""
     if leader is None:
         return "nobody leads"
     return str(leader.get("jobs", {}).get(job, "not told of by its driver"))

@@ -54,7 +54,7 @@ def make_hosts(plan: Plan, console: Console, *, yes: bool = False) -> None:
 
 
 def in_turn(plan: Plan, changes: Sequence[Change]) -> list[Change]:
-    """Who leads goes last: each role moves once."""
+    """Sorts machines so that those that lead change last: each role moves once."""
     order = [host.name for host in plan.hosts]
     leading = set(leaders(plan)) if changes else set()
     return sorted(changes, key=lambda one: (one.name in leading, order.index(one.name)))
@@ -68,7 +68,7 @@ def leaders(plan: Plan) -> Iterator[str]:
 
 
 def change_machine(plan: Plan, stack: "auto.Stack", change: Change, console: Console) -> None:
-    """One host gets its other machine, between two verifications of the whole cluster.
+    """Gives one host its other machine, between two verifications of the whole cluster.
 
     Raises OperatorError before anything is stopped unless every service and standby is well.
     """
@@ -76,15 +76,15 @@ def change_machine(plan: Plan, stack: "auto.Stack", change: Change, console: Con
 
     host = change.name
     console.print(f"{host}: its machine changes, before any other's")
-    run_playbook(plan.environment, "release-host.yml", ["--extra-vars", f"host={host}"], console)
+    run_playbook(plan, "release-host.yml", ["--extra-vars", f"host={host}"], console)
     automation.up(stack, console.print, only=[change.urn])
     # Others keep what they run with until their own turn: their machines aren't changed yet.
-    run_playbook(plan.environment, "site.yml", ["--limit", host], console)
-    run_playbook(plan.environment, "verify.yml", [], console)
+    run_playbook(plan, "site.yml", ["--limit", host], console)
+    run_playbook(plan, "verify.yml", [], console)
 
 
 def approve(plan: Plan, changes: Sequence[Change], console: Console) -> None:
-    """Raises OperatorError unless somebody agrees."""
+    """Shows the changes. Raises OperatorError unless somebody agrees to them."""
     console.print(changes_view(plan.environment, changes))
     if stops := stopping(changes):
         console.print(
@@ -100,7 +100,7 @@ def agree(plan: Plan, question: str) -> None:
 
 
 def changes_view(environment: str, changes: Sequence[Change]) -> Table:
-    """Those that end something first; what is alike in one line."""
+    """Makes a table of changes: those that end something first, what is alike in one line."""
     table = Table(title=f"{environment}: what would change", title_justify="left")
     for column in ("", "resource", "names", "what differs"):
         table.add_column(column, overflow="fold")
@@ -134,7 +134,7 @@ def deploy_jobs(plan: Plan, console: Console, release: str = "", *, yes: bool = 
     """The jobs of this checkout, by hand-over where they run already."""
     follow_plan(plan, console, yes=yes)
     arguments = ["-e", f"job_gateway_release={release}"]
-    run_playbook(plan.environment, "deploy-jobs.yml", arguments, console)
+    run_playbook(plan, "deploy-jobs.yml", arguments, console)
 
 
 def remove_hosts(plan: Plan, console: Console, *, purge: bool, yes: bool = False) -> None:

@@ -24,7 +24,7 @@ def everywhere(plan: Plan) -> list[Service]:
 
 
 def own_units(plan: Plan, host: Host) -> list[str]:
-    """What a host runs and not every other one does, too."""
+    """Returns what a host runs and not every other one does, too."""
     own = [plan.services[name] for name in host.services]
     return [service.unit for service in own if service not in everywhere(plan)]
 

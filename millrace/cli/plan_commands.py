@@ -49,7 +49,8 @@ def alerts() -> None:
     """Print the alerts' rules for Prometheus; docs/alerts.md says what they mean."""
     import yaml
 
-    from millrace.alerts import load_alerts, rules
+    from millrace.alerts import rules
+    from millrace.config.alerts import load_alerts
 
     print(yaml.safe_dump(rules(load_plan(stack_name()), load_alerts()), sort_keys=False), end="")
 
@@ -60,8 +61,9 @@ def dashboards(
     ] = False,
 ) -> None:
     """Print the dashboard of configs/panels.yaml, to be imported into a Grafana of yours."""
-    from millrace.alerts import load_alerts
-    from millrace.panels import dashboard, load_panels, page
+    from millrace.config.alerts import load_alerts
+    from millrace.config.panels import load_panels
+    from millrace.panels import dashboard, page
 
     planned, panels = load_plan(stack_name()), load_panels()
     made = page(planned, panels, load_alerts()) if for_page else dashboard(planned, panels)

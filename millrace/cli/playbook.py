@@ -13,12 +13,12 @@ from typing import Any
 
 from rich.text import Text
 
-from millrace.cluster import inside, zookeeper
+from millrace.cluster import tunnel, zookeeper
 from millrace.common.console import Console, visible
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ANSIBLE, stack_state
 from millrace.common.stage import Stage
-from millrace.plan import load_plan
+from millrace.plan import Plan
 
 Event = Mapping[str, Any]  # as ansible/plugins/callback/millrace_events.py writes it
 
@@ -29,8 +29,8 @@ LOG_TAIL_LINES = 15
 AGAIN = "mend what it names and run the same command again: what is done is not done twice"
 
 
-def run_playbook(stack: str, name: str, arguments: Sequence[str], console: Console) -> None:
-    """Run a file of ansible/playbooks against the stack's hosts; show a line per play.
+def run_playbook(plan: Plan, name: str, arguments: Sequence[str], console: Console) -> None:
+    """Run a file of ansible/playbooks against the plan's hosts; show a line per play.
 
     With arguments such as --diff or -v, what Ansible prints is shown instead.
 
@@ -43,13 +43,12 @@ def run_playbook(stack: str, name: str, arguments: Sequence[str], console: Conso
         known = ", ".join(sorted(p.name for p in path.parent.glob("*.yml")))
         raise OperatorError(f"there is no playbook {name}", f"the playbooks are: {known}")
     ansible = Path(sys.executable).with_name("ansible-playbook")
-    plan = load_plan(stack)
     with console.status("entering"):
-        inside.await_entrance(plan)
-    inside.addresses(plan, "kafka_broker", "operator")  # the topics are made from here
+        tunnel.await_entrance(plan)
+    tunnel.addresses(plan, "kafka_broker", "operator")  # the topics are made from here
     # The toolkit's own interpreter comes first on PATH: the inventory script runs in it.
     environment = os.environ | {
-        "MILLRACE_STACK": stack,
+        "MILLRACE_STACK": plan.environment,
         "PATH": f"{ansible.parent}{os.pathsep}{os.environ['PATH']}",
     }
     command = [str(ansible), str(path), *arguments]
@@ -62,7 +61,9 @@ def run_playbook(stack: str, name: str, arguments: Sequence[str], console: Conso
             if subprocess.run(command, cwd=ANSIBLE, env=environment).returncode:
                 raise OperatorError(f"{name} failed; the task that did is shown above", AGAIN)
             return
-        _run_quietly(command, environment, stack_state(stack) / f"{path.stem}.log", console)
+        _run_quietly(
+            command, environment, stack_state(plan.environment) / f"{path.stem}.log", console
+        )
 
 
 def _run_quietly(
@@ -101,7 +102,7 @@ class Play:
     failed: dict[str, str] = field(default_factory=dict)  # host -> message
 
     def take(self, event: Event) -> None:
-        """Count an event of this play."""
+        """Counts an event of this play."""
         match event:
             case {"event": "task", "name": name}:
                 self.task, self.again = name, ""
@@ -123,7 +124,7 @@ class Play:
         return "\n".join([f"{self.name}: the task '{self.task}' failed", *told])
 
     def line(self) -> Text:
-        """How it ended, its name, hosts, changed or failed ones, seconds."""
+        """Says in one line how the play ended: its name, hosts, changed or failed ones, seconds."""
         sign = ("✗", "red") if self.failed else ("✓", "green")
         if self.failed:
             count = (f"{len(self.failed):3} failed ", "red")

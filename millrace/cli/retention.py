@@ -188,7 +188,7 @@ def _logs(plan: Plan) -> Iterator[Kept]:
 
 
 def _in(file: str, *settings: str) -> str:
-    """Settings in a file of a component."""
+    """Names settings in a file of a component."""
     return f"{', '.join(f'`{name}`' for name in settings)}, configs/components/{file}"
 
 

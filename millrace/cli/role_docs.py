@@ -25,7 +25,7 @@ def role_readmes() -> dict[Path, str]:
 
 
 def _reads(role: Path) -> str:
-    """What it takes of the inventory, which isn't an option: every host has it."""
+    """Returns what it takes of the inventory, which isn't an option: every host has it."""
     folders = ("defaults", "vars", "tasks", "templates")
     files = [path for name in folders for path in (role / name).rglob("*") if path.is_file()]
     used = sorted({name for path in files for name in INVENTORY.findall(path.read_text())})

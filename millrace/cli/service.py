@@ -38,7 +38,7 @@ def resume(plan: Plan, console: Console) -> None:
 
 
 def versions_view(plan: Plan) -> Table:
-    """What may be run by `millrace upgrade VERSION`, the newest first."""
+    """Returns what may be run by `millrace upgrade VERSION`, the newest first."""
     table = Table(title="versions on the edge hosts", title_justify="left")
     for column in ("application", "version", "deployed (UTC)", ""):
         table.add_column(column)

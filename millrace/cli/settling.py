@@ -81,7 +81,7 @@ def state(plan: Plan) -> Status:
 def work_left(
     plan: Plan, lags: Mapping[str, int | None], drivers: Collection[Mapping[str, Any]] | None
 ) -> Look:
-    """What jobs and drivers have before them.
+    """Returns what jobs and drivers have before them.
 
     Args:
         lags: job → records; None where Kafka doesn't answer.
@@ -115,7 +115,7 @@ def _standby(application: str, drivers: Collection[Mapping[str, Any]]) -> str:
 
 
 def state_left(work: Look, status: Status) -> Look:
-    """The same look with the state of all."""
+    """Returns the same look with the state of all."""
     well = {f"{c.name}: {c.state}" for c in status.components if c.state == HEALTHY}
     waits = troubles(status.components) or [status.state]
     return replace(
@@ -127,7 +127,7 @@ def state_left(work: Look, status: Status) -> Look:
 
 
 def troubles(components: Sequence[Component]) -> list[str]:
-    """What isn't healthy and why; what gave no answer is told of together."""
+    """Returns what isn't healthy and why; what gave no answer is told of together."""
     unanswered = [c.name for c in components if c.state == UNKNOWN]
     told = [
         f"{c.name} {c.state}: {c.problems[0] if c.problems else c.seen}"
@@ -140,7 +140,7 @@ def troubles(components: Sequence[Component]) -> list[str]:
 
 
 def state_line(cluster: str, status: Status) -> Text:
-    """The state in one line."""
+    """Says the state in one line."""
     symbol, colour = MARKS[status.state]
     why = "; ".join(troubles(status.components))
     mark = as_text(f"{symbol} {cluster} {status.state}", f"bold {colour}")
@@ -148,7 +148,7 @@ def state_line(cluster: str, status: Status) -> Text:
 
 
 def _lags(plan: Plan, admin: kafka.AdminClient) -> dict[str, int | None]:
-    """Of the jobs that are meant to run."""
+    """Returns the lags of the jobs that are meant to run."""
     try:
         disabled = zookeeper.disabled(plan)
     except OperatorError:

@@ -10,7 +10,8 @@ from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.plan import Plan, load_plan
-from millrace.tables import TablePlan, Version, change, key_of, row_of, with_row, without_key
+from millrace.plan.tables import TablePlan
+from millrace.table_versions import Version, change, key_of, row_of, with_row, without_key
 
 if TYPE_CHECKING:
     from millrace.cluster.tables import LookupVersions

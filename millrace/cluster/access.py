@@ -24,14 +24,14 @@ def user(plan: Plan) -> str:
 
 
 def key_file(plan: Plan) -> Path:
-    """The private key, relative to the repository."""
+    """Returns the private key's file, relative to the repository."""
     return provider_of(plan).key_file(plan)
 
 
 def way_in(plan: Plan, host: Host) -> tuple[str, ...]:
     """For ``ssh``: the way to a host that can't be reached straight.
 
-    By an edge host it leads through the connection that `inside` shares, as long as there is one.
+    By an edge host it leads through the connection that `tunnel` shares, as long as there is one.
     """
     if not leads_by_edge(plan, host):
         return provider_of(plan).ssh_options(plan)
@@ -42,7 +42,7 @@ def way_in(plan: Plan, host: Host) -> tuple[str, ...]:
 
 
 def leads_by_edge(plan: Plan, host: Host) -> bool:
-    """Where the provider has a way of its own, it leads to every host."""
+    """Returns whether calls go by an edge host: a provider's own way leads to every host."""
     own = provider_of(plan).ssh_options(plan)
     return plan.by_edge and not own and ENTRANCE not in host.services
 
@@ -66,5 +66,5 @@ def sockets() -> Path:
 
 
 def shared_socket(plan: Plan) -> Path:
-    """Of the one connection to an edge host, where there is no other way in."""
+    """Returns the socket of the one connection to an edge host, where there is no other way in."""
     return sockets() / plan.cluster

@@ -29,7 +29,8 @@ def drill_began(plan: Plan, name: str, at: float) -> None:
 
 
 def last_drill(plan: Plan) -> float | None:
-    """When a drill last began (Unix seconds); None if none is known, or no Prometheus answers."""
+    """Returns when a drill last began (Unix seconds); None if none is known, or no Prometheus
+    answers."""
     try:
         known = prometheus.query(plan, f"{DRILL}[5m]")
     except OperatorError:
@@ -38,7 +39,7 @@ def last_drill(plan: Plan) -> float | None:
 
 
 def drill_text(name: str, at: float) -> str:
-    """In Prometheus' format."""
+    """Returns a drill's begin in Prometheus' format."""
     return f'# TYPE {DRILL} gauge\n{DRILL}{{name="{name}"}} {at:.0f}\n'
 
 

@@ -23,7 +23,7 @@ from cassandra.policies import (
     TokenAwarePolicy,
 )
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
@@ -40,7 +40,8 @@ RECONNECT_SECONDS = 2
 
 @contextmanager
 def reading(plan: Plan) -> Iterator[Session]:
-    """Reads at a quorum of all replicas; OperatorError when none answers, also while in use."""
+    """Reads at a quorum of all replicas. Raises OperatorError when none answers, also while in
+    use."""
     profile = ExecutionProfile(
         load_balancing_policy=RoundRobinPolicy(),
         consistency_level=ConsistencyLevel.QUORUM,
@@ -103,7 +104,7 @@ class Reached(AddressTranslator):
 
 @contextmanager
 def _session(plan: Plan, profile: ExecutionProfile, **options: Any) -> Iterator[Session]:
-    nodes = inside.reachable(plan, "cassandra", "native")
+    nodes = tunnel.reachable(plan, "cassandra", "native")
     cluster = Cluster(
         [node.host for node in nodes],
         port=nodes[0].port,

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.cluster.kafka import KafkaError
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_state
@@ -90,7 +90,7 @@ class CollectorProducer:
                     report(KafkaError(KafkaError._PURGE_INFLIGHT), None)
 
     def purge(self) -> None:
-        """Nothing: this one never ends for good."""
+        """Does nothing: this producer never ends for good."""
 
     def __len__(self) -> int:
         return self._waiting
@@ -103,7 +103,7 @@ class CollectorProducer:
         self._sent[request] = [report for _, report in records]
 
     def _post(self, body: bytes, turn: int) -> list[Place] | None:
-        """Where the records are; None if nobody knows."""
+        """Returns where the records are; None if nobody knows."""
         while True:
             for url in self._in_turn(turn):
                 try:
@@ -140,7 +140,8 @@ class Sender:
 
     @classmethod
     def of(cls, plan: Plan, stream: str) -> "Sender":
-        """With the first of the environment's keys. Raises OperatorError when there is none."""
+        """Makes a sender with the first of the environment's keys. Raises OperatorError when there
+        is none."""
         settings = plan.services["collector"].settings["config.json"]
         return cls(urls_of(plan), stream, key_of(plan), settings["request_bytes"])
 
@@ -178,12 +179,13 @@ class Sender:
 
 
 def connect(plan: Plan, stream: str) -> CollectorProducer:
-    """With the first of the environment's keys. Raises OperatorError when there is none."""
+    """Connects with the first of the environment's keys. Raises OperatorError when there is
+    none."""
     return CollectorProducer(urls_of(plan), stream, key_of(plan))
 
 
 def urls_of(plan: Plan) -> list[str]:
-    return [f"http://{address}" for address in inside.addresses(plan, "collector", "http")]
+    return [f"http://{address}" for address in tunnel.addresses(plan, "collector", "http")]
 
 
 def _client(key: str) -> httpx.Client:

@@ -36,7 +36,10 @@ class Quarantined:
 
 
 def counted(plan: Plan, days: Iterable[date]) -> list[Counted]:
-    """Of all jobs, by the days on which Kafka received them. OperatorError without Cassandra."""
+    """Counts records of all jobs, by the days on which Kafka received them.
+
+    Raises OperatorError without Cassandra.
+    """
     query = (
         f"SELECT reason, records, minute FROM {plan.names.cassandra.keyspace}.dead_letter_counts"
         " WHERE bucket = ?"
@@ -46,7 +49,7 @@ def counted(plan: Plan, days: Iterable[date]) -> list[Counted]:
 
 
 def quarantined(plan: Plan, jobs: Iterable[str]) -> list[Quarantined]:
-    """What these jobs have put aside. OperatorError without Cassandra."""
+    """Returns what these jobs have put aside. Raises OperatorError without Cassandra."""
     query = (
         'SELECT job, topic, "partition" AS part, "offset" AS place, reason, since, retried'
         f" FROM {plan.names.cassandra.keyspace}.quarantine WHERE job = ?"
@@ -61,9 +64,10 @@ def quarantined(plan: Plan, jobs: Iterable[str]) -> list[Quarantined]:
 
 
 def record(plan: Plan, place: TopicPartition) -> Message:
-    """The record as Kafka has it. OperatorError when it has it no longer, or doesn't answer."""
+    """The record as Kafka has it. Raises OperatorError when it has it no longer, or doesn't
+    answer."""
     none = {"group.id": "none", "auto.offset.reset": "earliest"}  # of an expired one, the next
-    consumer = kafka.consumer(kafka.quick(plan) | none)
+    consumer = kafka.consumer(kafka.fast_failover_client(plan) | none)
     try:
         consumer.assign([place])
         message = wait_until(
@@ -81,7 +85,7 @@ def record(plan: Plan, place: TopicPartition) -> Message:
 
 
 def place_of(letter: str) -> TopicPartition:
-    """Of a letter's ID. OperatorError when it is none."""
+    """Returns the place that a letter's ID names. Raises OperatorError when it names none."""
     topic, _, numbers = letter.rpartition("-")
     topic, _, partition = topic.rpartition("-")
     if not (topic and partition.isdecimal() and numbers.isdecimal()):
@@ -114,5 +118,5 @@ def _read(plan: Plan, query: str, keys: Iterable[Any]) -> list[Any]:
 
 
 def _aware(time: datetime) -> datetime:
-    """Cassandra's driver gives UTC without saying so."""
+    """Returns the time as UTC, which Cassandra's driver gives without saying so."""
     return time.replace(tzinfo=UTC)

@@ -28,7 +28,10 @@ class Facts:
 
 
 def facts(plan: Plan, host: Host, most: int) -> Facts:
-    """Of a host: ``most`` bytes, and as many of configuration. Silent if it doesn't say."""
+    """Asks a host for its facts: ``most`` bytes, and as many of configuration.
+
+    Raises Silent if it doesn't say.
+    """
     question = {
         "units": [plan.services[name].unit for name in host.services],
         "config": CONFIG_ROOT,

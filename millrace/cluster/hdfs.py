@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.cluster.http import AnyHost, Unanswered, is_ok
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
@@ -24,11 +24,11 @@ class Hdfs:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        addresses = inside.addresses(plan, "namenode", "http")
+        addresses = tunnel.addresses(plan, "namenode", "http")
         self._namenodes = AnyHost(addresses, TIMEOUT_SECONDS, accept=_is_active)
 
     def names(self, folder: str) -> list[str]:
-        """What a folder holds."""
+        """Lists the names in a folder."""
         answer = self._patiently(lambda: self._ask(folder, "LISTSTATUS"))
         return [status["pathSuffix"] for status in answer["FileStatuses"]["FileStatus"]]
 
@@ -44,7 +44,7 @@ class Hdfs:
         asked = urlsplit(location)
         host = self._plan.host(asked.hostname or "")
         return asked._replace(
-            netloc=str(inside.on_host(self._plan, host, "datanode", "http"))
+            netloc=str(tunnel.on_host(self._plan, host, "datanode", "http"))
         ).geturl()
 
     def _ask(self, path: str, operation: str, **parameters: str) -> dict[str, Any]:

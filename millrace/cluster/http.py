@@ -72,7 +72,7 @@ class AnyHost:
         raise Unanswered("\n".join(reasons), min(pauses, default=None))
 
     def fetch(self, url: str) -> bytes:
-        """What one certain host has; Unanswered when it doesn't give it."""
+        """Returns what one certain host has. Raises Unanswered when it doesn't give it."""
         try:
             return self._client.get(url).raise_for_status().content
         except httpx.HTTPError as error:
@@ -86,7 +86,7 @@ class AnyHost:
 def any_host(
     addresses: Sequence[str], seconds: float, connect_seconds: float | None = None
 ) -> Iterator[AnyHost]:
-    """Connections that are closed in the end."""
+    """Opens connections, and closes them in the end."""
     hosts = AnyHost(addresses, seconds, connect_seconds)
     try:
         yield hosts

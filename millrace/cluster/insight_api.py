@@ -4,7 +4,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.cluster.http import AnyHost, Unanswered
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
@@ -21,7 +21,7 @@ class InsightApi:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._hosts = AnyHost(inside.addresses(plan, "insight_api", "http"), TIMEOUT_SECONDS)
+        self._hosts = AnyHost(tunnel.addresses(plan, "insight_api", "http"), TIMEOUT_SECONDS)
 
     def get(self, path: str, **parameters: Any) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -38,7 +38,7 @@ class InsightApi:
             time.sleep(pause)
 
     def progress(self, job: str) -> dict[str, Any]:
-        """How far a job is, its times as datetimes; empty before its first batch."""
+        """Returns how far a job is, its times as datetimes; empty before its first batch."""
         jobs = self.get("/v1/progress")["jobs"]
         found: dict[str, Any] = next((one for one in jobs if one["job"] == job), {})
         times = ("watermark", "max_event_time", "updated")

@@ -22,7 +22,8 @@ class Gateway:
         self._longest = settings["deploy_timeout_seconds"] + MARGIN
 
     def run(self, *words: str, timeout: float = 30) -> str:
-        """What the command prints; OperatorError with its reason if it fails."""
+        """Runs a command; returns what it prints. Raises OperatorError with its reason if it
+        fails."""
         reasons = []
         for host in self._plan.hosts_of("job_gateway"):
             try:
@@ -38,7 +39,7 @@ class Gateway:
         raise OperatorError("\n".join(reasons), "`millrace status` shows which hosts are down")
 
     def wait(self, *words: str) -> str:
-        """The same for a command that waits, as long as the plan says."""
+        """Runs a command that waits, as long as the plan says."""
         return self.run(*words, timeout=self._longest)
 
     def ask(self, *words: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
@@ -53,18 +53,18 @@ MOVED = {
 
 
 def brokers(plan: Plan) -> str:
-    return ",".join(inside.addresses(plan, "kafka_broker", "operator"))
+    return ",".join(tunnel.addresses(plan, "kafka_broker", "operator"))
 
 
-def patient(plan: Plan) -> dict[str, Any]:
+def default_client(plan: Plan) -> dict[str, Any]:
     """A client's settings: librdkafka's own time-outs, which bear a broker that hesitates."""
     return {"bootstrap.servers": brokers(plan)}
 
 
-def quick(plan: Plan) -> dict[str, Any]:
+def fast_failover_client(plan: Plan) -> dict[str, Any]:
     """A client's settings: it turns from a broker that is silent, as soon as the jobs do."""
     jobs = plan.spark.settings.common
-    return patient(plan) | {
+    return default_client(plan) | {
         "socket.connection.setup.timeout.ms": jobs.kafka_connect_ms,
         "socket.timeout.ms": jobs.kafka_answer_ms,
         "reconnect.backoff.max.ms": jobs.kafka_reconnect_ms,
@@ -72,7 +72,7 @@ def quick(plan: Plan) -> dict[str, Any]:
 
 
 def connect(plan: Plan) -> AdminClient:
-    return admin(quick(plan))
+    return admin(fast_failover_client(plan))
 
 
 def admin(settings: dict[str, Any]) -> AdminClient:
@@ -113,7 +113,8 @@ def require_topics(client: Producer | AdminClient, topics: set[str]) -> dict[str
 
 
 def leader_address(plan: Plan, topic: str, seconds: float) -> str | None:
-    """Who leads a topic's first partition, by its host's address; None when nobody says so."""
+    """Returns who leads a topic's first partition, by its host's address; None when nobody says
+    so."""
     try:
         metadata = connect(plan).list_topics(topic, timeout=seconds)
     except KafkaException:
@@ -147,7 +148,8 @@ def lag(admin: AdminClient, plan: Plan, job: str, now: float) -> Lag:
 
 
 def lag_of(ends: list[int], read: list[int], due: list[int]) -> Lag:
-    """By partition: its end, what was read, and its first record that isn't due; -1 if all are."""
+    """Returns by partition its end, what was read, and its first record that isn't due; -1 if all
+    are."""
     overdue = (
         min(end, first if first >= 0 else end) - position
         for end, position, first in zip(ends, read, due, strict=True)
@@ -156,7 +158,7 @@ def lag_of(ends: list[int], read: list[int], due: list[int]) -> Lag:
 
 
 def positions(plan: Plan, job: str = JOB) -> list[TopicPartition]:
-    """Where a job has committed one, its note included; raises KafkaException.
+    """Returns where a job has committed a position, its note included. Raises KafkaException.
 
     With its results it does so in one transaction; see the results sink.
     """
@@ -170,12 +172,12 @@ def group(plan: Plan, job: str) -> "closing[Consumer]":
     `rd_kafka_cgrp_op`, without a group; seen in 2.9)."""
     # What an open transaction says may wait; a `consumer` would wait for its end.
     fixed = {"isolation.level": "read_uncommitted", "enable.auto.commit": False}
-    settings = quick(plan) | fixed | {"group.id": plan.names.consumer_group(job)}
+    settings = fast_failover_client(plan) | fixed | {"group.id": plan.names.consumer_group(job)}
     return closing(Consumer(settings, logger=_silent()))
 
 
 def committed(group: Consumer, plan: Plan, job: str) -> list[TopicPartition]:
-    """As ``positions``, for who looks often."""
+    """Returns what ``positions`` does, for a caller that looks often."""
     asked = [
         TopicPartition(topic, partition)
         for topic in plan.topics_of(job)
@@ -231,7 +233,7 @@ def _offsets_by_leaders(
 
 
 def require_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
-    """As ``topic_ends``, with an error for the operator."""
+    """Returns what ``topic_ends`` does. Raises OperatorError in place of its errors."""
     try:
         return topic_ends(admin, topic, partitions)
     except KafkaException as failure:

@@ -81,7 +81,7 @@ def entries(lines, otherwise):
 
 
 def level_of(text, otherwise="info"):
-    """One of `LEVELS`; ``otherwise`` for what doesn't say."""
+    """Returns one of `LEVELS`; ``otherwise`` for a line that doesn't say."""
     found = LEVEL.match(text)
     said = next(filter(None, found.groups())).lower() if found else otherwise
     said = OTHER_NAMES.get(said, said)
@@ -89,7 +89,7 @@ def level_of(text, otherwise="info"):
 
 
 def read(paths, since):
-    """Of the files of one log, the oldest first."""
+    """Reads the files of one log, the oldest first."""
     for path in sorted(paths, key=modified):
         changed = modified(path)
         if changed < since:
@@ -120,7 +120,7 @@ def files(folder, with_gc):
 
 
 def containers(folder, kinds):
-    """(source, path) of what containers say."""
+    """Yields (source, path) of what containers say."""
     for below, _, names in os.walk(folder):
         found = CONTAINER.match(os.path.basename(below))
         kind = "driver" if found and runs_a_driver(below, found["number"]) else "executor"
@@ -141,7 +141,7 @@ def runs_a_driver(folder, number):
 
 
 def journal(wanted):
-    """(time, source, level, text) of each message."""
+    """Yields (time, source, level, text) of each message."""
     command = ["journalctl", "--quiet", "--no-pager", "--all", "--output=json"]
     command += [f"--since=@{wanted['since']:.0f}", f"--until=@{wanted['until'] + 1:.0f}"]
     command += ["--output-fields=MESSAGE,PRIORITY,UNIT,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER"]

@@ -43,7 +43,7 @@ class Wanted:
     level: str = log_reader.LEVELS[0]
 
     def question(self, plan: Plan, host: Host) -> dict[str, Any]:
-        """As `log_reader` on that host takes it."""
+        """Returns the question as `log_reader` on that host takes it."""
         services = [plan.services[name] for name in host.services if name in self.parts]
         runs_containers = "nodemanager" in host.services and {*CONTAINERS} & {*self.parts}
         worker = f"{DATA_ROOT}/{plan.services['nodemanager'].unit}/logs"

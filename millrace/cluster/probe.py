@@ -62,7 +62,7 @@ def unit_states(units):
 
 
 def disk(service):
-    """Where a service's data are, and the share of that disk that is left."""
+    """Returns where a service's data are, and the share of that disk that is left."""
     try:
         disk = os.statvfs(service["data"])
     except OSError:

@@ -125,15 +125,18 @@ def _alert(alert: dict[str, Any]) -> Alert:
 
 
 def firing(plan: Plan, seconds: float) -> list[Series]:
-    """Every alert that fired within the last so many seconds, and at which evaluations.
+    """Returns every alert that fired within the last so many seconds, and at which evaluations.
 
-    Each Prometheus tells of what it found itself. OperatorError when none answers.
+    Each Prometheus tells of what it found itself. Raises OperatorError when none answers.
     """
     return query(plan, f'ALERTS{{alertstate="firing"}}[{max(1, round(seconds))}s]')
 
 
 def query(plan: Plan, expression: str) -> list[Series]:
-    """What it gives now, of all Prometheis that answer; OperatorError when none does."""
+    """Returns what it gives now, of all Prometheis that answer.
+
+    Raises OperatorError when none does.
+    """
     asked = {"query": expression}
     answers = on_all(plan.hosts_of(SERVICE), lambda host: _ask(plan, host, "query", asked))
     found = [answer for answer in answers.values() if isinstance(answer, list)]
@@ -148,7 +151,10 @@ def query(plan: Plan, expression: str) -> list[Series]:
 def history(
     plan: Plan, host: Host, expression: str, since: float, until: float, step: int
 ) -> list[Series]:
-    """What one of them has, a value each ``step`` seconds; OperatorError when it is silent."""
+    """Returns what one of them has, a value each ``step`` seconds.
+
+    Raises OperatorError when none answers.
+    """
     asked = {"query": expression, "start": f"{since:.0f}", "end": f"{until:.0f}", "step": f"{step}"}
     answer = _ask(plan, host, "query_range", asked)
     if isinstance(answer, str):
@@ -157,7 +163,7 @@ def history(
 
 
 def _ask(plan: Plan, host: Host, endpoint: str, asked: dict[str, str]) -> list[Series] | str:
-    """The series, or why there are none."""
+    """Returns the series, or why there are none."""
     port = plan.services[SERVICE].ports["http"]
     command = ["curl", "-sSf", "-m", str(ANSWER_SECONDS)]
     for name, value in asked.items():

@@ -7,7 +7,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.plan import Endpoint, Plan
 
 __all__ = ["Master", "RedisError", "master_address"]
@@ -47,13 +47,13 @@ class Master:
     def _client(self, address: tuple[str, int]) -> Redis:
         if address not in self._clients:
             host, port = address
-            reached_at = inside.at(self._plan, Endpoint(host, port))
+            reached_at = tunnel.at(self._plan, Endpoint(host, port))
             self._clients[address] = Redis(*reached_at, **_once(self._seconds))
         return self._clients[address]
 
 
 def _sentinel(plan: Plan, seconds: float) -> Sentinel:
-    sentinels = inside.reachable(plan, "redis_sentinel", "client")
+    sentinels = tunnel.reachable(plan, "redis_sentinel", "client")
     return Sentinel(sentinels, sentinel_kwargs=_once(seconds))
 
 

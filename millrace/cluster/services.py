@@ -79,7 +79,7 @@ def redis(at: Endpoint, seconds: float = ANSWER_SECONDS) -> Redis:
 
 
 def sees_quorum(at: Endpoint, master: str, seconds: float = ANSWER_SECONDS) -> bool:
-    """Whether a Sentinel sees enough others to promote a replica."""
+    """Returns whether a Sentinel sees enough others to promote a replica."""
     try:
         return _redis_answer(at, f"SENTINEL CKQUORUM {master}", seconds).startswith("OK")
     except BadAnswer as answer:
@@ -109,12 +109,12 @@ def resourcemanager(at: Endpoint, seconds: float = ANSWER_SECONDS) -> ResourceMa
 
 
 def is_ready(at: Endpoint, seconds: float = ANSWER_SECONDS) -> bool:
-    """Whether the API or a collector says so of itself; else its reason is raised."""
+    """Returns whether the API or a collector says so of itself; else its reason is raised."""
     return bool(get_json(at, "/readyz", seconds))
 
 
 def get_json(at: Endpoint, path: str, seconds: float = ANSWER_SECONDS) -> Any:
-    """What a service has at a path. ``seconds`` is for each step: the connection, a read."""
+    """Returns what a service has at a path. ``seconds`` bounds each step: connection, read."""
     link = HTTPConnection(at.host, at.port, timeout=seconds)
     try:
         link.request("GET", path)
@@ -157,5 +157,5 @@ def _redis_answer(at: Endpoint, command: str, seconds: float) -> str:
 
 
 def _short(text: str) -> str:
-    """One line of it."""
+    """Returns one line of a text."""
     return " ".join(text.split())[:LONGEST_REASON]

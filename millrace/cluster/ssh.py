@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.cluster.access import entry, leads_by_edge, sockets, target, way_in
 from millrace.plan import Host, Plan
 
@@ -16,7 +16,7 @@ KEPT = 30  # s that an idle connection is kept
 def ssh_command(plan: Plan, host: Host) -> list[str]:
     """The ``ssh`` call that reaches a host of the plan with the stack's own key."""
     if leads_by_edge(plan, host):
-        inside.enter(plan)
+        tunnel.enter(plan)
     return [
         "ssh",
         *entry(plan),

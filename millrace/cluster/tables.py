@@ -13,7 +13,8 @@ from cassandra.protocol import ErrorMessage
 from millrace.cluster import cassandra
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
-from millrace.tables import Row, Version, encoded
+from millrace.plan.tables import Row
+from millrace.table_versions import Version, encoded
 
 # Of the native protocol, version 5, section 8; the driver has no class for it.
 CAS_WRITE_UNKNOWN = 0x1700
@@ -40,7 +41,7 @@ def lookup_versions(plan: Plan) -> Iterator["LookupVersions"]:
 
 
 class LookupVersions:
-    """`millrace.tables.Versions` of a running cluster."""
+    """`millrace.table_versions.Versions` of a running cluster."""
 
     def __init__(self, session: Session, keyspace: str) -> None:
         self._session = session
@@ -51,7 +52,7 @@ class LookupVersions:
         return _version(found[0]) if found else Version(0, [])
 
     def at(self, table: str, number: int) -> Version | None:
-        """None when there is no such version, or none any more."""
+        """Returns a version; None when there is no such one, or none any more."""
         query = f"SELECT {COLUMNS} FROM {self._table} WHERE lookup = ? AND version = ?"
         found = self._ask(query, table, number)
         return _version(found[0]) if found else None
@@ -83,7 +84,7 @@ class LookupVersions:
             )
 
     def forget(self, table: str) -> None:
-        """All versions at once."""
+        """Deletes all versions at once."""
         self._ask(f"DELETE FROM {self._table} WHERE lookup = ?", table)
 
     def _ask(self, query: str, *values: Any) -> list[Any]:

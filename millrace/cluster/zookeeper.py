@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.common.errors import OperatorError
 from millrace.common.waiting import wait_until
 from millrace.plan import Plan
@@ -35,7 +35,7 @@ class Coordination:
 
 
 def coordination(plan: Plan, seconds: float) -> Coordination:
-    """All of it in one session. OperatorError when none begins in so many seconds."""
+    """Asks for all in one session. Raises OperatorError when none begins in so many seconds."""
     what = "who drives, which jobs are disabled and how the upkeep went"
     with _glancing(plan, what, seconds) as client:
         return Coordination(_drivers(client, plan), _disabled(client, plan), _upkeep(client, plan))
@@ -53,13 +53,15 @@ def drivers(plan: Plan) -> list[dict[str, Any]]:
 
 
 def disabled(plan: Plan) -> set[str]:
-    """The jobs that an operator wants not to run. OperatorError when ZooKeeper doesn't answer."""
+    """The jobs that an operator wants not to run. Raises OperatorError when ZooKeeper doesn't
+    answer."""
     with _glancing(plan, "which jobs are disabled") as client:
         return _disabled(client, plan)
 
 
 def upkeep(plan: Plan) -> dict[str, Any] | None:
-    """What the last upkeep came to: see millrace_gateway.upkeep.Record; None before the first look.
+    """Returns what the last upkeep came to: see millrace_gateway.upkeep.Record; None before the
+    first look.
 
     OperatorError when ZooKeeper doesn't answer.
     """
@@ -68,13 +70,13 @@ def upkeep(plan: Plan) -> dict[str, Any] | None:
 
 
 def disable(plan: Plan, job: str) -> None:
-    """Order that the job is not to run. OperatorError when ZooKeeper doesn't answer."""
+    """Order that the job is not to run. Raises OperatorError when ZooKeeper doesn't answer."""
     with _glancing(plan, "whether it takes the order") as client:
         client.ensure_path(_order(plan, job))
 
 
 def enable(plan: Plan, job: str) -> None:
-    """Take that order back. OperatorError when ZooKeeper doesn't answer."""
+    """Take that order back. Raises OperatorError when ZooKeeper doesn't answer."""
     with _glancing(plan, "whether it takes the order") as client, suppress(NoNodeError):
         client.delete(_order(plan, job))
 
@@ -85,7 +87,7 @@ def ask(plan: Plan, path: str, question: dict[str, Any], seconds: float) -> dict
     OperatorError when ZooKeeper doesn't answer, or nobody answers in time.
     """
     quiet()
-    with insisting(plan) as client:
+    with retrying_client(plan) as client:
         client.ensure_path(path)
         client.set(path, json.dumps(question).encode())
         found: dict[str, Any] = {}
@@ -122,7 +124,7 @@ def _glancing(plan: Plan, what: str, seconds: float = TIMEOUT_SECONDS) -> Iterat
 
 
 @contextmanager
-def insisting(plan: Plan) -> Iterator[KazooClient]:
+def retrying_client(plan: Plan) -> Iterator[KazooClient]:
     """A client that goes from server to server for as long as it takes."""
     client = _client(plan, {"max_tries": -1, "delay": 0.1, "max_delay": 0.5})
     try:
@@ -135,7 +137,8 @@ def insisting(plan: Plan) -> Iterator[KazooClient]:
 
 @contextmanager
 def alone(plan: Plan, what: str) -> Iterator[bool]:
-    """Nobody else changes the cluster by a playbook meanwhile. OperatorError if somebody does.
+    """Nobody else changes the cluster by a playbook meanwhile. Raises OperatorError if somebody
+    does.
 
     False where ZooKeeper doesn't answer: not yet, or as it is what has to be mended. A holder that
     died lets go after `LOCK_SECONDS`.
@@ -170,7 +173,7 @@ def quiet() -> None:
 def _client(
     plan: Plan, retry: dict[str, float] | None = None, session_seconds: float = TIMEOUT_SECONDS
 ) -> KazooClient:
-    servers = ",".join(inside.addresses(plan, "zookeeper", "client"))
+    servers = ",".join(tunnel.addresses(plan, "zookeeper", "client"))
     return KazooClient(servers, timeout=session_seconds, connection_retry=retry)
 
 

@@ -34,12 +34,12 @@ PICTURES = _pictures()
 
 
 def visible(outside: object) -> str:
-    """What came from outside, with pictures of its control characters: ``␛`` for an escape."""
+    """Shows what came from outside with pictures of its control characters: ``␛`` for an escape."""
     return str(outside).replace("\t", TAB).translate(PICTURES)
 
 
 def as_text(outside: object, style: str = "") -> Text:
-    """The same with a style."""
+    """Returns what `visible` does, as a text with a style."""
     return Text(visible(outside), style)
 
 
@@ -73,7 +73,7 @@ class Console(rich.console.Console):
         return super().render(renderable, options)
 
     def status(self, status: RenderableType, **settings: Any) -> rich.status.Status:
-        """What is under way, while it is, on a terminal."""
+        """Shows what is under way, while it is, on a terminal."""
         return Status(_as_renderable(status), console=self, **settings)
 
 

@@ -8,7 +8,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse_duration(text: str) -> int:
-    """Seconds in ``24h`` or ``24 hours``."""
+    """Returns the seconds of ``24h`` or ``24 hours``. Raises OperatorError for no duration."""
     match = re.fullmatch(r"(\d+) ?([smhd])[a-z]*", text)
     if match is None:
         raise OperatorError(f"'{text}' is not a duration such as 90s, 15m, 24h or 7d")

@@ -1,5 +1,10 @@
 """The one exception that reaches the operator."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+NOTHING_CHANGED = "nothing was created or changed"
+
 
 class OperatorError(Exception):
     """Something the operator can act on: what is wrong and where, and what to do next.
@@ -19,3 +24,30 @@ class NobodyError(OperatorError):
     """No host has a role now, as while it is being elected: a script may want to tell."""
 
     exit_code = 3
+
+
+class Problems:
+    """Collects what is wrong with a configuration, so that one refusal names all of it."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def add(self, problems: Iterable[str], file: str = "") -> None:
+        """Keeps each problem, with the file that it is in where the problem doesn't say so."""
+        self._found += [f"{file}: {problem}" if file else problem for problem in problems]
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Keeps the message of an OperatorError, and goes on after the block.
+
+        What the block would have assigned may be missing until `refuse` has let it pass.
+        """
+        try:
+            yield
+        except OperatorError as error:
+            self._found.append(error.message)
+
+    def refuse(self) -> None:
+        """Raises OperatorError if anything is wrong; the message has a line for each problem."""
+        if self._found:
+            raise OperatorError("\n".join(self._found), NOTHING_CHANGED)

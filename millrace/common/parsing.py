@@ -9,5 +9,5 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def parse_yaml(text: str) -> Any:
-    """What one document says; raises yaml.YAMLError."""
+    """Returns what one document says. Raises yaml.YAMLError."""
     return yaml.load(text, LOADER)

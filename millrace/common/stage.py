@@ -43,18 +43,18 @@ class Stage:
         self._shown.close()
 
     def say(self, said: str) -> None:
-        """What is under way now."""
+        """Shows what is under way now."""
         self._said = said
         if self._spinner:
             self._spinner.update(f"{self._title}: {said}")
 
     def remind(self) -> None:
-        """A log's line of a minute."""
+        """Prints a log's line of a minute."""
         self._print(f"{self._title}, {self.took} min: {self._said or 'goes on'}")
 
     @property
     def took(self) -> str:
-        """Minutes and seconds since it began: ``4:05``."""
+        """Returns minutes and seconds since it began: ``4:05``."""
         return clock(self._now() - self._began)
 
     def _print(self, line: str) -> None:
@@ -80,5 +80,5 @@ def every_minute(tell: Callable[[], None]) -> Iterator[None]:
 
 
 def clock(seconds: float) -> str:
-    """``4:05``"""
+    """Returns minutes and seconds: ``4:05``."""
     return "{}:{:02d}".format(*divmod(round(seconds), 60))

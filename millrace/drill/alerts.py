@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from millrace.alerts import SEVERITIES, Alert
 from millrace.common.durations import parse_duration
+from millrace.config.alerts import SEVERITIES, Alert
 from millrace.drill.report import AlertOutcomes, Fired
 from millrace.drill.runbook import FrontMatter
 from millrace.drill.timeline import Episode, Span
@@ -82,7 +82,7 @@ def expected(plan: Plan, about: FrontMatter, rules: Collection[Alert]) -> Expect
 
 
 def firings(series: Iterable[dict[str, Any]], wanted: Expected, now: float) -> list[Firing]:
-    """When each alert fired, out of the samples that Prometheis have of it, one by evaluation.
+    """Returns when each alert fired, out of the samples that Prometheis have, one by evaluation.
 
     Where it fires for several hosts, or by several Prometheis' finding, it fires once.
     """
@@ -99,7 +99,8 @@ def firings(series: Iterable[dict[str, Any]], wanted: Expected, now: float) -> l
 
 
 def awaited(wanted: Expected, found: Iterable[Firing], since: float) -> list[Firing]:
-    """What began to fire then, still does, and is to end soon. Others explain a gap for a while."""
+    """Returns what began to fire then, still does, and is to end soon. Others explain a gap for a
+    while."""
     return [
         firing
         for firing in found
@@ -124,7 +125,8 @@ def alert_outcomes(
     until: float,
     broken_before: float | None = None,
 ) -> AlertOutcomes:
-    """What began to fire from the injection on ``until`` nobody looked any more, or broke it again.
+    """Returns what began to fire from the injection on ``until`` nobody looked any more, or broke
+    it again.
 
     Something else was broken at ``broken_before``: who looks back as far tells of that, too.
     """
@@ -140,12 +142,13 @@ def alert_outcomes(
 
 
 def _as_known(firing: Firing, until: float) -> Firing:
-    """What went on into the next fault may have gone on because of it."""
+    """Leaves out the end of what went on into the next fault, perhaps because of it."""
     return firing if firing.until is None or firing.until <= until else firing._replace(until=None)
 
 
 def _fired(began: Sequence[Firing], span: Span) -> dict[str, Fired]:
-    """By name; one that fired several times, or by several rules, from its first to its last."""
+    """Merges firings by name: one that fired several times, or by several rules, lasts from its
+    first to its last."""
     result = {}
     for name in sorted({firing.alert for firing in began}):
         mine = [firing for firing in began if firing.alert == name]

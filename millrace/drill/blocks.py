@@ -87,7 +87,7 @@ def _run(block: Block, stack: str, state: Path, log: Path) -> int:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Nothing that a block started in its own process group outlives it."""
+    """Ends all that a block started in its own process group."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
         try:

@@ -140,7 +140,7 @@ def allowed(plan: Plan, runbook: Runbook) -> bool:
 
 
 def drills_view(plan: Plan, runbooks: Sequence[Runbook], records: "Records") -> Table:
-    """Every runbook's drill."""
+    """Makes a table of every runbook's drill."""
     from millrace.drill.tables import numbers, outcome, seconds
 
     table = Table(title=f"drills; allowed in {plan.environment}: ●", title_justify="left")
@@ -163,7 +163,7 @@ def drills_view(plan: Plan, runbooks: Sequence[Runbook], records: "Records") -> 
 
 
 def reports_view(reports: Sequence["Report"]) -> Table:
-    """What was measured, worst of all runs."""
+    """Makes a table of what was measured, the worst of all runs."""
     from millrace.drill.report import minutes
     from millrace.drill.tables import against_goals, alert_cell, audit_cell
 
@@ -226,5 +226,5 @@ def _finish(reports: Sequence["Report"]) -> None:
 
 
 def _sigterm_is_ctrl_c() -> None:
-    """Both roll back what was injected."""
+    """Handles SIGTERM as Ctrl-C: both roll back what was injected."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -30,7 +30,7 @@ def longest(successes: Sequence[float] | Times, since: float, until: float) -> G
 def over(
     successes: Sequence[float] | Times, since: float, until: float, seconds: float
 ) -> list[Gap]:
-    """Every interruption of the range that is longer than ``seconds``."""
+    """Returns every interruption of the range that is longer than ``seconds``."""
     edges = _edges(successes, since, until)
     spans = np.diff(edges)
     return [Gap(float(edges[i]), float(spans[i])) for i in np.flatnonzero(spans > seconds)]

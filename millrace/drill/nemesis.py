@@ -18,7 +18,7 @@ from millrace.drill.report import Gaps
 from millrace.drill.runbook import Runbook
 from millrace.drill.stage import Stage, wait_healthy
 from millrace.drill.timeline import Episode, Mark, Span
-from millrace.ledger.door import Door
+from millrace.ledger import IngestPath
 from millrace.plan import Plan
 from millrace.status import health
 
@@ -64,8 +64,8 @@ class Nemesis:
 
     @property
     def verdict(self) -> list[str]:
-        """What failed. That there is no leader to kill while one is elected is no failure of the
-        cluster; but a drill that broke next to nothing has shown next to nothing."""
+        """Returns what failed. That there is no leader to kill while one is elected is no failure
+        of the cluster; but a drill that broke next to nothing has shown next to nothing."""
         idle = self.injected < len(self.no_victim)
         return self.failures + (self.no_victim if idle else [])
 
@@ -158,7 +158,7 @@ class RandomDrill:
     faults: list[int] = field(default_factory=lambda: [FAULT])
     goal: Gaps = field(default_factory=dict)
     alerts: None = None
-    through: Door = "kafka"
+    through: IngestPath = "kafka"
     injected: int = 0
 
     @property
@@ -188,7 +188,8 @@ class RandomDrill:
 def random_drill(
     plan: Plan, runbooks: Sequence[Runbook], minutes: float, every_seconds: float, seed: int
 ) -> RandomDrill:
-    """The drill that chooses among the runbooks; OperatorError when there is nothing to choose."""
+    """The drill that chooses among the runbooks. Raises OperatorError when there is nothing to
+    choose."""
     candidates = [r for r in runbooks if r.about.random and r.about.may_run_in(plan)]
     if not candidates:
         raise OperatorError(

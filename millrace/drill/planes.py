@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from millrace.cluster import cassandra, inside, kafka, redis, zookeeper
+from millrace.cluster import cassandra, kafka, redis, tunnel, zookeeper
 from millrace.cluster.http import AnyHost, any_host
 from millrace.drill.gaps import Times, growths
 from millrace.drill.runbook import Plane
@@ -110,13 +110,14 @@ def sampling(plan: Plan, goals: Collection[str]) -> Iterator[dict[Plane, Sampler
 
 
 def successes(samplers: dict[Plane, Sampler]) -> dict[Plane, Times]:
-    """Plane → the times at which it was seen to work, of all planes but `produce`."""
+    """Returns Unix times of the answers."""
     seen = {name: sampler.successes() for name, sampler in samplers.items()}
     return {Plane.PROCESS: samplers[Plane.READ].growths()} | seen
 
 
 def api_probe(plan: Plan, stack: ExitStack) -> Probe:
-    """All requests counted in the hours of the drill; the other edge host is asked at once."""
+    """Asks for all requests counted in the hours of the drill; the other edge host is asked at
+    once."""
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     span = {"from": hour.isoformat(), "to": (hour + LONGEST_DRILL).isoformat(), "window": "1h"}
     hosts = _hosts(plan, stack, "insight_api")
@@ -131,7 +132,8 @@ def api_probe(plan: Plan, stack: ExitStack) -> Probe:
 def kafka_probe(plan: Plan) -> Probe:
     """The controller checks a topic that it is not asked to make."""
     # A broker that died is left soon.
-    admin = kafka.admin(kafka.quick(plan) | {"topic.metadata.refresh.interval.ms": 1000})
+    client = kafka.fast_failover_client(plan) | {"topic.metadata.refresh.interval.ms": 1000}
+    admin = kafka.admin(client)
     topic = kafka.NewTopic(NAME, 1, plan.replication.kafka.factor)
 
     def probe() -> None:
@@ -143,7 +145,7 @@ def kafka_probe(plan: Plan) -> Probe:
 
 def zookeeper_probe(plan: Plan, stack: ExitStack) -> Probe:
     """A znode is written, which takes a quorum."""
-    client = stack.enter_context(zookeeper.insisting(plan))
+    client = stack.enter_context(zookeeper.retrying_client(plan))
     client.ensure_path(NAME)
     return lambda: client.set_async(NAME, b"").get(timeout=TIMEOUT_SECONDS) and None
 
@@ -205,5 +207,5 @@ def cassandra_probe(plan: Plan, stack: ExitStack) -> Probe:
 
 def _hosts(plan: Plan, stack: ExitStack, service: str) -> AnyHost:
     return stack.enter_context(
-        any_host(inside.addresses(plan, service, "http"), TIMEOUT_SECONDS, TIMEOUT_SECONDS / 2)
+        any_host(tunnel.addresses(plan, service, "http"), TIMEOUT_SECONDS, TIMEOUT_SECONDS / 2)
     )

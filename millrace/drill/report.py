@@ -62,7 +62,7 @@ class Run(Model):
 
     @property
     def added(self) -> dict[Plane, Added]:
-        """What the fault added, never below 0; without a floor all that was measured.
+        """Returns what the fault added, never below 0; without a floor all that was measured.
 
         To the hundredth, as it was measured: a goal isn't missed by a float's last digit.
         """
@@ -135,7 +135,8 @@ class Report(Model):
     audit: Audit | None
 
     def of_variant(self, words: str) -> "Report":
-        """The same drill on a cluster that ``words`` tell of; itself without words."""
+        """Returns the drill on a cluster that ``words`` describe; the drill itself without
+        words."""
         if not words:
             return self
         name = "-".join([self.name, *words.lower().split()])
@@ -204,7 +205,7 @@ class Report(Model):
 
 
 def measured(timeline: Timeline) -> list[Run]:
-    """Each episode as a run."""
+    """Returns each episode as a run."""
 
     def run(episode: Episode) -> Run:
         since = episode.standby_since
@@ -220,7 +221,7 @@ def measured(timeline: Timeline) -> list[Run]:
 
 
 def combined(reports: Sequence[Report]) -> Report:
-    """One report of the same drill's, of which each had a load and an audit of its own."""
+    """Makes one report of several of the same drill, each with a load and an audit of its own."""
     audits = [report.audit for report in reports if report.audit]
     return reports[0].model_copy(
         update={
@@ -247,7 +248,7 @@ def _sum(audits: Sequence[Audit]) -> Audit:
 
 
 def _sums(parts: Sequence[Model]) -> dict[str, int]:
-    """Of each count that the parts have."""
+    """Adds up each count that the parts have."""
     counts = [part.model_dump(exclude={"jobs"}) for part in parts]
     return {name: sum(count[name] for count in counts) for name in counts[0]}
 
@@ -267,7 +268,7 @@ def when(moment: datetime) -> str:
 
 
 def markdown(report: Report) -> str:
-    """The report as a person reads it."""
+    """Writes the report as a person reads it."""
     lines = [
         f"# {report.title}: {report.verdict}",
         "",
@@ -300,7 +301,8 @@ def details(report: Report) -> Iterator[str]:
 
 
 def _planes(report: Report) -> Iterator[str]:
-    """Every plane of every run; a control run has no floor, as it is one, and adds nothing."""
+    """Returns every plane of every run; a control run has no floor, as it is one, and adds
+    nothing."""
     broken = bool(report.faults)
     numbers = [f"run {number}" for number in range(1, len(report.runs) + 1)]
     columns = [*(["floor"] if broken else []), *numbers, *(["added", "goal"] if broken else [])]
@@ -333,7 +335,7 @@ def _added(added: Mapping[Plane, Added], plane: Plane) -> str:
 
 
 def _alerts(report: Report) -> Iterator[str]:
-    """What fired in each run, the fault's own alert first."""
+    """Returns what fired in each run, the fault's own alert first."""
     if len(report.alert_outcomes) < len(report.runs):
         return
     names = dict.fromkeys(name for outcomes in report.alert_outcomes for name in outcomes.fired)
@@ -370,7 +372,7 @@ def whole(seconds: float | None) -> str:
 
 
 def latest(ends: Sequence[float | None]) -> float | None:
-    """None if one of them isn't known."""
+    """Returns the latest end; None if one of them isn't known."""
     known = [end for end in ends if end is not None]
     return max(known) if len(known) == len(ends) else None
 

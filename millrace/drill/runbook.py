@@ -14,7 +14,7 @@ from millrace.common.errors import OperatorError
 from millrace.common.parsing import parse_yaml
 from millrace.common.paths import REPO
 from millrace.config import Model
-from millrace.ledger.door import Door
+from millrace.ledger import IngestPath
 from millrace.plan import Plan
 
 RUNBOOKS = REPO / "runbooks"
@@ -72,7 +72,7 @@ class FrontMatter(Model):
     hold: Seconds
     goal: dict[Annotated[Plane, Field(strict=False)], Seconds] = Field(default_factory=dict)
     random: bool = False
-    through: Door = "kafka"
+    through: IngestPath = "kafka"
 
     def may_run_in(self, plan: Plan) -> bool:
         """An environment is of the kind of the one that it extends."""
@@ -103,7 +103,7 @@ class Runbook:
 
 
 def load_runbook(name: str, folder: Path = RUNBOOKS) -> Runbook:
-    """The runbook of that name; OperatorError when there is none or it is malformed."""
+    """The runbook of that name. Raises OperatorError when there is none or it is malformed."""
     path = folder / f"{name}.md"
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in folder.glob("*.md") if p.name != INDEX))
@@ -112,7 +112,7 @@ def load_runbook(name: str, folder: Path = RUNBOOKS) -> Runbook:
 
 
 def load_runbooks(folder: Path = RUNBOOKS) -> list[Runbook]:
-    """All runbooks, in the order of the faults that they cover."""
+    """Loads all runbooks, in the order of the faults that they cover."""
     operations = load_operations(folder)
     names = [
         path.stem

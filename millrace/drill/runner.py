@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from millrace.alerts import load_alerts
 from millrace.cluster import annotations, prometheus, zookeeper
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.machine import this_machine
 from millrace.common.paths import stack_state
 from millrace.common.waiting import wait_until
+from millrace.config.alerts import load_alerts
 from millrace.drill import experiment, standby
 from millrace.drill.alerts import Expected, Firing, alert_outcomes, awaited, expected, firings
 from millrace.drill.display import Display
@@ -34,7 +34,7 @@ from millrace.drill.runbook import FrontMatter, Runbook
 from millrace.drill.stage import ASK_EVERY_SECONDS, Drill, Stage, wait_healthy
 from millrace.drill.timeline import Episode, Span, Timeline
 from millrace.drill.watch import Loading, audited, watching
-from millrace.ledger.door import Door
+from millrace.ledger import IngestPath
 from millrace.plan import Plan
 from millrace.status import health
 
@@ -89,7 +89,7 @@ class RunbookDrill:
         return self.runbook.about.goal
 
     @property
-    def through(self) -> Door:
+    def through(self) -> IngestPath:
         return self.runbook.about.through
 
     def episodes(self, stage: Stage) -> Iterator[Episode]:
@@ -118,7 +118,8 @@ class RunbookDrill:
 
 
 def run(plan: Plan, runbook: Runbook, options: DrillOptions, console: Console) -> Report:
-    """One runbook's drill with its report written; OperatorError when it can't begin.
+    """Performs one runbook's drill and writes its report. Raises OperatorError when it can't
+    begin.
 
     For a standby of some age, or alerts that are waited for, each run has a load and an audit of
     its own: no load flows meanwhile, which would be millions of events to audit.
@@ -150,7 +151,7 @@ def perform(plan: Plan, drill: Drill, options: DrillOptions, console: Console) -
     """Load, the drill's episodes, audit; its report is written.
 
     Where alerts are what is looked at, the load has no late events: those would fire one
-    themselves. OperatorError when it can't begin.
+    themselves. Raises OperatorError when it can't begin.
     """
     require_steady(plan)
     disabled = zookeeper.disabled(plan)
@@ -210,7 +211,7 @@ def write(report: Report, timeline: Timeline, folder: Path) -> None:
 
 
 def record(report: Report, path: Path) -> None:
-    """As JSON; what stands in `docs/drills/` is what the documents' tables are made of."""
+    """Keeps a report as JSON; the documents' tables are made of what is in `docs/drills/`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report.model_dump_json(indent=2) + "\n")
 
@@ -218,7 +219,8 @@ def record(report: Report, path: Path) -> None:
 def run_all(
     plan: Plan, runbooks: Iterable[Runbook], options: DrillOptions, console: Console
 ) -> Iterator[Report]:
-    """One drill after the other; a missed goal doesn't stop them, loss or a sick cluster does."""
+    """Performs drills one after the other; a missed goal doesn't stop them, loss or a sick cluster
+    does."""
     for runbook in runbooks:
         report = run(plan, runbook, options, console)
         yield report
@@ -247,7 +249,7 @@ def _alert_outcomes(
     *,
     wait: bool,
 ) -> list[AlertOutcomes]:
-    """What Prometheis tell of each episode; OperatorError when none answers.
+    """Returns what Prometheis tell of each episode. Raises OperatorError when none answers.
 
     The drill ``before`` this one began then (Unix seconds).
     """

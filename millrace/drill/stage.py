@@ -13,7 +13,7 @@ from millrace.drill.display import Display
 from millrace.drill.report import Gaps
 from millrace.drill.timeline import Episode, Span
 from millrace.drill.watch import Watch
-from millrace.ledger.door import Door
+from millrace.ledger import IngestPath
 from millrace.plan import Plan
 from millrace.status import health
 
@@ -35,7 +35,7 @@ class Drill(Protocol):
     @property
     def goal(self) -> Gaps: ...
     @property
-    def through(self) -> Door: ...
+    def through(self) -> IngestPath: ...
     @property
     def alerts(self) -> Expected | None:
         """By what it is to be told; None where nobody knows."""

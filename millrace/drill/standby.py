@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 600.0
 
 
 def standby_since(plan: Plan) -> float | None:
-    """When the youngest standby began to stand by (Unix seconds).
+    """Returns when the youngest standby began to stand by (Unix seconds).
 
     None unless each application has one, and ZooKeeper says so.
     """
@@ -26,7 +26,7 @@ def standby_since(plan: Plan) -> float | None:
 
 
 def youngest(listed: Iterable[dict[str, Any]], applications: Collection[str]) -> float | None:
-    """The same of these drivers."""
+    """Returns when the youngest of these standbys began; None if an application has none."""
     standbys = [driver for driver in listed if driver["state"] == "standby"]
     if {driver["application"] for driver in standbys} != set(applications):
         return None
@@ -34,7 +34,7 @@ def youngest(listed: Iterable[dict[str, Any]], applications: Collection[str]) ->
 
 
 def wait_until_idle(plan: Plan, seconds: float) -> None:
-    """Waits until every standby has stood by for so long; OperatorError if none ever has."""
+    """Waits until every standby has stood by for so long. Raises OperatorError if none ever has."""
 
     def idle() -> bool:
         since = standby_since(plan)

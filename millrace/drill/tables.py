@@ -89,7 +89,7 @@ def load_records(folder: Path = RECORDS) -> dict[str, Report]:
 
 
 def load_reasons(path: Path = MISSED_BECAUSE) -> dict[str, str]:
-    """Of each drill that didn't pass, why, in a sentence."""
+    """Loads, for each drill that didn't pass, a sentence that says why."""
     return TypeAdapter(dict[str, str]).validate_python(parse_yaml(path.read_text()))
 
 
@@ -99,7 +99,7 @@ def not_passed(records: Records) -> list[str]:
 
 
 def drills_table(records: Records, runbooks: Sequence[Runbook], page: Path = PAGE) -> str:
-    """Of each recorded drill the planes that matter for it, as a table that stands in ``page``.
+    """Makes a table of the planes that matter for each recorded drill; it stands in ``page``.
 
     A control run, which has no fault, comes first, recorded or not: it is the others' floor.
     """
@@ -135,7 +135,7 @@ def link_to(report: Report, page: Path, text: str = "") -> str:
 
 
 def all_drills(page: Path) -> str:
-    """The address of `docs/drills/README.md` in a page."""
+    """Returns the address of `docs/drills/README.md` in a page."""
     return _way(page, PAGE)
 
 
@@ -199,7 +199,7 @@ def numbers(faults: Sequence[int]) -> str:
 
 
 def verdict(report: Report) -> str:
-    """Slow is one thing, wrong another."""
+    """Marks a wrong result, not a slow one."""
     return report.verdict if report.verdict in (PASSED, MISSED) else f"**{report.verdict}**"
 
 
@@ -238,7 +238,7 @@ def _own_alert(report: Report) -> str:
 
 
 def _ordered(records: Records) -> list[Report]:
-    """By fault, so that a control run is the first."""
+    """Sorts by fault, so that a control run is the first."""
     return sorted(records.values(), key=lambda report: (report.faults, report.name))
 
 

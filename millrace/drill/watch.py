@@ -20,10 +20,10 @@ from millrace.drill.planes import Sampler, sampling, successes
 from millrace.drill.report import Audit, JobAudit
 from millrace.drill.runbook import Plane
 from millrace.drill.timeline import Successes
+from millrace.ledger import IngestPath
 from millrace.ledger.advertisements import CLICKS, IMPRESSIONS
-from millrace.ledger.book import Ledger
-from millrace.ledger.door import Door
 from millrace.ledger.session import ledgers
+from millrace.ledger.store import Ledger
 from millrace.plan import Plan
 
 LOG = "load.log"
@@ -47,7 +47,7 @@ class Loading:
     rate: float
     ledger: str
     folder: Path
-    through: Door
+    through: IngestPath
     late: bool = True
 
 
@@ -92,7 +92,7 @@ def watching(
         if settle_seconds:
             show.phase(f"settle, {settle_seconds:g} s")
             time.sleep(settle_seconds)
-        yield Watch(samplers, load, asked.folder / LOG, ledgers() / asked.ledger)
+        yield Watch(samplers, load, asked.folder / LOG, ledgers(plan) / asked.ledger)
         show.phase("the last events are acknowledged")
 
 
@@ -110,7 +110,8 @@ def advertising(folder: Path) -> AbstractContextManager[subprocess.Popen[bytes]]
 
 
 def is_advertised(plan: Plan) -> bool:
-    """Whether a job that is running reads advertisements. OperatorError if nobody knows."""
+    """Returns whether a job that is running reads advertisements. Raises OperatorError if nobody
+    knows."""
     from millrace.audit.declared import jobs_of
 
     return bool(jobs_of(plan, ADVERTISEMENTS))
@@ -136,8 +137,8 @@ def _sending(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[bytes
 
 
 def audited(plan: Plan, ledger: Path) -> Audit:
-    """Every event of the load looked for in every sink, and declared jobs' rows counted again:
-    those of the jobs that read advertisements, too.
+    """Looks for every event of the load in every sink, and counts declared jobs' rows again: those
+    of the jobs that read advertisements, too.
 
     Raises OperatorError when that can't be done.
     """
@@ -189,7 +190,7 @@ def _wait_for_results(results: Sampler, load: subprocess.Popen[bytes], folder: P
 
 
 def _acknowledged(ledger: Ledger) -> list[Times]:
-    """Of each partition the times of its acknowledgements, ascending."""
+    """Returns by partition the times of its acknowledgements, ascending."""
     times = ledger.started + ledger.acked_ms / 1000
     return [
         np.sort(times[ledger.partition == partition]) for partition in range(ledger.spec.partitions)

@@ -78,7 +78,7 @@ class Website:
         self._numbers = count()
 
     def hits(self, start: float, end: float, rate: float, rhythm: bool) -> Iterator[Hit]:
-        """What is requested between two moments, in order of time, ``rate`` a second on average."""
+        """Yields what is requested between two moments, in order, ``rate`` a second on average."""
         waiting: list[Hit] = []
         sessions = rate / REQUESTS_PER_SESSION
         for arrival in self._arrivals(start - WARM_UP, end, sessions, rhythm):
@@ -154,5 +154,5 @@ class Website:
 
 
 def _rhythm(moment: float) -> float:
-    """How busy a moment of the day is; 1 on average over a day."""
+    """Returns how busy a moment of the day is; 1 on average over a day."""
     return 1 + 0.6 * math.cos(2 * math.pi * (moment / DAY - BUSIEST_HOUR / 24))

@@ -18,7 +18,8 @@ class Action(StrEnum):
 
 
 def act(plan: Plan, action: Action, names: list[str]) -> None:
-    """Does it to every host at once. OperatorError for unknown hosts, before anything is done."""
+    """Does it to every host at once. Raises OperatorError for unknown hosts, before anything is
+    done."""
     hosts = [named(plan, name) for name in names]
     control = provider_of(plan).control(plan)
     with ThreadPoolExecutor(max_workers=len(hosts)) as pool:
@@ -26,7 +27,7 @@ def act(plan: Plan, action: Action, names: list[str]) -> None:
 
 
 def named(plan: Plan, name: str) -> Host:
-    """The host of that name; OperatorError when the plan has none."""
+    """The host of that name. Raises OperatorError when the plan has none."""
     if name not in [host.name for host in plan.hosts]:
         raise OperatorError(
             f"{plan.environment} has no host '{name}'", "`millrace plan` lists its hosts"

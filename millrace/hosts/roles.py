@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from millrace.cluster import inside, kafka, probe, services
+from millrace.cluster import kafka, probe, services, tunnel
 from millrace.cluster.ssh import on_all, run_on
 from millrace.cluster.zookeeper import drivers
 from millrace.common.errors import NobodyError, OperatorError
@@ -33,7 +33,10 @@ class Role:
 
 
 def holder(plan: Plan, name: str) -> Holder:
-    """Who has the role now. OperatorError for an unknown role, NobodyError when nobody has it."""
+    """Finds the host that has the role now.
+
+    Raises OperatorError for an unknown role, NobodyError when no host has it.
+    """
     found = _role(name).find(plan)
     if found is None:
         raise NobodyError(f"no host is {name} now", "`millrace status` shows what is down")
@@ -90,7 +93,7 @@ def _reporting(
     def find(plan: Plan) -> Holder | None:
         def says(host: Host) -> str | None:
             try:
-                return ask(inside.on_host(plan, host, service, port))
+                return ask(tunnel.on_host(plan, host, service, port))
             except (services.BadAnswer, OSError):  # dead, frozen or starting: it doesn't have it
                 return None
 
@@ -102,7 +105,7 @@ def _reporting(
 
 
 def _redis_master(plan: Plan) -> Holder | None:
-    """By the Sentinels' word: a master that was cut off still believes in itself."""
+    """Takes the Sentinels' word: a master that was cut off still believes in itself."""
     # Half a second of CPU, which no other role needs: on a cluster in trouble, several seconds.
     from millrace.cluster import redis
 
@@ -154,7 +157,7 @@ def busiest(executors: Iterable[tuple[Host, str]]) -> Holder | None:
 
 
 def _containers_on(plan: Plan, host: Host, run: str) -> list[str]:
-    """Of an application on a worker; none from a worker that doesn't answer."""
+    """Returns an application's containers on a worker; none when the worker doesn't answer."""
     from millrace.cluster.yarn import containers  # as long as Redis's client
 
     return containers_of(containers(plan, host), run)

@@ -58,7 +58,7 @@ def advertise(
     from millrace.ledger.load import connect
 
     topics = {stream: plan.streams[stream].topic for stream in (IMPRESSIONS, CLICKS)}
-    producer = connect(kafka.quick(plan), "all")
+    producer = connect(kafka.fast_failover_client(plan), "all")
     kafka.require_topics(producer, set(topics.values()))
     seed, started_ms = secrets.randbits(32), int(1000 * time.time())
     truth = Truth()
@@ -89,7 +89,7 @@ def send(
     truth: "Truth",
     stopping: Callable[[], bool],
 ) -> None:
-    """Each record when it is due; ``truth`` has counted what was acknowledged.
+    """Sends each record when it is due; ``truth`` has counted what was acknowledged.
 
     Raises OperatorError when something wasn't: what has to come of it is not known then.
     """

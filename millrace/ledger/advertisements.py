@@ -26,7 +26,7 @@ class Record:
     shown_ms: int | None
 
     def message(self, run: str, started_ms: int) -> tuple[bytes, bytes]:
-        """Key and value for Kafka."""
+        """Returns key and value for Kafka."""
         moment = datetime.fromtimestamp((started_ms + self.ms) / 1000, UTC)
         content = {
             "impression_id": f"{run}-{self.impression}",

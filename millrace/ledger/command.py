@@ -7,7 +7,7 @@ import typer
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
-from millrace.ledger.door import Door
+from millrace.ledger import IngestPath
 from millrace.plan import load_plan
 
 ACKS = ("all", "1")
@@ -23,7 +23,9 @@ def load_command(
     late: Annotated[float, typer.Option(help="Share older than the jobs' watermark.")] = LATE,
     pages: Annotated[int, typer.Option(help="How many URLs there are.")] = 200,
     run: Annotated[str, typer.Option(help="A name; by default the time.")] = "",
-    through: Annotated[Door, typer.Option(help="By its own protocol, or over HTTP.")] = "kafka",
+    through: Annotated[
+        IngestPath, typer.Option(help="By its own protocol, or over HTTP.")
+    ] = "kafka",
     topic: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Send known traffic at a set rate, and keep a ledger of it for `millrace audit`.
@@ -34,7 +36,9 @@ def load_command(
         raise OperatorError(f"--acks {acks}: expected {' or '.join(ACKS)}")
     if through == "collector" and (topic or acks != "all"):
         raise OperatorError("--through collector: it chooses the topic, and acks=all")
-    from millrace.ledger.session import Wish, run_load
+    from millrace.ledger.session import LoadOptions, run_load
 
-    wish = Wish(run, rate, parse_duration(length), profile, acks, out_of_order, late, topic, pages)
-    run_load(load_plan(stack_name()), wish, through_collector=through == "collector")
+    options = LoadOptions(
+        run, rate, parse_duration(length), profile, acks, out_of_order, late, topic, pages
+    )
+    run_load(load_plan(stack_name()), options, through_collector=through == "collector")

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from millrace.common.console import Console
 from millrace.common.live import LiveOnTerminal
-from millrace.ledger.book import Ledger
 from millrace.ledger.load import Seen
+from millrace.ledger.store import Ledger
 
 PLAIN_SECONDS = 10.0
 

@@ -85,7 +85,7 @@ def numbers_of(spec: Spec, event_ids: pa.ChunkedArray) -> np.ndarray:
 
 
 def encode(table: pa.Table) -> list[tuple[bytes, bytes]]:
-    """Keys and values of Kafka records."""
+    """Returns keys and values of Kafka records."""
     times = pc.strftime(table["event_time"].cast(pa.timestamp("ms", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
     column = table.schema.get_field_index("event_time")
     rows = table.set_column(column, "event_time", times).to_pylist()
@@ -115,7 +115,7 @@ def _mix(z: np.ndarray) -> np.ndarray:
 
 
 def _share(drawn: np.ndarray) -> np.ndarray:
-    """As floats in [0, 1)."""
+    """Returns the numbers as floats in [0, 1)."""
     return (drawn >> np.uint64(11)) * 2.0**-53
 
 
@@ -125,7 +125,7 @@ def _ids(spec: Spec, numbers: np.ndarray) -> pa.Array:
 
 
 def _choose(values: list, percents: list[int], drawn: np.ndarray) -> pa.Array:
-    """By share."""
+    """Chooses values by their shares."""
     bounds = np.cumsum(percents)
     return pa.array(values).take(pa.array(np.searchsorted(bounds, drawn % np.uint64(100), "right")))
 

@@ -20,9 +20,9 @@ import numpy as np
 from millrace.cluster import kafka
 from millrace.cluster.collector import CollectorProducer
 from millrace.cluster.kafka import KafkaError, KafkaException, Message, Producer
-from millrace.ledger.book import FAILED, State, Writer
 from millrace.ledger.events import encode, events
 from millrace.ledger.spec import Spec
+from millrace.ledger.store import FAILED, State, Writer
 
 TICK_SECONDS = 0.02
 WRITE_SECONDS = 0.2  # what a crash may leave in doubt
@@ -143,7 +143,7 @@ class Load:
             self._show(self.seen)
 
     def _note_lag(self) -> None:
-        """How late the next event is sent."""
+        """Notes how late the next event is sent."""
         due = float(self._spec.schedule.times(np.array([self.seen.sent]))[0])
         self.seen.behind = max(0.0, self._elapsed() - due)
         self.seen.worst = max(self.seen.worst, self.seen.behind)

@@ -31,9 +31,9 @@ class Schedule:
         self.events = int(self._counts[-1])
 
     def times(self, numbers: np.ndarray) -> np.ndarray:
-        """When events are due."""
+        """Returns when events are due."""
         return np.interp(numbers, self._counts, self._times)
 
     def due(self, elapsed: float) -> int:
-        """How many events are due by then."""
+        """Returns how many events are due by then."""
         return min(self.events, int(np.interp(elapsed, self._times, self._counts)))

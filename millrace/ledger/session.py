@@ -12,12 +12,12 @@ from millrace.cluster import collector, kafka
 from millrace.cluster.collector import CollectorProducer
 from millrace.cluster.kafka import Producer
 from millrace.common.console import Console
-from millrace.common.paths import stack_name, stack_state
+from millrace.common.paths import stack_state
 from millrace.common.signals import stop_on_signals
-from millrace.ledger.book import Ledger, Writer
 from millrace.ledger.display import Display, summary
 from millrace.ledger.load import Load, connect
 from millrace.ledger.spec import Spec
+from millrace.ledger.store import Ledger, Writer
 from millrace.plan import Plan
 
 # How much later than the watermark a late event is: late for its hour, too, whatever the clocks.
@@ -25,8 +25,8 @@ LATE_MARGIN_SECONDS = 2 * 3600
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What was asked for; an empty name or topic means the usual one."""
+class LoadOptions:
+    """What a load is to be; an empty name or topic means the usual one."""
 
     run: str
     rate: float
@@ -39,16 +39,16 @@ class Wish:
     pages: int
 
 
-def run_load(plan: Plan, wish: Wish, *, through_collector: bool = False) -> None:
+def run_load(plan: Plan, options: LoadOptions, *, through_collector: bool = False) -> None:
     """Sends until it is done or a signal ends it; prints the ledger's path last."""
     console = Console(soft_wrap=True)
-    spec = settle(plan, wish)
-    ledger = Writer(ledgers() / spec.run, spec)
+    spec = settle(plan, options)
+    ledger = Writer(ledgers(plan) / spec.run, spec)
     with stop_on_signals() as stop, Display(console) as display:
         producers: Callable[[], Producer | CollectorProducer] = (
             partial(collector.connect, plan, plan.spark.settings.common.stream)
             if through_collector
-            else partial(connect, kafka.quick(plan), wish.acks)
+            else partial(connect, kafka.fast_failover_client(plan), options.acks)
         )
         load = Load(spec, producers, ledger, stop.is_set, display.update)
         load.run()
@@ -58,36 +58,37 @@ def run_load(plan: Plan, wish: Wish, *, through_collector: bool = False) -> None
     print(ledger.path)
 
 
-def settle(plan: Plan, wish: Wish, pool: int = 0) -> Spec:
-    """What the run is, which begins now. Raises OperatorError without Kafka or the topic."""
-    topic = wish.topic or plan.names.kafka.topics.events
+def settle(plan: Plan, options: LoadOptions, pool: int = 0) -> Spec:
+    """Settles what the run is, which begins now. Raises OperatorError without Kafka or the
+    topic."""
+    topic = options.topic or plan.names.kafka.topics.events
     partitions = kafka.require_topics(kafka.connect(plan), {topic})[topic]
     results = plan.names.kafka.topics.results
     return Spec(
-        run=wish.run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}",
+        run=options.run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}",
         cluster=plan.cluster,
         topic=topic,
         partitions=partitions,
-        acks=wish.acks,
-        rate=wish.rate,
-        seconds=wish.seconds,
-        profile=wish.profile,
-        out_of_order=wish.out_of_order,
-        late=wish.late,
+        acks=options.acks,
+        rate=options.rate,
+        seconds=options.seconds,
+        profile=options.profile,
+        out_of_order=options.out_of_order,
+        late=options.late,
         lateness=_watermark(plan) + LATE_MARGIN_SECONDS,
         seed=secrets.randbits(32),
         results_offsets=kafka.require_ends(
             kafka.connect(plan), results, plan.topics[results].partitions
         ),
         started_ms=int(1000 * time.time()),
-        pages=wish.pages,
+        pages=options.pages,
         pool=pool,
     )
 
 
-def ledgers() -> Path:
-    """The folder of the stack's ledgers."""
-    return stack_state(stack_name()) / "ledgers"
+def ledgers(plan: Plan) -> Path:
+    """Returns the folder of the stack's ledgers."""
+    return stack_state(plan.environment) / "ledgers"
 
 
 def _watermark(plan: Plan) -> int:

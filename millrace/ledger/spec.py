@@ -60,7 +60,7 @@ class Spec:
 
     @cached_property
     def prefix(self) -> str:
-        """What the ids of all its events begin with, and those of no other run's."""
+        """Returns what the ids of all its events begin with, and those of no other run's."""
         identity = f"{self.cluster} {self.run} {self.started_ms} {self.seed}"
         return blake2b(identity.encode(), digest_size=8).hexdigest() + "-"
 

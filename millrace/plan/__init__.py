@@ -5,6 +5,8 @@ parts.py         what a plan consists of: hosts, services, topics
 edges.py         who talks to whom
 aws.py           a plan's part for AWS
 spark.py         the jobs' settings
+streams.py       streams under a profile
+tables.py        lookup tables under a profile
 model.py         the plan, and what can be asked of it
 reachability.py  what commands and playbooks talk to, held against the plan
 addresses.py     where hosts are

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
 from millrace.config import ENTRANCE, Component, Environment
-from millrace.plan.aws import private_subnet
+from millrace.plan.aws import private_subnet, subnet_problems
 from millrace.plan.parts import DATA_ROOT, Endpoint, Host, NetworkPlan, Volume, unit
 
 # Addresses of a group, of which the first is never used, in a network of LARGE addresses and more,
@@ -32,8 +32,9 @@ def plan_network(environment: Environment) -> NetworkPlan:
 
 
 def problems(environment: Environment) -> Iterator[str]:
-    """Where the operator couldn't get in, or the machines aren't those that groups ask for."""
+    """Says why operators couldn't get in, or hosts have no place on the network or no machine."""
     yield from _way_in_problems(environment)
+    yield from subnet_problems(environment)
     if environment.machines is None:
         return
     machines = environment.machines.hosts
@@ -130,5 +131,5 @@ def group_stride(subnet: IPv4Network) -> int:
 
 
 def hosts_subnet(environment: Environment, zone: str) -> IPv4Network:
-    """Where a zone's hosts are."""
+    """Returns the network that a zone's hosts are in."""
     return private_subnet(environment, zone) if environment.aws else environment.network.subnet

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 
 from millrace.config import Component, Environment, Profile
 from millrace.plan.addresses import group_stride, hosts_subnet
-from millrace.plan.aws import NARROWEST
 from millrace.plan.parts import CONTROLLER_ID_BASE, HOST_OVERHEAD, Host
 
 # Services that decide by majority: an even count tolerates no more than the odd one below it.
@@ -24,7 +23,7 @@ PAIRED_SERVICES = (
 def problems(
     environment: Environment, components: Mapping[str, Component], hosts: list[Host]
 ) -> Iterator[str]:
-    """Every reason why one lost host or zone would stop a service; none for a plan to be made."""
+    """Yields every reason why one lost host or zone would stop a service."""
     yield from _network_problems(environment)
     yield from _placement_problems(environment, components)
     yield from _quorum_problems(environment, hosts)
@@ -40,9 +39,7 @@ def _network_problems(environment: Environment) -> Iterator[str]:
         subnet = hosts_subnet(environment, environment.zones[0])
         stride = group_stride(subnet)
         needed = (len(environment.groups) + 1) * stride
-        # What isn't a VPC at all is refused as such.
-        is_one = environment.aws is None or environment.network.subnet.prefixlen <= NARROWEST
-        if subnet.num_addresses <= needed and is_one:
+        if subnet.num_addresses <= needed:
             yield f"network.subnet: {subnet} is too small; {needed} addresses are needed"
         if stride <= most:
             most, why = stride - 1, "the addresses of a group"

@@ -73,7 +73,7 @@ class AwsPlan(Model):
 
     @property
     def disk_gibibytes(self) -> int:
-        """Of all gp3 volumes."""
+        """Returns the size of all gp3 volumes together."""
         data = sum(volume.disk.size for volume in self.volumes.values())
         return data + self.root_disk.size * len(self.instances)
 
@@ -91,7 +91,10 @@ def plan_aws(
     components: Mapping[str, Component],
     hosts: list[Host],
 ) -> AwsPlan | None:
-    """None for an environment elsewhere. What it takes has passed `problems`."""
+    """Returns the plan's part for AWS; None for an environment elsewhere.
+
+    What it takes has passed `problems`.
+    """
     aws = environment.aws
     if aws is None:
         return None
@@ -124,7 +127,7 @@ def shared_state(aws: Aws) -> State | None:
 
 
 def private_subnet(environment: Environment, zone: str) -> IPv4Network:
-    """Where a zone's hosts are."""
+    """Returns the subnet that a zone's hosts are in."""
     return _blocks(environment)[environment.zones.index(zone)]
 
 
@@ -148,7 +151,7 @@ def problems(
     events: str,
     cluster: str,
 ) -> Iterator[str]:
-    """Why AWS would refuse the environment, or its disks couldn't hold what it keeps.
+    """Says why AWS would refuse the environment, or its disks couldn't hold what it keeps.
 
     ``events`` is the topic that the environment's load goes to.
     """
@@ -157,7 +160,7 @@ def problems(
         return
     if len(cluster) > MOST_NAME:
         yield f"{cluster}: names on AWS leave a cluster {MOST_NAME} characters"
-    yield from _network_problems(environment, aws)
+    yield from _zone_problems(environment, aws)
     yield from _image_problems(environment, aws)
     needed = {s for host in hosts for s in host.services if components[s].data}
     for service in sorted(needed - aws.disks.keys()):
@@ -189,7 +192,10 @@ def _volumes(
             yield volume.name, VolumePlan(host=host.name, device=device, disk=disk)
 
 
-def _network_problems(environment: Environment, aws: Aws) -> Iterator[str]:
+def subnet_problems(environment: Environment) -> Iterator[str]:
+    """Says why the network can't be cut into the zones' subnets: then no host has an address."""
+    if environment.aws is None:
+        return
     subnet = environment.network.subnet
     if not WIDEST <= subnet.prefixlen <= NARROWEST:
         yield f"network.subnet: {subnet}; a VPC with {2**SUBNET_BITS} subnets is /16 to /22"
@@ -197,6 +203,9 @@ def _network_problems(environment: Environment, aws: Aws) -> Iterator[str]:
         yield f"network.subnet: {subnet} isn't private (RFC 1918); its hosts couldn't reach others"
     if not 3 <= len(environment.zones) <= MOST_ZONES:
         yield f"zones: {len(environment.zones)}; 3 or {MOST_ZONES} are needed on AWS"
+
+
+def _zone_problems(environment: Environment, aws: Aws) -> Iterator[str]:
     if missing := set(environment.zones) - aws.zones.keys():
         yield f"aws.zones: no availability zone for {', '.join(sorted(missing))}"
     used = [aws.zones[zone] for zone in environment.zones if zone in aws.zones]

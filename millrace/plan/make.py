@@ -4,12 +4,12 @@ The plan says what runs where: hosts, zones, addresses, ports, memory, tuned set
 its hosts, Ansible makes its services; none of them decides anything again.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from millrace.common.errors import OperatorError
-from millrace.common.paths import trial_jobs
+from millrace.common.errors import OperatorError, Problems
+from millrace.common.paths import CONFIGS, trial_jobs
 from millrace.config import (
     Component,
     Environment,
@@ -17,13 +17,15 @@ from millrace.config import (
     Names,
     Profile,
     component_names,
-    load_component,
+    load_components,
     load_environment,
     load_events,
     load_names,
 )
-from millrace.jobs import archives, folders_of, load_job_settings, on_trial, with_jobs
-from millrace.jobs import problems as job_refusals
+from millrace.config.jobs import archives, folders_of, load_job_settings, on_trial, with_jobs
+from millrace.config.jobs import problems as job_problems
+from millrace.config.lookup_tables import Table, load_tables
+from millrace.config.streams import Stream, load_streams
 from millrace.plan import addresses, availability, aws, receivers
 from millrace.plan.capacity import load_assumptions
 from millrace.plan.edges import edges
@@ -38,35 +40,48 @@ from millrace.plan.parts import (
     TopicPlan,
     unit,
 )
-from millrace.plan.spark import SparkPlan, rate_problems, real_time_problems, settings_of
-from millrace.streams import Stream, load_streams, plan_stream
-from millrace.streams import problems as stream_refusals
-from millrace.tables import Table, load_tables, plan_table
-from millrace.tables import problems as table_refusals
+from millrace.plan.spark import (
+    SparkPlan,
+    SparkSettings,
+    rate_problems,
+    real_time_problems,
+    settings_of,
+)
+from millrace.plan.streams import plan_stream
+from millrace.plan.streams import problems as stream_problems
+from millrace.plan.tables import plan_table
+from millrace.plan.tables import problems as table_problems
 
 # Components that aren't a service on a host but configure one or more of them.
 SHARED_COMPONENTS = ("base", "hadoop", "spark")
 
 
-def load_plan(name: str) -> Plan:
-    """The plan of the environment ``configs/environments/<name>.yaml``.
+def load_plan(name: str, configs: Path = CONFIGS) -> Plan:
+    """Returns the plan of the environment ``configs/environments/<name>.yaml``.
 
-    Raises OperatorError when a file is wrong or the topology can't be highly available.
+    Raises OperatorError when files are wrong, with the problems of all of them, or when the
+    topology can't be highly available.
     """
-    environment = on_trial(load_environment(name), trial_jobs())
+    environment = on_trial(load_environment(name, configs), trial_jobs())
     services = {s for group in environment.groups for s in environment.services(group)}
-    known = component_names()
-    components = {c: load_component(c) for c in sorted(services & known) + list(SHARED_COMPONENTS)}
-    folders = folders_of(environment)
-    streams, spark = load_streams(), components["spark"]
-    jobs = load_job_settings(streams, folders) | archives(spark, streams)
+    wanted = [*sorted(services & component_names(configs)), *SHARED_COMPONENTS]
+    problems = Problems()
+    with problems.caught():
+        components = load_components(wanted, configs)
+    with problems.caught():
+        events = load_events(configs)
+    with problems.caught():
+        names = load_names(configs)
+    with problems.caught():
+        streams = load_streams(configs)
+    with problems.caught():
+        folders = folders_of(environment)
+        tables = load_tables(folders, configs)
+    problems.refuse()
+    spark = components["spark"]
+    jobs = load_job_settings(streams, folders, configs) | archives(spark, streams)
     components["spark"] = with_jobs(spark, jobs)
-    if problems := list(job_refusals(environment, components["spark"])):
-        raise _refusal(name, problems)
-    tables = load_tables(folders)
-    if problems := list(table_refusals(tables, components["spark"])):
-        raise OperatorError("\n".join(problems), "nothing was created or changed")
-    return make_plan(name, environment, components, load_events(), load_names(), streams, tables)
+    return make_plan(name, environment, components, events, names, streams, tables)
 
 
 def make_plan(
@@ -75,45 +90,19 @@ def make_plan(
     components: Mapping[str, Component],
     events: Events,
     names: Names,
-    streams: dict[str, Stream],
-    tables: Mapping[str, Table] = MappingProxyType({}),
+    streams: Mapping[str, Stream],
+    tables: Mapping[str, Table],
 ) -> Plan:
-    """The plan of an environment; refuses every topology that one dead host or zone would stop."""
+    """Returns the plan of an environment.
+
+    Raises OperatorError for a topology that one dead host or zone would stop, and for whatever else
+    couldn't work, with every problem that can be found at once.
+    """
     cluster = f"millrace-{name}"
-    if problems := list(addresses.problems(environment)):
-        raise _refusal(name, problems)
+    problems = Problems()
+    problems.add(_problems(name, environment, components, events, names, streams, tables))
+    problems.refuse()
     hosts = list(addresses.place_hosts(cluster, environment, components))
-    if problems := list(availability.problems(environment, components, hosts)):
-        raise _refusal(name, problems)
-    if problems := list(receivers.problems(environment.receiver)):
-        raise _refusal(name, problems)
-    if problems := list(events.problems(names.kafka, environment.profile)):
-        where = "configs/components/events.yaml: "
-        raise OperatorError(
-            "\n".join(where + problem for problem in problems), "nothing was created or changed"
-        )
-    topics = _topics(events, names, environment)
-    events_topic = names.kafka.topics.events
-    if problems := list(
-        aws.problems(environment, components, hosts, topics, events_topic, cluster)
-    ):
-        raise _refusal(name, problems)
-    load = environment.load.events_per_second if environment.load else None
-    spark = settings_of(components["spark"], environment.profile)
-    jobs = sorted({job for hosted in environment.applications.values() for job in hosted})
-    headroom = load_assumptions()["headroom"]
-    if load and (problems := list(rate_problems(spark, jobs, load, headroom))):
-        raise _refusal(name, problems)
-    runs_traffic = "traffic" in jobs
-    counted = spark.streams_of("traffic") if runs_traffic else []
-    if problems := list(stream_refusals(streams, set(events.topics), load, counted)):
-        raise OperatorError("\n".join(problems), "nothing was created or changed")
-    partitions = {
-        stream: topics[names.kafka.parts[declared.topic]].partitions
-        for stream, declared in streams.items()
-    }
-    if problems := list(real_time_problems(spark, environment.applications, partitions)):
-        raise _refusal(name, problems)
     return Plan(
         environment=name,
         extends=environment.extends,
@@ -134,9 +123,9 @@ def make_plan(
         spark=SparkPlan(
             distribution=components["spark"].distribution,
             jvm=_jvm(components["spark"], environment.profile),
-            settings=spark,
+            settings=settings_of(components["spark"], environment.profile),
         ),
-        topics=topics,
+        topics=_topics(events, names, environment),
         streams={
             stream: plan_stream(declared, names.kafka.parts[declared.topic], environment.profile)
             for stream, declared in streams.items()
@@ -155,11 +144,80 @@ def make_plan(
     )
 
 
-def _refusal(name: str, problems: list[str]) -> OperatorError:
-    where = f"configs/environments/{name}.yaml: "
-    return OperatorError(
-        "\n".join(where + problem for problem in problems), "nothing was created or changed"
-    )
+def _problems(
+    name: str,
+    environment: Environment,
+    components: Mapping[str, Component],
+    events: Events,
+    names: Names,
+    streams: Mapping[str, Stream],
+    tables: Mapping[str, Table],
+) -> Iterator[str]:
+    """Says why there can be no such plan, each time with file and key.
+
+    What can't be judged before something else is right stands below an ``if``.
+    """
+    cluster, spark = f"millrace-{name}", components["spark"]
+
+    def in_environment(problems: Iterable[str]) -> Iterator[str]:
+        return (f"configs/environments/{name}.yaml: {problem}" for problem in problems)
+
+    unplaced = list(addresses.problems(environment))
+    unnamed = list(events.problems(names.kafka, environment.profile))
+    undeclared = list(job_problems(environment, spark))
+    yield from in_environment(unplaced)
+    yield from (f"configs/components/events.yaml: {problem}" for problem in unnamed)
+    yield from in_environment(undeclared)
+    yield from in_environment(receivers.problems(environment.receiver))
+    yield from table_problems(tables, spark)
+    if not unplaced:
+        hosts = list(addresses.place_hosts(cluster, environment, components))
+        yield from in_environment(availability.problems(environment, components, hosts))
+        if not unnamed and all(s in components for host in hosts for s in host.services):
+            topics, sent = _topics(events, names, environment), names.kafka.topics.events
+            yield from in_environment(
+                aws.problems(environment, components, hosts, topics, sent, cluster)
+            )
+    try:
+        settings = settings_of(spark, environment.profile)
+    except OperatorError as error:
+        yield error.message
+        return
+    if not undeclared:
+        yield from in_environment(_rate_problems(environment, settings))
+    unread = list(_stream_problems(environment, events, settings, streams))
+    yield from unread
+    if not (unread or unnamed):
+        topics = _topics(events, names, environment)
+        partitions = {
+            stream: topics[names.kafka.parts[declared.topic]].partitions
+            for stream, declared in streams.items()
+        }
+        yield from in_environment(
+            real_time_problems(settings, environment.applications, partitions)
+        )
+
+
+def _rate_problems(environment: Environment, settings: SparkSettings) -> Iterator[str]:
+    if environment.load:
+        promised, headroom = environment.load.events_per_second, load_assumptions()["headroom"]
+        yield from rate_problems(settings, sorted(_jobs(environment)), promised, headroom)
+
+
+def _stream_problems(
+    environment: Environment,
+    events: Events,
+    settings: SparkSettings,
+    streams: Mapping[str, Stream],
+) -> Iterator[str]:
+    promised = environment.load.events_per_second if environment.load else None
+    counted = settings.streams_of("traffic") if "traffic" in _jobs(environment) else []
+    return stream_problems(streams, set(events.topics), promised, counted)
+
+
+def _jobs(environment: Environment) -> set[str]:
+    """Returns the jobs that any application runs."""
+    return {job for jobs in environment.applications.values() for job in jobs}
 
 
 def _machines(environment: Environment) -> MachinesPlan | None:

@@ -22,8 +22,8 @@ from millrace.plan.parts import (
     TopicPlan,
 )
 from millrace.plan.spark import SparkPlan
-from millrace.streams import StreamPlan
-from millrace.tables import TablePlan
+from millrace.plan.streams import StreamPlan
+from millrace.plan.tables import TablePlan
 
 
 class Plan(Model):
@@ -72,17 +72,17 @@ class Plan(Model):
         return [str(endpoint) for endpoint in self.reachable(service, port)]
 
     def reachable(self, service: str, port: str) -> list[Endpoint]:
-        """As `addresses`, for clients that want host and port apart."""
+        """Returns what `addresses` does, for clients that want host and port apart."""
         number = self.services[service].ports[port]
         return [Endpoint(host.address, number) for host in self.hosts_of(service)]
 
     @property
     def by_edge(self) -> bool:
-        """Whether operators enter edge hosts only, and call all others from there."""
+        """Returns whether operators enter edge hosts only, and call all others from there."""
         return self.network.way_in == "edge"
 
     def reached_at(self, address: str) -> str:
-        """Where an operator's machine finds a host's address: there, or at its mirror.
+        """Returns where an operator's machine finds a host's address: there, or at its mirror.
 
         The mirror of a.b.c.d is 127.b.c.d on that machine, which SSH forwards: the same ports, and
         a client needs to know nothing else. Brokers advertise it, so it has to be the same for all.
@@ -100,11 +100,11 @@ class Plan(Model):
 
     @property
     def jobs(self) -> list[str]:
-        """Those that an application runs."""
+        """Returns the jobs that an application runs."""
         return [job for jobs in self.applications.values() for job in jobs]
 
     def topics_of(self, job: str) -> list[str]:
-        """The topics that a job reads."""
+        """Returns the topics that a job reads."""
         return [self.streams[stream].topic for stream in self.spark.settings.streams_of(job)]
 
     def hosts_of(self, service: str) -> list[Host]:

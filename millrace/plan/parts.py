@@ -118,5 +118,5 @@ class MachinesPlan(Model):
 
 
 def unit(service: str) -> str:
-    """The name of a service's systemd unit."""
+    """Returns the name of a service's systemd unit."""
     return service.replace("_", "-")

@@ -34,7 +34,8 @@ def load_steps() -> list[Step]:
 
 
 def missing(plan: Plan, step: Step) -> list[str]:
-    """What a step talks to and no edge allows; what the plan doesn't run is no matter."""
+    """Yields what a step talks to and no edge allows; services that the plan doesn't run are left
+    out."""
     return [target for target in step.to if not _is_allowed(plan, step.client, target)]
 
 

@@ -35,12 +35,12 @@ def problems(receiver: Mapping[str, Any]) -> Iterator[str]:
 
 
 def secrets_folder() -> str:
-    """Where hosts that tell have the files."""
+    """Returns the folder of the files on hosts that send alerts."""
     return f"{CONFIG_ROOT}/{unit('alertmanager')}/secrets"
 
 
 def secrets_of(receiver: Mapping[str, Any]) -> list[str]:
-    """The files that it names."""
+    """Returns the files that the receiver names."""
     return sorted({value for key, value in _settings(receiver) if key.endswith(FILE)})
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from millrace.common.paths import CONFIGS
 from millrace.config import Component, Profile, absent, validate
-from millrace.jobs import ARCHIVES, REAL_TIME, archive_job
+from millrace.config.jobs import ARCHIVES, REAL_TIME, archive_job
 from millrace.plan.parts import Model
 
 FILE = CONFIGS / "components" / "spark.yaml"
@@ -44,7 +44,8 @@ class Defaults(Settings):
 
     @property
     def application_mebibytes(self) -> int:
-        """What the containers of one application ask YARN for: its driver and its executors."""
+        """Returns what the containers of one application ask YARN for: its driver and its
+        executors."""
         driver = _mebibytes(self.driver_memory) + _mebibytes(self.driver_overhead)
         executor = _mebibytes(self.executor_memory) + _mebibytes(self.executor_overhead)
         return driver + self.executors * executor
@@ -114,13 +115,13 @@ class SparkSettings(Settings):
         return job is not None and job.trigger == REAL_TIME
 
     def keeps_rows(self, name: str) -> bool:
-        """Whether it is a job of one file with a table of its rows: no program of ours, and none
-        in real time."""
+        """Returns whether it is a job of one file with a table of its rows: no program of ours,
+        and none in real time."""
         declared = name in self.__pydantic_extra__ and not name.startswith(ARCHIVES)
         return declared and not self.is_real_time(name)
 
     def streams_of(self, name: str) -> list[str]:
-        """What a job reads."""
+        """Returns the streams that a job reads."""
         job = self.job(name)
         return job.streams or [job.stream or self.common.stream]
 
@@ -133,7 +134,7 @@ class SparkSettings(Settings):
         return int(self.events_per_second(name) * max(self.job(name).trigger_seconds, 1))
 
     def archive_job(self, stream: str) -> str:
-        """The job that archives a stream."""
+        """Returns the job that archives a stream."""
         return archive_job(stream, self.common.stream)
 
 
@@ -143,7 +144,7 @@ class SparkPlan(Model):
     settings: SparkSettings
 
     def rendered(self) -> dict[str, Any]:
-        """As configs/components/spark.yaml names everything."""
+        """Returns everything by the names that configs/components/spark.yaml has."""
         return self.model_dump(mode="json", by_alias=True)
 
 

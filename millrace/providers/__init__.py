@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-from millrace.common.errors import OperatorError
+from millrace.common.errors import NOTHING_CHANGED, OperatorError
 from millrace.common.paths import STATE
 from millrace.plan import Host, Plan
 
@@ -35,13 +35,13 @@ class Provider(Protocol):
     PREVIEWS: bool
 
     def check_machine(self, plan: Plan) -> str:
-        """What is enough on this machine; OperatorError, with numbers, for what isn't."""
+        """Says that this machine is enough. Raises OperatorError, with numbers, if it isn't."""
 
     def user(self, plan: Plan) -> str:
-        """Who enters hosts."""
+        """Returns the user who enters hosts."""
 
     def key_file(self, plan: Plan) -> Path:
-        """The private key, relative to the repository."""
+        """Returns the private key's file, relative to the repository."""
 
     def ssh_options(self, plan: Plan) -> tuple[str, ...]:
         """For ``ssh``: the way to hosts that can't be reached straight."""
@@ -65,7 +65,7 @@ def own_key_file(plan: Plan) -> Path:
 
 def refuse(problems: list[str]) -> None:
     if problems:
-        raise OperatorError("\n".join(problems), "nothing was created or changed")
+        raise OperatorError("\n".join(problems), NOTHING_CHANGED)
 
 
 def no_control(plan: Plan) -> OperatorError:

@@ -41,7 +41,7 @@ def key_file(plan: Plan) -> Path:
 
 
 def ssh_options(plan: Plan) -> tuple[str, ...]:
-    """Through Session Manager."""
+    """Leads SSH through Session Manager."""
     assert plan.aws, "every plan of this provider has it"
     return ("-o", f"ProxyCommand={TUNNEL} {plan.aws.region} {plan.environment} %h %p")
 

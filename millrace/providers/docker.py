@@ -8,11 +8,6 @@ from millrace.providers import OPERATOR, HostControl, own_key_file, refuse
 PREVIEWS = False
 
 
-def container_name(plan: Plan, name: str) -> str:
-    """Of a host, or of the artifact server."""
-    return f"{plan.cluster}-{name}"
-
-
 def check_machine(plan: Plan) -> str:
     from millrace.providers.docker_machine import observe, problems
 

@@ -6,7 +6,6 @@ from docker.models.containers import Container
 
 from millrace.common.errors import OperatorError
 from millrace.plan import Host, Plan
-from millrace.providers.docker import container_name
 
 TABLE = "inet partition"
 
@@ -27,6 +26,11 @@ REJOIN = """
 nft list table {table} >/dev/null 2>&1 || exit 0
 nft delete table {table}
 """
+
+
+def container_name(plan: Plan, name: str) -> str:
+    """Returns the name of the container of a host, or of the artifact server."""
+    return f"{plan.cluster}-{name}"
 
 
 class DockerHosts:
@@ -52,7 +56,7 @@ class DockerHosts:
             container.start()
 
     def freeze(self, host: Host) -> None:
-        """Every process stops where it is; connections stay open and say nothing."""
+        """Stops every process where it is; connections stay open and say nothing."""
         container = self._container(host)
         if container.status != "paused":
             _require_running(container).pause()

@@ -39,12 +39,12 @@ def replay_command(
     and run the same command again: it goes on.
     """
     from millrace.replay.pace import parse_speed
-    from millrace.replay.run import Asked, replay_log
+    from millrace.replay.run import ReplayOptions, replay_log
     from millrace.replay.start import parse_shift
 
     if shift is not None and shift_to_now:
         raise OperatorError("--shift and --shift-to-now exclude each other")
     hours = None if shift is None else parse_shift(shift)
-    asked = Asked(log, parse_speed(speed), hours, shift_to_now, run, log_format)
+    asked = ReplayOptions(log, parse_speed(speed), hours, shift_to_now, run, log_format)
     if not replay_log(load_plan(stack_name()), asked):
         raise typer.Exit(EXIT_STOPPED)

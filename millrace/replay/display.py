@@ -38,7 +38,7 @@ class Display(LiveOnTerminal):
             self._task = self._live.add_task("connected", total=None)
 
     def update(self, progress: Progress, event_time: float) -> None:
-        """After each committed batch."""
+        """Shows the progress after a committed batch."""
         text = self._line(progress, event_time)
         if self._live:
             share = self._source.fraction

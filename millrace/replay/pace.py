@@ -63,7 +63,7 @@ class Pace:
 
 
 def parse_speed(text: str) -> float | None:
-    """``60x`` as 60.0, ``max`` as None."""
+    """Returns ``60x`` as 60.0, ``max`` as None. Raises OperatorError for anything else."""
     if text == "max":
         return None
     try:

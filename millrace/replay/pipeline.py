@@ -28,7 +28,7 @@ class Pipeline:
     def of(cls, plan: Plan) -> "Pipeline":
         stream = plan.streams[STREAM]
         return cls(
-            client=kafka.patient(plan),
+            client=kafka.default_client(plan),
             api=InsightApi(plan),
             topics=plan.names.kafka.topics,
             watermark=plan.spark.settings.traffic.watermark_seconds,

@@ -25,8 +25,8 @@ from millrace.weblog import Reader, format_of
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the operator asked for.
+class ReplayOptions:
+    """What the operator options for.
 
     ``speed`` None is as fast as is safe; ``shift`` is in hours, None when none was given; without
     a ``format`` the log's own is found out.
@@ -45,22 +45,24 @@ class Asked:
             format_of(self.format)
 
 
-def replay_log(plan: Plan, asked: Asked) -> bool:
+def replay_log(plan: Plan, options: ReplayOptions) -> bool:
     """A replay that Ctrl-C ends in order; False when it did."""
     console = Console(soft_wrap=True)
-    with twice_readable(asked.path, asked.to_now) as path, stop_on_signals() as stop:
-        return replay(replace(asked, path=path), Pipeline.of(plan), stop, console)
+    with twice_readable(options.path, options.to_now) as path, stop_on_signals() as stop:
+        return replay(replace(options, path=path), Pipeline.of(plan), stop, console)
 
 
-def replay(asked: Asked, pipeline: Pipeline, stop: threading.Event, console: Console) -> bool:
+def replay(
+    options: ReplayOptions, pipeline: Pipeline, stop: threading.Event, console: Console
+) -> bool:
     """False when the operator stopped it before its end."""
-    pace = Pace(asked.speed, pipeline.watermark)
-    source = Source(asked.path)
-    source_id = source.identity(asked.run)
+    pace = Pace(options.speed, pipeline.watermark)
+    source = Source(options.path)
+    source_id = source.identity(options.run)
     try:
         log = _open_log(pipeline, source_id, stop, console)
         recorded = last_progress(pipeline, source_id)
-        begin, lines, read = _begin(asked, source, recorded, pipeline, console)
+        begin, lines, read = _begin(options, source, recorded, pipeline, console)
         if begin.done:
             console.print(
                 f"already replayed on {begin.updated}: {begin.lines:,} lines; nothing to do. "
@@ -91,36 +93,37 @@ def _open_log(
 
 
 def _begin(
-    asked: Asked,
+    options: ReplayOptions,
     source: Source,
     recorded: Progress | None,
     pipeline: Pipeline,
     console: Console,
 ) -> tuple[Progress, Lines, Reader]:
-    """Where to begin, the lines from there and their reader; ``done`` only if there are none."""
-    begin = recorded or Progress(source.name, asked.run)
+    """Returns where to begin, the lines from there and their reader; ``done`` only if there are
+    none."""
+    begin = recorded or Progress(source.name, options.run)
     lines = source.lines(begin.lines, begin.offset, pipeline.limits.line_bytes)
-    first, lines = start.look_ahead(lines, begin.format or asked.format)
+    first, lines = start.look_ahead(lines, begin.format or options.format)
     if recorded:
-        start.require_same_shift(asked.shift, recorded)
-        start.require_same_format(asked.format, recorded)
-        read = Reader(format_of(recorded.format or asked.format or "combined"))
+        start.require_same_shift(options.shift, recorded)
+        start.require_same_format(options.format, recorded)
+        read = Reader(format_of(recorded.format or options.format or "combined"))
         console.print(f"format: {read.format.name}, as before")
     else:
-        fit = start.take_format(source.name, asked.format, first)
+        fit = start.take_format(source.name, options.format, first)
         console.print(start.describe(fit))
         read = Reader(fit.format)
-        begin = replace(begin, shift=_shift(asked, pipeline, read))
+        begin = replace(begin, shift=_shift(options, pipeline, read))
     begin = replace(begin, format=read.format.name, done=begin.done and not first)
     if (time := start.first_time(first, read)) is not None:
         start.require_in_time(time, begin.shift, pipeline.traffic_watermark())
     return begin, lines, read
 
 
-def _shift(asked: Asked, pipeline: Pipeline, read: Reader) -> int:
-    if asked.to_now:
-        return start.shift_to_now(asked.path, pipeline.limits.line_bytes, read)
-    return asked.shift or 0
+def _shift(options: ReplayOptions, pipeline: Pipeline, read: Reader) -> int:
+    if options.to_now:
+        return start.shift_to_now(options.path, pipeline.limits.line_bytes, read)
+    return options.shift or 0
 
 
 def _announce(console: Console, begin: Progress) -> None:

@@ -24,7 +24,8 @@ def send_command(
 
 
 def send_log(plan: Plan, log: str, log_format: str = "") -> tuple[int, int]:
-    """How many events were acknowledged, and how many lines are none. Raises OperatorError."""
+    """Returns how many events were acknowledged, and how many lines are none. Raises
+    OperatorError."""
     from millrace.cluster.collector import Sender
     from millrace.replay import start
     from millrace.replay.events import Encoder

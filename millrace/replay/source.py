@@ -59,7 +59,7 @@ class Source:
 
     @property
     def fraction(self) -> float | None:
-        """How much of the file has been read; None when its size isn't known."""
+        """Returns how much of the file has been read; None when its size isn't known."""
         if not self._size:
             return None
         return os.lseek(self._fd, 0, os.SEEK_CUR) / self._size

@@ -58,7 +58,8 @@ def look_ahead(
 
 
 def take_format(name: str, asked: str, first: Sequence[bytes]) -> Fit:
-    """How the log's first lines fit the format that was asked for, else the one they are in.
+    """Returns how the log's first lines fit the format that was asked for, else the one they are
+    in.
 
     Refuses a log that shows next to no request: garbage is cheaper to refuse than to send.
     """

@@ -128,7 +128,7 @@ def _install_jars(jars: list[Jar], library: Path, share: Path, unpack: list[Unpa
 
 
 def extract(jar: Path, path: str, share: Path) -> None:
-    """Unpack one folder of a jar."""
+    """Unpacks one folder of a jar."""
     with zipfile.ZipFile(jar) as archive:
         members = [name for name in archive.namelist() if name.startswith(f"{path}/")]
         if not members:

@@ -85,7 +85,7 @@ def _bootstrap(root: Path, recipe: Recipe) -> None:
 
 
 def _import(client: docker.DockerClient, root: Path, tag: str) -> None:
-    """Stream the folder into the engine."""
+    """Streams the folder into the engine."""
     repository, _, digest = tag.partition(":")
     changes = ['CMD ["/sbin/init"]', "ENV container=docker", f"LABEL millrace.recipe={digest}"]
     pack = as_root(["tar", "-C", root, "--numeric-owner", "-c", "."])

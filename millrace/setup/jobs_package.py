@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import CACHE, REPO
-from millrace.jobs import code_of
+from millrace.config.jobs import code_of
 
 SHARED = "millrace_shared"
 JOBS = "spark-jobs/millrace_jobs"
@@ -48,7 +48,7 @@ def build(
 
 
 def _files(package: Path) -> dict[str, Path]:
-    """By its name in a zip, each file of a Python package."""
+    """Returns each file of a Python package by its name in a zip."""
     files = {
         path.relative_to(package.parent).as_posix(): path
         for path in package.rglob("*")

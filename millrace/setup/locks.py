@@ -33,7 +33,7 @@ class Jar:
 
 
 def parse_jar(coordinates: str, sha256: str = "") -> Jar:
-    """``group:artifact:version[:classifier]`` as a Jar."""
+    """Returns ``group:artifact:version[:classifier]`` as a Jar."""
     group, artifact, version, *rest = coordinates.split(":")
     return Jar(group, artifact, version, rest[0] if rest else None, sha256)
 

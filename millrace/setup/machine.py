@@ -33,7 +33,7 @@ def run(console: Console, only: Sequence[str] | None = None) -> None:
 
 
 def steps(provider: str = "docker") -> list[Step]:
-    """What hosts of a provider need on this machine."""
+    """Returns what hosts of a provider need on this machine."""
     fixed = [Step("Pulumi engine", ensure_engine)]
     if provider == "docker":
         fixed += [
@@ -49,7 +49,7 @@ def steps(provider: str = "docker") -> list[Step]:
 
 @contextmanager
 def _alone(console: Console) -> Iterator[None]:
-    """One set-up at a time: two would build into the same cache."""
+    """Lets one set-up run at a time: two would build into the same cache."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "setup.lock").open("w") as lock:
         try:

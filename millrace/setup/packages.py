@@ -26,7 +26,7 @@ def ensure_command(command: str, packages: Sequence[str]) -> str:
 
 
 def ensure_file(path: Path, packages: Sequence[str]) -> None:
-    """The same for what is no command."""
+    """Installs packages for a file that is no command. Raises OperatorError if it stays away."""
     with one_apt:
         if not path.exists():
             _install(str(path), packages)

@@ -14,7 +14,7 @@ HINT = "check the network, or install Debian's package prometheus"
 
 
 def ensure_promtool() -> Path:
-    """Its path: the system's, or our own copy, which apt fetches and verifies."""
+    """Returns its path: the system's, or our own copy, which apt fetches and verifies."""
     if found := shutil.which("promtool"):
         return Path(found)
     kept = CACHE / "promtool"

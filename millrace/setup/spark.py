@@ -15,7 +15,8 @@ ELSEWHERE = "`millrace deploy` checks on an edge host, before it touches what ru
 
 
 def local_spark(cache: Path = CACHE) -> Path:
-    """A folder for Python's path; unpacked once for each version. OperatorError without a Java."""
+    """A folder for Python's path; unpacked once for each version. Raises OperatorError without a
+    Java."""
     if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
         raise OperatorError(
             "Spark needs a Java, and there is none on this machine",

@@ -111,7 +111,7 @@ SIGNS = {"waiting": "·", "done": "✓", "failed": "✗", "skipped": "-"}
 
 @contextmanager
 def _live(console: Console, board: dict[str, Progress]) -> Iterator[Tell]:
-    """One line per step that keeps itself up to date."""
+    """Shows one line per step that keeps itself up to date."""
     with Live(get_renderable=lambda: _table(board), console=console, refresh_per_second=8):
         yield lambda name, progress: None
 
@@ -157,5 +157,5 @@ def _plain(console: Console, board: dict[str, Progress]) -> Iterator[Tell]:
 
 
 def running(board: dict[str, Progress]) -> list[tuple[str, Progress]]:
-    """What is under way, in the order of the steps."""
+    """Returns what is under way, in the order of the steps."""
     return [(name, step) for name, step in board.items() if step.started and not step.ended]

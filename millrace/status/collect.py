@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from millrace.cluster import inside, kafka, probe, prometheus, services, zookeeper
+from millrace.cluster import kafka, probe, prometheus, services, tunnel, zookeeper
 from millrace.cluster.kafka import AdminClient, KafkaException
 from millrace.cluster.ssh import run_on
 from millrace.common.errors import OperatorError
@@ -81,7 +81,7 @@ def collect(plan: Plan, *, fresh: bool = False) -> Snapshot:
     OperatorError where hosts are reached by way of an edge host and none lets this machine in.
     """
     places = (at for service, port in PLACES.items() for at in plan.reachable(service, port))
-    inside.prepare(plan, list(places))
+    tunnel.prepare(plan, list(places))
     asked = Round(FRESH_SECONDS if fresh else SECONDS)
     sooner = Round(FIGURES_SECONDS)
     longest = figures.stale_seconds(plan)
@@ -162,7 +162,7 @@ def _each(
     """A question to a service's every host, with the seconds that are left for it."""
 
     def ask(host: Host) -> T:
-        return question(inside.on_host(plan, host, service, PLACES[service]), asked.left)
+        return question(tunnel.on_host(plan, host, service, PLACES[service]), asked.left)
 
     unit = {name: made.unit for name, made in plan.services.items()}
     return {
@@ -209,7 +209,7 @@ def _events(at: Endpoint, left: float) -> tuple[Event, ...]:
 
 
 def ask_drivers(plan: Plan) -> Reply[tuple[Driver, ...]]:
-    """Those that are registered."""
+    """Returns the drivers that are registered."""
     try:
         return tuple(Driver.of(driver) for driver in zookeeper.drivers(plan))
     except OperatorError as error:
@@ -292,7 +292,7 @@ def _question(plan: Plan, host: Host, name: str) -> dict[str, Any]:
 
 
 def host_word(answer: dict[str, Any]) -> HostWord:
-    """What the probe printed."""
+    """Reads what the probe printed."""
     said = answer["services"]
     facts = HostFacts(
         {name: Unit(service["active"], service["restarts"]) for name, service in said.items()},
@@ -318,7 +318,7 @@ def _said(service: dict[str, Any] | None, read: Callable[[dict[str, Any]], T]) -
 def _host(
     name: str, said: Mapping[str, Reply[HostWord]], found: figures.Figures
 ) -> Reply[HostFacts]:
-    """By its own word, or else by figures that say that it is well."""
+    """Judges a host by its own word, or else by figures that say that it is well."""
     word = said.get(name)
     if isinstance(word, HostWord):
         return word.facts
@@ -335,7 +335,8 @@ def _of_hosts(
     by_figures: Mapping[str, T],
     read: Callable[[HostWord], Reply[T] | None],
 ) -> dict[str, Reply[T]]:
-    """What a service says that only its host may ask: by the host's word, or else by figures."""
+    """Returns what a service says that only its host may ask: by the host's word, or else by
+    figures."""
 
     def reply(host: str) -> Reply[T]:
         word = said.get(host)

@@ -111,11 +111,11 @@ class _Told:
         return next((sample.value for sample in self.samples(service, host, name)), None)
 
     def at(self, service: str, host: str) -> float:
-        """When that was asked, by the clock of the Prometheus that has it."""
+        """Returns when that was asked, by the clock of the Prometheus that has it."""
         return self._at[self._plan.services[service].unit, host]
 
     def _is_refused(self, place: tuple[str, str]) -> bool:
-        """Whether a later scrape than the one that is believed met nobody."""
+        """Returns whether a later scrape than the one that is believed met nobody."""
         age = self._samples[place][0].age
         failed = self._failed.get(place, [])
         return any(target.age < age and is_refusal(target.error) for target in failed)
@@ -133,7 +133,7 @@ class _Told:
 
 
 def _last_scrapes(answer: Scraped) -> dict[tuple[str, str], list[Sample]]:
-    """By service and host; without series that have ended since."""
+    """Returns the last scrapes by service and host; without series that have ended since."""
     found: dict[tuple[str, str], list[Sample]] = {}
     for sample in sorted(answer.samples, key=lambda sample: sample.age):
         scrape = found.setdefault((sample.job, sample.host), [])
@@ -175,7 +175,7 @@ def _of(told: _Told, host: Host, name: str) -> list[Sample]:
 
 
 def _disks(told: _Told, host: Host) -> dict[str, float]:
-    """Of each disk that has a service's data, the share that is left."""
+    """Returns for each disk with a service's data the share that is left."""
     sizes = {sample.labels["mountpoint"]: sample.value for sample in _of(told, host, DISK_SIZE)}
     free = {sample.labels["mountpoint"]: sample.value for sample in _of(told, host, DISK_FREE)}
     return {

@@ -36,7 +36,7 @@ def problems(plan: Plan) -> list[str]:
 
 
 def unhealthy(plan: Plan) -> set[str]:
-    """What isn't known to be whole, in the words of runbooks (their ``component``).
+    """Returns what isn't known to be whole, in the words of runbooks (their ``component``).
 
     A backlog is no illness.
     """

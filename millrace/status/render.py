@@ -68,7 +68,7 @@ def _seen(component: Component, at: float) -> Text:
 
 
 def _as_of(status: Status) -> Text:
-    """How old what is shown may be: the one place that says so."""
+    """Returns how old what is shown may be: the one place that says so."""
     if status.figures_age is None:
         return Text("all of it was asked just now", style="dim")
     text = f"units, disks and lag as of up to {age(status.figures_age)} ago, by Prometheus"

@@ -30,7 +30,7 @@ def ring(plan: Plan) -> dict[str, str]:
 
 
 def states(before: Gossip, after: Gossip) -> dict[str, str]:
-    """What one node makes of the others, from what it knew at two moments."""
+    """Returns what one node makes of the others, from what it knew at two moments."""
     return {
         address: _state(heartbeat > before.get(address, (-1, ""))[0], status)
         for address, (heartbeat, status) in after.items()

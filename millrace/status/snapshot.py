@@ -174,5 +174,5 @@ class Snapshot:
 
 
 def known(replies: Iterable[Reply[T]]) -> list[T]:
-    """Those that are answers."""
+    """Returns the replies that are answers."""
     return [reply for reply in replies if not isinstance(reply, Silence | Fault)]

@@ -15,9 +15,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
-from millrace.alerts import SEVERITIES
 from millrace.cluster.prometheus import Alert
 from millrace.cluster.services import Application
+from millrace.config.alerts import SEVERITIES
 from millrace.plan import CONTROLLER_ID_BASE, Plan
 from millrace.status.snapshot import (
     Coordination,
@@ -133,7 +133,7 @@ class Status:
 
 
 def judge(plan: Plan, snapshot: Snapshot) -> Status:
-    """The status of a plan's cluster."""
+    """Returns the status of a plan's cluster."""
     components = [
         _zookeeper(plan, snapshot),
         _controllers(plan, snapshot),
@@ -214,7 +214,7 @@ def _members(
 
 
 def _units(plan: Plan, snapshot: Snapshot, service: str) -> _Members[bool]:
-    """Of a service that nobody asks: whether its units are active."""
+    """Judges a service that is asked nothing by whether its units are active."""
     unit = plan.services[service].unit if service in plan.services else service
 
     def reply(host: str) -> Reply[bool]:
@@ -248,7 +248,7 @@ def _zookeeper(plan: Plan, snapshot: Snapshot) -> Component:
 
 
 def _controllers(plan: Plan, snapshot: Snapshot) -> Component:
-    """Who leads in the newest epoch that any of them knows; older words are outdated."""
+    """Judges controllers by the newest epoch that any of them knows; older words are outdated."""
     members = _members(plan, snapshot, "kafka_controller", snapshot.controllers)
     newest = max(members.answers.values(), key=lambda one: one.epoch, default=None)
     ids = {host: CONTROLLER_ID_BASE + plan.host(host).index for host in members.answers}
@@ -258,7 +258,7 @@ def _controllers(plan: Plan, snapshot: Snapshot) -> Component:
 
 
 def _quorum(name: str, members: _Members[Any], roles: Mapping[str, str]) -> Component:
-    """One leader; the rest follow."""
+    """Judges a quorum: one member leads, the others follow."""
     counts = Counter(roles.values())
     leaders = counts["leader"]
     problems = list(members.lost.values())
@@ -274,7 +274,7 @@ def _quorum(name: str, members: _Members[Any], roles: Mapping[str, str]) -> Comp
 
 
 def _is_not_one(count: int, members: _Members[Any]) -> bool:
-    """Whether it is known that not exactly one has the role: a silent one may have it."""
+    """Returns whether it is known that not exactly one has the role: a silent one may have it."""
     return count > 1 or (count == 0 and not members.silent)
 
 
@@ -361,7 +361,7 @@ def _yarn(plan: Plan, snapshot: Snapshot) -> Component:
 
 
 def _pair(name: str, members: _Members[Any], roles: Mapping[str, str]) -> Component:
-    """One active, one standby."""
+    """Judges a pair: one member is active, one stands by."""
     counts = Counter(roles.values())
     problems = list(members.lost.values())
     if not counts["standby"] and not members.silent:
@@ -390,7 +390,7 @@ def _plain(plan: Plan, snapshot: Snapshot, service: str, name: str) -> Component
 def _ready(
     plan: Plan, snapshot: Snapshot, service: str, replies: Mapping[str, Reply[bool]], name: str
 ) -> Component:
-    """Of a service each of whose hosts does all of the work."""
+    """Judges a service each of whose hosts does all of the work."""
     members = _members(plan, snapshot, service, replies)
     return _component(
         name,
@@ -407,7 +407,10 @@ def _drivers(snapshot: Snapshot) -> Reply[tuple[Driver, ...]]:
 
 
 def applications(plan: Plan, reply: Reply[tuple[Driver, ...]], now: float) -> Component:
-    """Each has a driver that leads and one that stands by; ``now`` in seconds since 1970."""
+    """Judges applications: each has a driver that leads and one that stands by.
+
+    ``now`` is in seconds since 1970.
+    """
     if isinstance(reply, Silence | Fault):
         return _component("Applications", "nobody tells", [], [reply.why], is_down=False)
     problems, texts, leaderless = [], [], False
@@ -461,7 +464,7 @@ def _job(plan: Plan, job: str, snapshot: Snapshot) -> Component:
 
 
 def _work(drivers: Reply[tuple[Driver, ...]], job: str) -> tuple[str | None, str | None]:
-    """What a job does and why it doesn't run well, by the driver that leads."""
+    """Returns what a job does and why it doesn't run well, by the driver that leads."""
     if isinstance(drivers, Silence | Fault):
         return None, None
     for driver in drivers:
@@ -471,7 +474,7 @@ def _work(drivers: Reply[tuple[Driver, ...]], job: str) -> tuple[str | None, str
 
 
 def _upkeep(plan: Plan, snapshot: Snapshot) -> Component:
-    """What grows is cut back once a day."""
+    """Judges whether what grows is cut back once a day."""
     found = snapshot.coordination
     if not isinstance(found, Coordination):
         return _component("Upkeep", "nobody tells", [], [found.why], is_down=False)
@@ -504,7 +507,7 @@ def _is_cold(plan: Plan, driver: Driver, now: float) -> bool:
 
 
 def _standby(driver: Driver, now: float) -> str:
-    """With its age, and how warm it is."""
+    """Describes a standby with its age, and how warm it is."""
     began, rehearsed = driver.standing_by_since, driver.rehearsed_at
     facts = [f"for {age(now - began)}"] if began else []
     facts.append(f"rehearsed {age(now - rehearsed)} ago" if rehearsed else "never rehearsed")
@@ -512,7 +515,7 @@ def _standby(driver: Driver, now: float) -> str:
 
 
 def _newcomers(drivers: list[Driver], now: float) -> str:
-    """Who is to stand by next, for whoever waits for it; why nobody is, the gateway tells."""
+    """Describes the drivers that are to stand by next; the gateway says why there is none."""
     warming = [driver for driver in drivers if driver.state == "warming"]
     told = [f"{d.host}'s has been warming up for {age(now - d.since)}" for d in warming]
     return ", ".join(told) or "none starts yet, `job-gateway status` on an edge host tells why"
@@ -580,7 +583,8 @@ def _monitoring(plan: Plan, snapshot: Snapshot) -> Component:
 
 
 def _alerts(snapshot: Snapshot) -> list[Alert] | None:
-    """What either Prometheus found, the worst first; both see all, so most is told by both.
+    """Returns what either Prometheus found, the worst first; both see all, so most is told by
+    both.
 
     In any state: one that is pending has begun as well. Labels say which it is: its figures differ
     by when each of them looked.
@@ -639,7 +643,7 @@ def _host(plan: Plan, name: str, snapshot: Snapshot) -> HostLine:
 
 
 def _roles(plan: Plan, host: str, snapshot: Snapshot) -> dict[str, str]:
-    """Of those services of a host that have one and say so."""
+    """Returns the roles of a host's services that have one and say so."""
     found: dict[str, str] = {}
     mode = snapshot.zookeeper.get(host)
     if isinstance(mode, str):

@@ -16,7 +16,6 @@ from typing import Annotated
 
 import typer
 
-from millrace.alerts import load_alerts
 from millrace.cluster.facts import Facts, Silent, facts
 from millrace.cluster.logs import HostLog, Wanted, reading
 from millrace.cluster.prometheus import history
@@ -25,7 +24,9 @@ from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO, stack_name
-from millrace.panels import load_panels, page, scrape_seconds
+from millrace.config.alerts import load_alerts
+from millrace.config.panels import load_panels
+from millrace.panels import page, scrape_seconds
 from millrace.plan import Host, Plan, load_plan
 from millrace.setup.artifacts import read_manifest
 from millrace.support.logs import moment, parts_of
@@ -47,11 +48,11 @@ class Bundle:
     cut: list[str] = field(default_factory=list)
 
     def add(self, path: str, text: str) -> None:
-        """Texts come in by this way only."""
+        """Adds a text, redacted; texts come in by this way only."""
         self.files[path] = self.redact(text).encode(errors="replace")
 
     def try_to_add(self, path: str, make: Callable[[], str]) -> None:
-        """What can't be had must not cost the rest, whatever the reason."""
+        """Adds a text if it can be had; whatever the reason, the rest isn't lost with it."""
         try:
             self.add(path, make())
         except Exception as error:
@@ -101,7 +102,7 @@ def gather(plan: Plan, settings: Settings, since: float, until: float) -> Bundle
 
 
 def versions() -> str:
-    """Of this checkout, of what is installed on hosts from it, and of what asked them."""
+    """Returns the versions of this checkout, of what hosts have from it, and of what asked them."""
     commit = subprocess.run(
         ["git", "-C", REPO, "describe", "--always", "--dirty"], capture_output=True, text=True
     )
@@ -117,7 +118,7 @@ def versions() -> str:
 
 
 def write(bundle: Bundle, path: Path) -> None:
-    """One .tar.gz, whole or not at all; only its owner may read it."""
+    """Writes one .tar.gz, whole or not at all; only its owner may read it."""
     partial = path.with_name(f".{path.name}.partial")
     folder = path.name.removesuffix(".tar.gz")
     try:
@@ -166,7 +167,7 @@ def _add_figures(
 def _history(
     plan: Plan, host: Host, queries: list[dict[str, str]], since: float, until: float, step: int
 ) -> str:
-    """What Prometheus has of the queries of a panel, each with its expression."""
+    """Returns what Prometheus has of the queries of a panel, each with its expression."""
     scrape = scrape_seconds(plan)
     rate = max(step + scrape, 4 * scrape)  # as Grafana has it
     found = []
@@ -178,7 +179,7 @@ def _history(
 
 
 def _add_facts(bundle: Bundle, plan: Plan, most: int) -> list[Host]:
-    """What hosts are like, and their configuration. Returns those that answer."""
+    """Adds what hosts are like, and their configuration. Returns the hosts that answer."""
 
     def ask(host: Host) -> Facts | Silent:
         try:
@@ -207,7 +208,7 @@ def _add_logs(
     until: float,
     share: int,
 ) -> None:
-    """Of each host the newest, in ``share`` bytes."""
+    """Adds the newest logs of each host, in ``share`` bytes."""
     wanted = Wanted(since, until, parts_of(plan, None), gc=True)
 
     def keep(log: HostLog) -> Newest:

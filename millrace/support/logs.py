@@ -69,7 +69,8 @@ def merged(streams: Iterable[Iterable[Entry]]) -> Iterator[Entry]:
 
 
 def parts_of(plan: Plan, named: Sequence[str] | None) -> set[str]:
-    """What is logged by those names, the names of units among them; everything without any."""
+    """Returns what is logged by those names, the names of units among them; everything without
+    any."""
     others = {*CONTAINERS, SYSTEM}
     if not named:
         return {*plan.services} | others
@@ -86,7 +87,8 @@ def parts_of(plan: Plan, named: Sequence[str] | None) -> set[str]:
 def hosts_of(
     plan: Plan, named: Sequence[str] | None, groups: Sequence[str] | None, parts: set[str]
 ) -> list[Host]:
-    """Those that are named, or in a group that is, and have such logs; in the plan's order."""
+    """Returns the hosts that are named, or in a group that is, and have such logs, in the plan's
+    order."""
     for kind, asked, known in (
         ("host", named, {host.name for host in plan.hosts}),
         ("group of hosts", groups, {host.group for host in plan.hosts}),
@@ -111,7 +113,7 @@ def hosts_of(
 
 
 def logged_on(host: Host) -> set[str]:
-    """What logs on a host, in the words of `Wanted`."""
+    """Returns what logs on a host, in the words of `Wanted`."""
     containers = CONTAINERS if "nodemanager" in host.services else ()
     return {*host.services, *containers, SYSTEM}
 
@@ -155,7 +157,7 @@ def in_json(entry: Entry) -> str:
 
 
 def moment(seconds: float) -> str:
-    """In UTC, to the millisecond."""
+    """Returns a time in UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "milliseconds")[:23]
 
 

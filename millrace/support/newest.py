@@ -29,7 +29,7 @@ class Newest:
         self.is_cut = False
 
     def add(self, time: float, line: str) -> None:
-        """``time`` is seconds since 1970."""
+        """Adds a line; ``time`` is in seconds since 1970."""
         if not self._lines:
             self._began = time
         self._lines.append(line + "\n")
@@ -53,7 +53,7 @@ class Newest:
 
     @property
     def content(self) -> bytes:
-        """What was kept until the last `end`, as a .gz file has it."""
+        """Returns what was kept until the last `end`, as a .gz file has it."""
         return b"".join(data for _, data in self._kept)
 
     @property

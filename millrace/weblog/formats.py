@@ -113,7 +113,7 @@ def detect(lines: Sequence[bytes]) -> Fit:
 
 
 def fit(taken: Format, lines: Sequence[bytes]) -> Fit:
-    """How many lines are in that format, and which formats the others are in."""
+    """Returns how many lines are in that format, and which formats the others are in."""
     fitting, others, misfit = 0, Counter[str](), None
     for line in lines:
         name = next((one.name for one in (taken, *_WHOLE) if fits(one, line)), None)
@@ -127,7 +127,7 @@ def fit(taken: Format, lines: Sequence[bytes]) -> Fit:
 
 
 def fits(one: Format, line: bytes) -> bool:
-    """Whether the line is a request in that format."""
+    """Returns whether the line is a request in that format."""
     try:
         return one.parse(_text(line)) is not None
     except ValueError:

@@ -300,7 +300,7 @@ def _compile(pieces: list[Piece], kinds: Counter[str]) -> str:
 
 
 def _shape(kind: str, after: Piece, is_quoted: bool) -> str:
-    """What a field may look like that stands before ``after``."""
+    """Returns what a field may look like that stands before ``after``."""
     if kind in _SHAPES:
         return _SHAPES[kind]
     if isinstance(after, Field):  # nothing parts the two

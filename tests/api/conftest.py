@@ -11,8 +11,9 @@ from millrace_api.ranges import Window
 from millrace_api.settings import Settings
 from millrace_api.store import JobProgress, TrafficRow
 
-from millrace.alerts import load_alerts
-from millrace.panels import load_panels, page
+from millrace.config.alerts import load_alerts
+from millrace.config.panels import load_panels
+from millrace.panels import page
 from millrace.plan import load_plan
 from tests.api.fakes import FakeFeed, FakeStore
 

@@ -20,7 +20,7 @@ from millrace_api.operations import Period, Range, moments, timed, told, values
 from millrace_api.settings import Settings
 from millrace_api.store import JobProgress
 
-from millrace.panels import load_panels
+from millrace.config.panels import load_panels
 from tests.api.fakes import FakeFeed, FakeStore
 from tests.waiting import PATIENCE_SECONDS
 

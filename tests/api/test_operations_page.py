@@ -6,7 +6,8 @@ import pytest
 from fastapi.testclient import TestClient
 from millrace_api.app import PAGE
 
-from millrace.panels import UNITS, load_panels
+from millrace.config.panels import load_panels
+from millrace.panels import UNITS
 
 PAGES = {"/": "index.html", "/operations": "operations.html"}
 SCRIPT = (PAGE / "operations.js").read_text()

@@ -105,13 +105,13 @@ PAGES = 5500  # more than the driver's page of 5,000 rows
 @asynccontextmanager
 async def connected(settings: Any) -> AsyncIterator[CassandraStore]:
     """A store on the running cluster, as this machine reaches it."""
-    from millrace.cluster import inside
+    from millrace.cluster import tunnel
     from millrace.cluster.cassandra import Reached
     from millrace.common.paths import stack_name
     from millrace.plan import load_plan
 
     plan = load_plan(stack_name())
-    addresses = inside.reachable(plan, "cassandra", "native")
+    addresses = tunnel.reachable(plan, "cassandra", "native")
     store = CassandraStore(settings.model_copy(update={"cassandra": addresses}))
     translated = partial(store_module.Cluster, address_translator=Reached(plan))
     with patch.object(store_module, "Cluster", translated):

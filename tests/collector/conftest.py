@@ -12,7 +12,8 @@ from millrace_collector.app import create_app
 from millrace_collector.delivery import Delivery
 from millrace_collector.settings import Settings
 
-from millrace.streams import load_streams, plan_stream
+from millrace.config.streams import load_streams
+from millrace.plan.streams import plan_stream
 from tests.collector.fakes import FakeProducer
 from tests.waiting import PATIENCE_SECONDS, soon
 

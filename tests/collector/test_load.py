@@ -15,8 +15,8 @@ from fastapi import FastAPI
 
 from millrace.cluster.collector import CollectorProducer, Sender
 from millrace.common.errors import OperatorError
-from millrace.ledger.book import Ledger, Writer
 from millrace.ledger.load import Load
+from millrace.ledger.store import Ledger, Writer
 from millrace.plan import load_plan
 from millrace.replay.send import send_log
 from tests.collector.conftest import SECRET, serving

@@ -17,7 +17,7 @@ from millrace.drill.runbook import load_runbook
 from millrace.drill.runner import RunbookDrill, perform
 from millrace.drill.stage import Stage
 from millrace.drill.timeline import Episode
-from millrace.ledger.door import Door
+from millrace.ledger import IngestPath
 from millrace.plan import Plan, load_plan
 from tests.drills.operations_page import Explained, explained
 from tests.drills.steady import FLOOR_SECONDS, RATE, wait_until_steady
@@ -35,7 +35,7 @@ class ShortSet:
     title: str = "What every change must survive"
     faults: list[int] = field(default_factory=list)
     goal: Gaps = field(default_factory=dict)
-    through: Door = "kafka"
+    through: IngestPath = "kafka"
     alerts: None = None
 
     def episodes(self, stage: Stage) -> Iterator[Episode]:

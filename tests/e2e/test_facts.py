@@ -13,7 +13,7 @@ import pytest
 from millrace.audit.declared import audit_job
 from millrace.cluster.tables import LookupVersions, lookup_versions
 from millrace.plan import Plan
-from millrace.tables import change, with_row, without_key
+from millrace.table_versions import change, with_row, without_key
 from tests.e2e.support import MILLRACE, Insights, finish, skip_unless_run
 from tests.waiting import pause, wait_until
 

@@ -73,7 +73,7 @@ def produce(plan: Plan, values: list[bytes]) -> list[str]:
     """Where the records stand, named as their dead letters are."""
     topic = plan.names.kafka.topics.events
     options = {"enable.idempotence": True, "message.max.bytes": SIXTEEN_MIB}
-    producer = kafka.producer(kafka.patient(plan) | options)
+    producer = kafka.producer(kafka.default_client(plan) | options)
     places: dict[int, str] = {}
 
     def remember(number: int) -> Callable[[Any, Message], None]:
@@ -92,7 +92,7 @@ def produce(plan: Plan, values: list[bytes]) -> list[str]:
 def read_dead_letters(plan: Plan, keys: set[str]) -> dict[str, Message]:
     """The committed dead letters with these keys, as soon as all are there."""
     topic = plan.names.kafka.topics.dead_letters
-    consumer = kafka.consumer(kafka.patient(plan) | {"group.id": f"e2e-{uuid.uuid4().hex}"})
+    consumer = kafka.consumer(kafka.default_client(plan) | {"group.id": f"e2e-{uuid.uuid4().hex}"})
     partitions = range(plan.topics[topic].partitions)
     consumer.assign([TopicPartition(topic, p, kafka.OFFSET_BEGINNING) for p in partitions])
     found: dict[str, Message] = {}

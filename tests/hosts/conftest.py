@@ -9,7 +9,7 @@ import pytest
 import testinfra
 from testinfra.host import Host as Connection
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.cluster.access import HOST_KEYS, way_in
 from millrace.common.paths import stack_name, stack_state
 from millrace.plan import Plan, load_plan
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @cache
 def _connect(name: str) -> Connection:
     plan = load_plan(stack_name())
-    inside.enter(plan)
+    tunnel.enter(plan)
     (Path.home() / ".ssh").mkdir(mode=0o700, exist_ok=True)
     way = shlex.join(way_in(plan, plan.host(name)))
     return testinfra.get_host(

@@ -19,7 +19,7 @@ import docker
 import httpx
 import pytest
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.cluster.ssh import on_all, run_on
 from millrace.common.paths import stack_name
 from millrace.common.waiting import wait_until
@@ -129,7 +129,7 @@ def ask_for_everything(plan: Plan, group: str | None = None, seconds: int = 240)
         ask = partial(demand, plan, scripts, seconds)
         failed += [said for each in on_all(hosts, ask).values() for said in each]
     for service in ("insight_api", "collector"):  # of both hosts, by way of one
-        for address in inside.addresses(plan, service, "http"):
+        for address in tunnel.addresses(plan, service, "http"):
             with suppress(httpx.HTTPError):
                 if httpx.get(f"http://{address}/healthz", timeout=PATIENCE_SECONDS).is_success:
                     continue

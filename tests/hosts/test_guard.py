@@ -12,8 +12,8 @@ import millrace_jobs
 import pytest
 from kazoo.client import KazooClient
 
-from millrace.cluster import inside
-from millrace.cluster.zookeeper import insisting
+from millrace.cluster import tunnel
+from millrace.cluster.zookeeper import retrying_client
 from millrace.config import load_names
 from millrace.plan import Plan
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -42,12 +42,12 @@ time.sleep(600)
 
 @pytest.fixture
 def servers(plan: Plan) -> str:
-    return ",".join(inside.addresses(plan, "zookeeper", "client"))
+    return ",".join(tunnel.addresses(plan, "zookeeper", "client"))
 
 
 @pytest.fixture
 def zookeeper(plan: Plan) -> Iterator[KazooClient]:
-    with insisting(plan) as client:
+    with retrying_client(plan) as client:
         yield client
         client.delete(f"{ZNODES.applications}/guarded", recursive=True)
 

@@ -94,11 +94,11 @@ def test_a_line_of_ten_megabytes_is_taken_and_given_back(plan, topic):
     line = uuid.uuid4().bytes * (10 * 2**20 // 16)
     sent = []
     limit = int(plan.topics["dead-letter"].config["max.message.bytes"])
-    producer = kafka.producer(kafka.patient(plan) | {"message.max.bytes": limit})
+    producer = kafka.producer(kafka.default_client(plan) | {"message.max.bytes": limit})
     producer.produce(topic, line, key="test", on_delivery=lambda error, _: sent.append(error))
     producer.flush(PATIENCE_SECONDS)
     assert sent == [None]
-    consumer = kafka.consumer(kafka.patient(plan) | {"group.id": topic})
+    consumer = kafka.consumer(kafka.default_client(plan) | {"group.id": topic})
     consumer.assign([kafka.TopicPartition(topic, 0, 0)])
     read = consumer.poll(PATIENCE_SECONDS).value()
     consumer.close()

@@ -8,9 +8,10 @@ from urllib.parse import quote
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from millrace.alerts import load_alerts, rules
+from millrace.alerts import rules
 from millrace.cluster.prometheus import firing, query
 from millrace.common.waiting import wait_until
+from millrace.config.alerts import load_alerts
 
 SCRAPE = (
     "import sys, urllib.request as u;"

@@ -6,8 +6,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from millrace.alerts import load_alerts
-from millrace.panels import load_panels, page
+from millrace.config.alerts import load_alerts
+from millrace.config.panels import load_panels
+from millrace.panels import page
 
 GET = (
     "import sys, urllib.request as u;"

@@ -8,7 +8,8 @@ import pytest
 
 from millrace.cluster.tables import LookupVersions, lookup_versions
 from millrace.plan import Plan
-from millrace.tables import Row, change, with_row, without_key
+from millrace.plan.tables import Row
+from millrace.table_versions import change, with_row, without_key
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 ROW = {"campaign": "spring", "name": "Frühling", "advertiser": "Acme", "cost_per_click": 0.35}

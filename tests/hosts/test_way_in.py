@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from millrace.cluster import inside
+from millrace.cluster import tunnel
 from millrace.cluster.access import shared_socket
 from millrace.cluster.insight_api import InsightApi
 from millrace.plan import Plan
@@ -46,7 +46,7 @@ def answers(address: str, seconds: float = PATIENCE_SECONDS) -> bool:
 
 
 def test_services_answer_at_their_mirrors_and_nowhere_else(plan: Plan) -> None:
-    mirrors = inside.addresses(plan, "zookeeper", "client")
+    mirrors = tunnel.addresses(plan, "zookeeper", "client")
     assert [m.startswith("127.") for m in mirrors] == [True] * len(mirrors)
     assert all(map(answers, mirrors))
     at_home = plan.addresses("zookeeper", "client")
@@ -54,7 +54,7 @@ def test_services_answer_at_their_mirrors_and_nowhere_else(plan: Plan) -> None:
 
 
 def test_a_connection_that_dies_is_opened_again_for_a_command_that_goes_on(plan: Plan) -> None:
-    [mirror, *_] = inside.addresses(plan, "zookeeper", "client")
+    [mirror, *_] = tunnel.addresses(plan, "zookeeper", "client")
     before = shared_connection(plan)
     os.kill(before, signal.SIGKILL)
     wait_until(lambda: answers(mirror, NOBODY_SECONDS), 2 * PATIENCE_SECONDS, "a way in", 0.2)
@@ -62,7 +62,7 @@ def test_a_connection_that_dies_is_opened_again_for_a_command_that_goes_on(plan:
 
 
 def test_another_edge_host_takes_the_place_of_one_that_hangs(plan: Plan) -> None:
-    [mirror, *_] = inside.addresses(plan, "zookeeper", "client")
+    [mirror, *_] = tunnel.addresses(plan, "zookeeper", "client")
     entered = plan.host(shared_socket(plan).with_suffix(".lock").read_text())
     control = provider_of(plan).control(plan)
     control.freeze(entered)
@@ -77,7 +77,7 @@ def test_another_edge_host_takes_the_place_of_one_that_hangs(plan: Plan) -> None
 
 
 def test_two_commands_share_the_connection(plan: Plan) -> None:
-    inside.enter(plan)
+    tunnel.enter(plan)
     before = shared_connection(plan)
     command = [sys.executable, "-m", "millrace.cli", "jobs"]
     subprocess.run(command, check=True, capture_output=True)

@@ -27,8 +27,10 @@ from millrace.config import (
     load_events,
     load_names,
 )
+from millrace.config.jobs import load_job_settings, with_jobs
+from millrace.config.lookup_tables import load_tables
+from millrace.config.streams import load_streams
 from millrace.plan import Plan, load_plan, make_plan
-from millrace.streams import load_streams
 
 pytestmark = pytest.mark.engine
 
@@ -151,8 +153,11 @@ def change(**changes: object) -> Plan:
             place = place[folder]
         place[key] = value
     components = {name: load_component(name) for name in component_names() - {"events"}}
-    environment = Environment.model_validate(content)
-    return make_plan("dev", environment, components, load_events(), load_names(), load_streams())
+    streams, environment = load_streams(), Environment.model_validate(content)
+    components["spark"] = with_jobs(components["spark"], load_job_settings(streams))
+    return make_plan(
+        "dev", environment, components, load_events(), load_names(), streams, load_tables()
+    )
 
 
 NEW_IMAGE = {"owner": "136693071363", "name": "debian-12-amd64-20270101-0001", "id": None}
@@ -241,7 +246,7 @@ def test_machines_change_one_at_a_time_between_verifications(running: Account) -
     running.stack(plan)  # its program
     steps: list[str | set[str]] = []
 
-    def note(stack: str, name: str, arguments: list[str], console: Console) -> None:
+    def note(plan: Plan, name: str, arguments: list[str], console: Console) -> None:
         steps.append({s for s in running.done()["update"] if s.startswith(INSTANCE)})
         steps.append(" ".join([name, *arguments]))
 

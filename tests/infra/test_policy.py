@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from infra.policy import rules
-from infra.policy.demands import load_demands
 from infra.policy.pack import policies, policy_name
 from infra.policy.rules import RESOURCE_RULES, STACK_RULES, Resource
+from infra.policy.settings import load_settings
 
-DEMANDS = load_demands()
+DEMANDS = load_settings()
 TAGS = dict.fromkeys(DEMANDS.tags.everywhere, "x")
 HOST_TAGS = TAGS | dict.fromkeys(DEMANDS.tags.hosts, "kafka")
 TLS_ONLY = {

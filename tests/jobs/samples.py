@@ -7,7 +7,8 @@ from typing import Any
 from millrace_jobs.stream import Stream
 
 from millrace.config import load_names
-from millrace.streams import load_streams, plan_stream
+from millrace.config.streams import load_streams
+from millrace.plan.streams import plan_stream
 from millrace_shared.names import Names
 from millrace_shared.strict import read
 

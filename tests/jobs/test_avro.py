@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from millrace.common.paths import REPO
-from millrace.streams import load_streams, plan_stream
+from millrace.config.streams import load_streams
+from millrace.plan.streams import plan_stream
 from tests.jobs.samples import RECEIVED, STREAM
 
 SCHEMA: dict[str, Any] = {

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from millrace.alerts import FOLDER, VALUE, load_alerts, rules
+from millrace.alerts import VALUE, rules
 from millrace.common.errors import OperatorError
+from millrace.config.alerts import FOLDER, load_alerts
 from millrace.drill.runbook import RUNBOOKS, load_operations, load_runbooks
 from millrace.plan import Plan, load_plan
 from millrace.setup.promtool import ensure_promtool

@@ -14,11 +14,12 @@ from millrace_api.store import JobProgress, JobWork
 from millrace_gateway.metrics import HELP
 from prometheus_client import generate_latest
 
-from millrace.alerts import load_alerts
 from millrace.cluster import annotations
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ANSIBLE
-from millrace.panels import Panel, PanelFile, Query, dashboard, load_panels, page
+from millrace.config.alerts import load_alerts
+from millrace.config.panels import Panel, PanelFile, Query, load_panels
+from millrace.panels import dashboard, page
 from millrace.plan import Plan, load_plan
 from millrace.setup.promtool import ensure_promtool
 
