@@ -294,7 +294,18 @@ def laid(host_named, hosts: list[Host], rule: str) -> Iterator[Handles]:
         yield handles
     finally:
         for name, handle in handles.items():
-            host_named(name).check_output(f"nft delete rule inet edges input handle {handle}")
+            gone = partial(_is_gone, host_named(name), handle)
+            assert wait_until(gone, 5 * PATIENCE_SECONDS), f"{name} still has the rule {handle}"
+
+
+def _is_gone(connection, handle: str) -> bool:
+    """Deletes the rule; a host that is too busy to let SSH in is asked again."""
+    try:
+        connection.run(f"nft delete rule inet edges input handle {handle}")
+        rules = connection.check_output("nft -a list chain inet edges input").splitlines()
+    except RuntimeError:
+        return False
+    return not any(rule.endswith(f"# handle {handle}") for rule in rules)
 
 
 @pytest.mark.parametrize(("client", "service", "port"), NEEDED)
