@@ -14,7 +14,7 @@ from millrace_jobs.leadership.coordination import Coordination, Topic
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.query.job import StoredRows
 from millrace_jobs.requests.recount import recount
-from millrace_jobs.requests.retry import redrive
+from millrace_jobs.requests.retry import retry
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def _recounted(job: StoredRows, question: Question) -> dict[str, Any]:
 
 
 def _retried(job: StoredRows, question: Question) -> dict[str, Any]:
-    return {"outcomes": [asdict(outcome) for outcome in redrive(job, question["records"])]}
+    return {"outcomes": [asdict(outcome) for outcome in retry(job, question["records"])]}
 
 
 ANSWERS: Mapping[Topic, Callable[[StoredRows, Question], dict[str, Any]]] = {

@@ -54,7 +54,7 @@ class Retried:
     end: datetime
 
 
-def redrive(job: StoredRows, records: Sequence[str]) -> list[Outcome]:
+def retry(job: StoredRows, records: Sequence[str]) -> list[Outcome]:
     """Count these records, by their ids; each outcome tells whether it is in the job's rows now."""
     context = job.context
     if context.epoch is None:

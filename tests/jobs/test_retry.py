@@ -17,7 +17,7 @@ from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import left_out, row_of
 from millrace_jobs.query.write_version import write_version
 from millrace_jobs.requests.recount import recount
-from millrace_jobs.requests.retry import Retried, RetryRefused, redrive, to_write, together
+from millrace_jobs.requests.retry import Retried, RetryRefused, retry, to_write, together
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
@@ -307,7 +307,7 @@ def is_exact(job: Any) -> bool:
 def test_closed_windows_get_what_was_put_aside_and_an_open_one_waits(make: Make) -> None:
     job, service = make(mended, BEFORE)
     assert is_exact(job)
-    outcomes = {one.id: one for one in redrive(job, [*ALL, "events-0-0"])}
+    outcomes = {one.id: one for one in retry(job, [*ALL, "events-0-0"])}
     assert [outcomes[id].counted for id in ALL] == [True, True, True, False]
     assert "open until the job's watermark has passed 2026-01-01 13:0" in outcomes[ALL[3]].what
     assert "no such record" in outcomes["events-0-0"].what
@@ -315,7 +315,7 @@ def test_closed_windows_get_what_was_put_aside_and_an_open_one_waits(make: Make)
     assert {record["n"] for record in service.results.values()} == {1, 2}
     assert service.retried == {1, 2, 4}
     assert is_exact(job)
-    assert "was counted" in redrive(job, ALL[:1])[0].what
+    assert "was counted" in retry(job, ALL[:1])[0].what
 
 
 @pytest.mark.extended
@@ -324,9 +324,9 @@ def test_whenever_the_driver_dies_another_attempt_counts_each_once(make: Make) -
         job, service = make(mended, BEFORE)
         service.dies_before = step
         with pytest.raises(Died):
-            redrive(job, ALL)
+            retry(job, ALL)
         service.dies_before = None
-        redrive(job, ALL)
+        retry(job, ALL)
         assert service.counts == AFTER, step
         assert len(service.results) == 3, step
         assert service.retried == {1, 2, 4}, step
@@ -335,14 +335,14 @@ def test_whenever_the_driver_dies_another_attempt_counts_each_once(make: Make) -
 def test_one_after_the_other_each_is_newer_than_the_last(make: Make) -> None:
     job, service = make(mended, BEFORE)
     for id in ALL:
-        redrive(job, [id])
+        retry(job, [id])
     assert service.counts == AFTER
     assert is_exact(job)
 
 
 def test_what_still_fails_stays_aside_and_hinders_no_other(make: Make) -> None:
     job, service = make(as_before, BEFORE)
-    outcomes = {one.id: one for one in redrive(job, ALL)}
+    outcomes = {one.id: one for one in retry(job, ALL)}
     assert outcomes[ALL[2]].what == "fails: ValueError: no such number: 666"
     assert service.retried == {1, 2}
     assert service.counts == {name: row for name, row in AFTER.items() if name != (1, "/c")}
@@ -351,7 +351,7 @@ def test_what_still_fails_stays_aside_and_hinders_no_other(make: Make) -> None:
 def test_a_row_that_lacks_a_late_event_is_left_as_it_is(make: Make) -> None:
     stored = {(0, "/a"): (3, 12), (1, "/a"): (1, 1000)}
     job, service = make(mended, stored)
-    outcomes = {one.id: one for one in redrive(job, ALL[:2])}
+    outcomes = {one.id: one for one in retry(job, ALL[:2])}
     assert "n 1 ≠ 3" in outcomes[ALL[0]].what
     assert outcomes[ALL[1]].counted
     assert service.counts == stored | {(0, "/b"): (1, 100)}
@@ -361,4 +361,4 @@ def test_a_job_that_has_not_run_is_told(make: Make) -> None:
     job, _ = make(mended, BEFORE)
     job.context.epoch = None
     with pytest.raises(RetryRefused, match="has not run"):
-        redrive(job, ALL)
+        retry(job, ALL)

@@ -55,7 +55,7 @@ def test_an_error_is_told_and_the_question_answered_once(monkeypatch: pytest.Mon
 def test_both_questions_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "recount", lambda *_: Outcome("", True, "a recount"))
     monkeypatch.setattr(
-        module, "redrive", lambda _, ids: [Outcome(id, True, "counted") for id in ids]
+        module, "retry", lambda _, ids: [Outcome(id, True, "counted") for id in ids]
     )
     answers = asked(recount=RECOUNT, retry=RETRY)
     assert answers["recount"][0]["what"] == "a recount"
@@ -68,5 +68,5 @@ def test_who_leads_no_more_leaves_the_answer_to_who_does(monkeypatch: pytest.Mon
     def lose(*_: Any) -> None:
         raise LeaseLost
 
-    monkeypatch.setattr(module, "redrive", lose)
+    monkeypatch.setattr(module, "retry", lose)
     assert asked(retry=RETRY) == {}
