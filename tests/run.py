@@ -62,13 +62,13 @@ CLUSTER = [
         pytest("tests/infra", "-m", "engine and not extended"),
         needs=["setup", "fast tests"],
     ),
-    Stage("ansible-lint", [str(BIN / "ansible-lint"), "--offline", "-q", str(REPO / "ansible")]),
     # One after the other: some take an edge away or hold a daemon up for a moment.
     Stage(
         "hosts",
         pytest("tests/hosts", "tests/api", "-m", "cluster and not extended"),
         needs=["deploy"],
     ),
+    Stage("ansible-lint", [str(BIN / "ansible-lint"), "--offline", "-q", str(REPO / "ansible")]),
     # A fault while a log is replayed would be another test.
     Stage("end to end", pytest("tests/e2e", "-m", "not extended"), needs=["hosts", "spark tests"]),
     Stage(
