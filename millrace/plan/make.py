@@ -62,7 +62,14 @@ def load_plan(name: str, configs: Path = CONFIGS) -> Plan:
     Raises OperatorError when files are wrong, with the problems of all of them, or when the
     topology can't be highly available.
     """
-    environment = on_trial(load_environment(name, configs), trial_jobs())
+    return plan_environment(name, on_trial(load_environment(name, configs), trial_jobs()), configs)
+
+
+def plan_environment(name: str, environment: Environment, configs: Path = CONFIGS) -> Plan:
+    """Returns the plan of an environment whose other files are those of ``configs``.
+
+    Raises OperatorError as `load_plan`.
+    """
     services = {s for group in environment.groups for s in environment.services(group)}
     wanted = [*sorted(services & component_names(configs)), *SHARED_COMPONENTS]
     problems = Problems()

@@ -5,12 +5,10 @@ from pathlib import Path
 import pytest
 
 from millrace.common.paths import stack_name
-from millrace.config import Environment, load_component, load_environment, load_events, load_names
-from millrace.config.jobs import load_job_settings, with_jobs
-from millrace.config.lookup_tables import load_tables
-from millrace.config.streams import load_streams
+from millrace.config import Environment, load_environment
 from millrace.inventory import artifacts_url
-from millrace.plan import SHARED_COMPONENTS, Plan, make_plan
+from millrace.plan import Plan
+from millrace.plan.make import plan_environment
 from tests.playbooks import changed, inventory_of, run_playbook, started_units, written
 
 # To a machine, the hosts file is its own, and the lists of packages are an hour young.
@@ -34,18 +32,7 @@ def as_machines(plan: Plan) -> Plan:
             "hosts": {h.name: {"address": h.address, "zone": h.zone} for h in plan.hosts},
         },
     }
-    components = {name: load_component(name) for name in [*plan.services, *SHARED_COMPONENTS]}
-    streams, environment = load_streams(), Environment.model_validate(content)
-    components["spark"] = with_jobs(components["spark"], load_job_settings(streams))
-    return make_plan(
-        plan.environment,
-        environment,
-        components,
-        load_events(),
-        load_names(),
-        streams,
-        load_tables(),
-    )
+    return plan_environment(plan.environment, Environment.model_validate(content))
 
 
 def test_hosts_of_another_cluster_are_refused(plan: Plan, tmp_path: Path) -> None:

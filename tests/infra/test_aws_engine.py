@@ -163,6 +163,7 @@ def change(**changes: object) -> Plan:
 NEW_IMAGE = {"owner": "136693071363", "name": "debian-12-amd64-20270101-0001", "id": None}
 
 
+@pytest.mark.extended
 def test_only_data_is_protected(running: Account) -> None:
     plan = load_plan("dev")
     protected = {
@@ -186,6 +187,7 @@ def previewed(stack: auto.Stack) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -215,6 +217,7 @@ def test_a_change_replaces_nothing_that_holds_data(running: Account, changes, ex
     assert previewed(running.stack(change(**changes))) == expected
 
 
+@pytest.mark.extended
 def test_a_host_less_is_refused_while_its_data_is_there(running: Account) -> None:
     """By the preview that `millrace up` begins with: an update would stop in the middle."""
     plan = load_plan("dev")
@@ -223,6 +226,7 @@ def test_a_host_less_is_refused_while_its_data_is_there(running: Account) -> Non
         automation.preview(running.stack(fewer))
 
 
+@pytest.mark.extended
 def test_a_renewed_host_keeps_its_volume(running: Account) -> None:
     """What runbooks/upgrade-image.md does: one host named, one host replaced, its disk attached."""
     stack = running.stack(change(aws__image=NEW_IMAGE))
@@ -290,6 +294,7 @@ def test_nothing_is_made_where_the_plan_cannot_be(account: Account, key, value, 
     assert account.done()["create"] == set()
 
 
+@pytest.mark.extended
 def test_an_interrupted_up_goes_on(account: Account) -> None:
     """A name that another account has is known by AWS alone: `up` stops there, and can go on."""
     stack = account.stack(load_plan("dev"))

@@ -183,6 +183,7 @@ def break_by_cutting_the_network(host: Container) -> None:
     host.client.networks.get(CLUSTER).disconnect(host)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("fault", [break_by_stop, break_by_pause, break_by_cutting_the_network])
 def test_a_broken_host_is_brought_back_as_it_is(
     cluster: auto.Stack, host: Container, fault: Callable[[Container], None]
@@ -195,6 +196,7 @@ def test_a_broken_host_is_brought_back_as_it_is(
     assert on(host, "cat /opt/marker; hostname -I").split() == ["installed", "198.18.30.11"]
 
 
+@pytest.mark.extended
 def test_memory_changes_in_place(workspace, planned, host: Container) -> None:
     stack = workspace.stack(planned(memory=192))
     assert automation.preview(stack) == {"update": 2}
@@ -203,6 +205,7 @@ def test_memory_changes_in_place(workspace, planned, host: Container) -> None:
     assert host.attrs["HostConfig"]["Memory"] == 192 * 1024 * 1024
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("limits", "name", "planned"),
     [
@@ -227,6 +230,7 @@ def test_a_new_host_replaces_no_other(workspace, planned, host: Container) -> No
     assert "198.18.30.13\tstore-3" in on(host, "cat /etc/hosts")
 
 
+@pytest.mark.extended
 def test_a_host_with_data_is_not_removed_by_a_smaller_plan(
     workspace, planned, plan, client
 ) -> None:
@@ -240,6 +244,7 @@ def test_a_host_with_data_is_not_removed_by_a_smaller_plan(
         automation.destroy(larger, purge=True)
 
 
+@pytest.mark.extended
 def test_a_new_image_replaces_the_host_and_keeps_its_data(workspace, plan, host, client) -> None:
     on(host, f"echo precious > {DATA}/marker")
     client.images.get(image_tag()).tag(*OTHER_IMAGE.split(":"))
@@ -274,6 +279,7 @@ def test_a_purge_leaves_nothing(workspace, plan, cluster, client) -> None:
     assert not client.volumes.list(filters={"name": CLUSTER})
 
 
+@pytest.mark.extended
 def test_a_lost_state_takes_over_what_is_there(workspace, plan, cluster, host, client) -> None:
     on(host, f"echo precious > {DATA}/marker")
     cluster.workspace.remove_stack(STACK, force=True)
@@ -301,6 +307,7 @@ def test_what_is_not_ours_is_refused_and_nothing_made(workspace, plan, client, k
         stranger.remove()
 
 
+@pytest.mark.extended
 def test_an_overlapping_network_is_named(workspace, plan, client) -> None:
     automation.destroy(workspace.stack(plan), purge=True)
     pool = docker.types.IPAMPool(subnet="198.18.30.128/25")
@@ -314,17 +321,20 @@ def test_an_overlapping_network_is_named(workspace, plan, client) -> None:
         other.remove()
 
 
+@pytest.mark.extended
 def test_plain_pulumi_sees_what_the_toolkit_made(workspace, cluster: auto.Stack) -> None:
     workspace.pulumi("preview", "--expect-no-changes")
     workspace.pulumi("refresh", "--yes", "--expect-no-changes")
 
 
+@pytest.mark.extended
 def test_the_toolkit_sees_what_plain_pulumi_made(workspace, cluster, host: Container) -> None:
     host.remove(force=True)
     assert "+ 1 created" in workspace.pulumi("up", "--yes", "--refresh", "--skip-preview")
     assert automation.preview(cluster) == {}
 
 
+@pytest.mark.extended
 def test_an_abandoned_lock_is_lifted(workspace, cluster: auto.Stack) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
@@ -335,6 +345,7 @@ def test_an_abandoned_lock_is_lifted(workspace, cluster: auto.Stack) -> None:
     assert automation.up(cluster).changes == {}
 
 
+@pytest.mark.extended
 def test_a_lock_that_is_held_is_respected(workspace, cluster: auto.Stack) -> None:
     locks = workspace.folder / "backend/.pulumi/locks/organization/millrace" / STACK
     locks.mkdir(parents=True, exist_ok=True)
