@@ -134,9 +134,10 @@ def main() -> int:
     elif any(result.stage == "up" for result in results):
         subprocess.run(millrace("down", "--purge"), cwd=REPO, env=environment, check=False)
     stages.report(results, console)
-    if asked.record:
+    failed = any(result.failed for result in results)
+    if asked.record and not failed:
         stages.record(results, REPO)
-    return 1 if any(result.failed for result in results) else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
