@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from millrace.cluster import kafka
 from millrace.common.paths import stack_name
-from millrace.plan import load_plan
+from millrace.plan import Plan, load_plan
 from tests.e2e.support import only_jobs_of_local
 
 LINES = 80
@@ -30,3 +32,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def _jobs_of_local() -> None:
     """Drills run on what users have."""
     only_jobs_of_local(load_plan(stack_name()))
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return load_plan(stack_name())
+
+
+@pytest.fixture
+def admin(plan: Plan) -> AdminClient:
+    return kafka.connect(plan)

@@ -13,9 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.audit.run import audit_topic
-from millrace.cluster import kafka
-from millrace.common.paths import stack_name
-from millrace.plan import Plan, load_plan
+from millrace.plan import Plan
 
 pytestmark = pytest.mark.cluster
 
@@ -23,16 +21,6 @@ TOPIC = "ledger-control"
 LOAD = ["load", "--rate", "500", "--for", "5s", "--topic", TOPIC, "--run", "control"]
 DELETED = 100
 ADMIN_SECONDS = 60  # a broker's answer on cores that are busy
-
-
-@pytest.fixture
-def plan() -> Plan:
-    return load_plan(stack_name())
-
-
-@pytest.fixture
-def admin(plan: Plan) -> AdminClient:
-    return kafka.connect(plan)
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.audit.run import audit_topic
 from millrace.cluster import kafka
-from millrace.common.paths import stack_name
-from millrace.plan import Plan, load_plan
+from millrace.plan import Plan
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.extended]
@@ -46,16 +45,6 @@ PATIENCE_SECONDS = 300
 
 def docker(*arguments: str) -> None:
     subprocess.run(["docker", *arguments], check=True, capture_output=True)
-
-
-@pytest.fixture
-def plan() -> Plan:
-    return load_plan(stack_name())
-
-
-@pytest.fixture
-def admin(plan: Plan) -> AdminClient:
-    return kafka.connect(plan)
 
 
 @pytest.fixture
