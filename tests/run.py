@@ -12,8 +12,7 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from millrace.common.console import Console
@@ -95,24 +94,18 @@ MORE = [
 ]
 
 
-@dataclass(frozen=True)
-class Suite:
-    stages: Sequence[Stage]
-    needs_cluster: bool
-
-
-def suite(fast: bool, everything: bool) -> Suite:
+def suite(fast: bool, everything: bool) -> list[Stage]:
     """The stages of a run. With ``everything``, drills wait for what needs a cluster unspoiled."""
     if fast:
-        return Suite(CHECKS, needs_cluster=False)
+        return CHECKS
     if not everything:
-        return Suite(CLUSTER, needs_cluster=True)
+        return CLUSTER
     before_drills = ["extended: end to end"]
     waiting = [
         replace(stage, needs=[*stage.needs, *before_drills]) if stage.name == "drills" else stage
         for stage in CLUSTER
     ]
-    return Suite([*waiting, *MORE], needs_cluster=True)
+    return [*waiting, *MORE]
 
 
 def main() -> int:
@@ -122,14 +115,13 @@ def main() -> int:
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--record", action="store_true")
     asked = parser.parse_args()
-    chosen = suite(asked.fast, asked.all)
     environment = os.environ | {
         "MILLRACE_STACK": STACK,
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
     }
     console = Console()
-    results = stages.run(chosen.stages, console, REPO, environment)
-    if chosen.needs_cluster and os.environ.get("KEEP") == "1":
+    results = stages.run(suite(asked.fast, asked.all), console, REPO, environment)
+    if not asked.fast and os.environ.get("KEEP") == "1":
         console.print(f"the cluster stays: MILLRACE_STACK={STACK} millrace status")
     elif any(result.stage == "up" for result in results):
         subprocess.run(millrace("down", "--purge"), cwd=REPO, env=environment, check=False)

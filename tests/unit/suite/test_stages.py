@@ -108,7 +108,7 @@ class Commit:
 
 @pytest.mark.parametrize(("fast", "everything"), [(True, False), (False, False), (False, True)])
 def test_the_suites_needs_are_stages_of_it(fast: bool, everything: bool) -> None:
-    chosen = suite.suite(fast, everything).stages
+    chosen = suite.suite(fast, everything)
     waiting, passed = list(chosen), list[str]()
     while waiting:
         for stage in stages.ready(waiting, [], passed, len(waiting)):
@@ -119,6 +119,6 @@ def test_the_suites_needs_are_stages_of_it(fast: bool, everything: bool) -> None
 
 def test_drills_and_controls_end_a_whole_run() -> None:
     """Today's traffic ends the log's free months, and controls spoil what is stored."""
-    chosen = {stage.name: stage for stage in suite.suite(fast=False, everything=True).stages}
+    chosen = {stage.name: stage for stage in suite.suite(fast=False, everything=True)}
     assert "extended: end to end" in chosen["drills"].needs
     assert [name for name, stage in chosen.items() if "controls" in stage.needs] == []
