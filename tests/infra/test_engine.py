@@ -121,6 +121,16 @@ def cluster(workspace: Workspace, plan: Plan) -> auto.Stack:
 
 
 @pytest.fixture
+def larger(
+    workspace: Workspace, planned: Callable[..., Plan], host: Container
+) -> Iterator[auto.Stack]:
+    """The stack of a plan with a third host, which no other test's plan has."""
+    stack = workspace.stack(planned(hosts=3))
+    yield stack
+    automation.destroy(stack, purge=True)
+
+
+@pytest.fixture
 def host(client: docker.DockerClient, cluster: auto.Stack) -> Container:
     return client.containers.get(f"{CLUSTER}-store-1")
 
@@ -223,25 +233,20 @@ def test_what_was_changed_by_hand_is_put_back(
     assert host.attrs["HostConfig"][name] == planned
 
 
-def test_a_new_host_replaces_no_other(workspace, planned, host: Container) -> None:
-    stack = workspace.stack(planned(hosts=3))
+def test_a_new_host_replaces_no_other(larger: auto.Stack, host: Container) -> None:
     # its volume and container are made; the name table changes in place
-    assert automation.up(stack).changes == {"create": 2, "update": 1}
+    assert automation.up(larger).changes == {"create": 2, "update": 1}
     assert "198.18.30.13\tstore-3" in on(host, "cat /etc/hosts")
 
 
 @pytest.mark.extended
 def test_a_host_with_data_is_not_removed_by_a_smaller_plan(
-    workspace, planned, plan, client
+    workspace, larger: auto.Stack, plan, client
 ) -> None:
-    larger = workspace.stack(planned(hosts=3))
     automation.up(larger)
-    try:
-        with pytest.raises(OperatorError, match="store-3-store holds data of a host"):
-            automation.up(workspace.stack(plan))
-        assert client.containers.get(f"{CLUSTER}-store-3").status == "running"
-    finally:
-        automation.destroy(larger, purge=True)
+    with pytest.raises(OperatorError, match="store-3-store holds data of a host"):
+        automation.up(workspace.stack(plan))
+    assert client.containers.get(f"{CLUSTER}-store-3").status == "running"
 
 
 @pytest.mark.extended
