@@ -7,7 +7,7 @@ doesn't know are left out, and what an older driver doesn't say has a default. T
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from millrace_shared import strict
@@ -47,9 +47,7 @@ class DriverRecord:
     @classmethod
     def read(cls, content: dict[str, Any]) -> "DriverRecord":
         """The record in a node's JSON. Raises `strict.Misconfigured`, which names the key."""
-        names = {one.name for one in fields(cls)}
-        known = {name: value for name, value in content.items() if name in names}
-        return strict.read(cls, _DEFAULTS | known)
+        return strict.read_known(cls, content)
 
     @classmethod
     def parse(cls, text: str | bytes) -> "DriverRecord":
@@ -58,14 +56,6 @@ class DriverRecord:
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
-
-
-_REQUIRED = {"run", "host", "state", "since"}
-_DEFAULTS = {
-    name: value
-    for name, value in asdict(DriverRecord("", "", "", 0.0)).items()
-    if name not in _REQUIRED
-}
 
 
 def leader(drivers: Sequence[DriverRecord]) -> DriverRecord | None:

@@ -6,7 +6,7 @@ gateway run in the Python that comes with Spark, where each package is carried t
 """
 
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -30,6 +30,23 @@ def read(kind: type[T], content: Any) -> T:
     """``content`` as a dataclass. Raises Misconfigured."""
     value: T = _read(kind, content, "")
     return value
+
+
+def read_known(kind: type[T], content: dict[str, Any]) -> T:
+    """As `read`, where ``content`` may have further keys, and lack those that have a default."""
+    known: Any = kind
+    names = {field.name for field in fields(known)}
+    return read(kind, _defaults(known) | {name: content[name] for name in names & content.keys()})
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    found = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
+    made = {
+        field.name: field.default_factory()
+        for field in fields(kind)
+        if field.default_factory is not MISSING
+    }
+    return found | made
 
 
 def _read(kind: Any, content: Any, place: str) -> Any:

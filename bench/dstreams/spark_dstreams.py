@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from millrace_jobs.settings import KafkaClientSettings
 from millrace_jobs.sinks.results import Results
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,7 +18,9 @@ from bench.dstreams import window
 from bench.dstreams.text import PATTERN, K
 from millrace_shared.names import KafkaNames, TopicNames
 
-PATIENCE = dict.fromkeys(("kafka_connect_ms", "kafka_answer_ms", "kafka_reconnect_ms"), 10_000)
+PATIENCE = KafkaClientSettings(
+    kafka_connect_ms=10_000, kafka_answer_ms=10_000, kafka_reconnect_ms=10_000
+)
 
 
 def matching(lines: DataFrame) -> DataFrame:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from millrace_jobs.settings import KafkaClientSettings
 from millrace_jobs.sinks.results import Results
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,7 +19,9 @@ from spark_ysb import campaigns, joined, looked_up
 
 from millrace_shared.names import KafkaNames, TopicNames
 
-PATIENCE = dict.fromkeys(("kafka_connect_ms", "kafka_answer_ms", "kafka_reconnect_ms"), 10_000)
+PATIENCE = KafkaClientSettings(
+    kafka_connect_ms=10_000, kafka_answer_ms=10_000, kafka_reconnect_ms=10_000
+)
 
 Write = Callable[[DataFrame, int], None]
 

@@ -20,6 +20,8 @@ from typing import Any
 from millrace_jobs.declared.job import rows_of
 from millrace_jobs.inputs import sources
 from millrace_jobs.jobs.sessions import sessions
+from millrace_jobs.kinds import read_settings
+from millrace_jobs.settings import DeclaredSettings, JobSettings, TrafficSettings
 from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse
 from millrace_jobs.transforms.traffic import PageViewRule, Sketches, traffic
@@ -33,13 +35,14 @@ Windows = dict[str, tuple[int, int]]
 Write = Callable[[DataFrame, int], None]
 
 
-def with_traffic(events: DataFrame, stream: Stream, own: dict[str, Any]) -> DataFrame:
+def with_traffic(events: DataFrame, stream: Stream, settings: JobSettings) -> DataFrame:
+    own = settings.as_kind(TrafficSettings)
     rule, sketches = PageViewRule.of(own), Sketches.of(own)
-    return events.transform(traffic, rule, own["watermark_seconds"], sketches, own["tasks"])
+    return events.transform(traffic, rule, own.watermark_seconds, sketches, own.tasks)
 
 
-def with_sessions(events: DataFrame, stream: Stream, own: dict[str, Any]) -> DataFrame:
-    return rows_of(sessions, [events], [stream], own)
+def with_sessions(events: DataFrame, stream: Stream, settings: JobSettings) -> DataFrame:
+    return rows_of(sessions, [events], [stream], settings.as_kind(DeclaredSettings))
 
 
 def collecting(windows: Windows) -> Write:
@@ -64,8 +67,8 @@ def started(
     spark: SparkSession, asked: dict[str, Any], run: dict[str, Any], folder: str, windows: Windows
 ) -> StreamingQuery:
     """A query in a session of its own, as the product's driver has it."""
-    own, session = asked["jobs"][run["job"]], spark.newSession()
-    session.conf.set("spark.sql.shuffle.partitions", own["shuffle_partitions"])
+    own, session = read_settings(run["job"], asked["jobs"][run["job"]]), spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", own.shuffle_partitions)
     stream = Stream.of("events", asked["stream"])
     records = sources.stream(session, asked["brokers"], run["topic"], own, asked["max_offsets"])
     events = parse.valid(records.transform(parse.classify, stream), stream)

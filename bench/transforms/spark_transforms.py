@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from millrace_jobs.jobs.sessions import sessions
+from millrace_jobs.settings import ArchiveSettings, TrafficSettings
 from millrace_jobs.sinks import archive
 from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse
@@ -26,7 +27,7 @@ from bench.cpu import processor_seconds
 
 @dataclass
 class Work:
-    """``jobs`` are the product's settings of each."""
+    """``jobs`` are the product's settings of each, as a deployment has them."""
 
     records: DataFrame
     stream: Stream
@@ -58,17 +59,15 @@ class Work:
         return parse.valid(self._classified(), self.stream)
 
     def _traffic(self) -> DataFrame:
-        own = self.jobs["traffic"]
+        own = TrafficSettings.read(self.jobs["traffic"])
         rule, sketches = PageViewRule.of(own), Sketches.of(own)
-        return self._events().transform(
-            traffic, rule, own["watermark_seconds"], sketches, own["tasks"]
-        )
+        return self._events().transform(traffic, rule, own.watermark_seconds, sketches, own.tasks)
 
     def _archive(self) -> None:
         """Into Parquet: Delta's log is a batch's cost, not an event's."""
-        own = self.jobs["archive"]
+        own = ArchiveSettings.read(self.jobs["archive"])
         events = archive.with_partitions(self._events(), self.stream.event_time)
-        dealt = archive.dealt(events, own["shuffle_partitions"], own["writers_per_hour"])
+        dealt = archive.dealt(events, own.shuffle_partitions, own.writers_per_hour)
         with tempfile.TemporaryDirectory() as folder:
             dealt.write.partitionBy(*archive.PARTITIONS).mode("overwrite").parquet(folder)
 

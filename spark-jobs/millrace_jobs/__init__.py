@@ -18,4 +18,5 @@ a deployment renders (see `millrace_jobs.config`). A module imports only what is
     inputs/       topics, offsets, and whether a checkpoint goes on where its job stopped
     transforms/   DataFrames to DataFrames
     kinds.py      which class runs which job, and what its checkpoint holds for good
+    settings.py   what the framework reads of a job's settings, each with its type
 """

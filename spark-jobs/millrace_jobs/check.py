@@ -21,8 +21,10 @@ from millrace_jobs import config, spark_internals
 from millrace_jobs.config import Config
 from millrace_jobs.declared import loader
 from millrace_jobs.declared.loader import InvalidJob
+from millrace_jobs.declared.transformation import Transformation
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.query.context import AnalysisContext
+from millrace_shared.strict import Misconfigured
 
 # Lives for seconds, beside the services of a small host.
 SPARK = {
@@ -40,11 +42,16 @@ def main() -> None:
     parser.add_argument("configs", type=Path, nargs="+", help="of applications")
     parser.add_argument("--job", help="only this one")
     arguments = parser.parse_args()
+    try:
+        contents = [config.load(path) for path in arguments.configs]
+    except Misconfigured as error:
+        print(error)
+        sys.exit(1)
     jobs = [
         (job, content)
-        for content in map(config.load, arguments.configs)
+        for content in contents
         for job in content.jobs
-        if kind_of(job, content.settings[job]).analysed and arguments.job in (None, job)
+        if kind_of(job, content.settings[job].trigger).analysed and arguments.job in (None, job)
     ]
     if jobs:
         try:
@@ -60,12 +67,13 @@ def main() -> None:
 def check(spark: SparkSession, job: str, content: Config) -> Iterator[str]:
     """What is wrong with a job: ``FILE:LINE:COLUMN: why``, as far as the place is known."""
     context = AnalysisContext(job, content, spark.newSession())
+    settings = context.settings
     try:
-        declared = kind_of(job, context.settings).load_analysed()(context)
+        declared: Transformation = kind_of(job, settings.trigger).load_analysed()(context)
         declared.analyse()
         refuse_unsupported(declared.frame())
     except Exception as error:
-        yield f"{place_of(job, error, context.settings)}: {reason_of(job, error)}"
+        yield f"{place_of(job, error, settings.given)}: {reason_of(job, error)}"
 
 
 def refuse_unsupported(frame: DataFrame) -> None:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millrace_jobs.kinds import read_settings
 from millrace_jobs.lookup import Lookup
+from millrace_jobs.settings import ApplicationSettings, JobSettings
 from millrace_jobs.stream import Stream
 from millrace_shared.names import Names
-from millrace_shared.strict import read
+from millrace_shared.strict import read, read_known
 
 Endpoint = tuple[str, int]
 
@@ -33,7 +35,7 @@ class Endpoints:
 
 @dataclass(frozen=True)
 class Config:
-    """``settings`` has a group for each job, which includes what all jobs share."""
+    """``settings`` are those of each job, which include what all jobs share."""
 
     application: str
     version: str
@@ -51,7 +53,7 @@ class Config:
     archives: str
     streams: dict[str, Stream]
     lookups: dict[str, Lookup]
-    settings: dict[str, dict[str, Any]]
+    settings: dict[str, JobSettings]
 
     def archive_of(self, stream: Stream) -> str:
         """The folder of a stream's Delta table."""
@@ -65,6 +67,7 @@ def load(path: Path) -> Config:
 def parse(content: dict[str, Any]) -> Config:
     endpoints, settings = read(Endpoints, content["endpoints"]), content["settings"]
     common = settings["common"]
+    shared = read_known(ApplicationSettings, common)
     names = read(Names, content["names"])
     hdfs = f"hdfs://{names.hdfs.nameservice}"
     return Config(
@@ -77,14 +80,14 @@ def parse(content: dict[str, Any]) -> Config:
         cassandra=[host for host, _ in endpoints.cassandra],
         cassandra_port=endpoints.cassandra[0][1],
         sentinels=endpoints.sentinels,
-        lease_seconds=common["lease_seconds"],
-        catch_up_seconds=common["catch_up_seconds"],
-        web_port=common["web_port"],
-        checkpoints=hdfs + common["checkpoints"],
-        archives=hdfs + common["archives"],
+        lease_seconds=shared.lease_seconds,
+        catch_up_seconds=shared.catch_up_seconds,
+        web_port=shared.web_port,
+        checkpoints=hdfs + shared.checkpoints,
+        archives=hdfs + shared.archives,
         streams={name: Stream.of(name, part) for name, part in content["streams"].items()},
         lookups={name: Lookup.of(name, part) for name, part in content["tables"].items()},
-        settings={job: common | settings[job] for job in content["jobs"]},
+        settings={job: read_settings(job, common | settings[job]) for job in content["jobs"]},
     )
 
 

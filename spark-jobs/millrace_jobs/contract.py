@@ -11,28 +11,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from millrace_jobs.kinds import kind_of
-from millrace_jobs.stream import Stream, names_of
+from millrace_jobs.kinds import kind_of, read_settings
+from millrace_jobs.settings import JobSettings
+from millrace_jobs.stream import Stream
 
 
-def contract(job: str, settings: dict[str, Any], streams: Sequence[Stream]) -> dict[str, Any]:
+def contract(job: str, settings: JobSettings, streams: Sequence[Stream]) -> dict[str, Any]:
     """By name, everything that must stay. ``checkpoint`` is the folder that it holds for.
 
     ``streams`` are those that the job reads: the checkpoint holds the offsets of their topics, and
     what is in a topic was written by one schema.
     """
     topics = (stream.topic for stream in streams)
-    common = {"checkpoint": settings["checkpoint"], "topic": ", ".join(topics)}
+    common = {"checkpoint": settings.checkpoint, "topic": ", ".join(topics)}
     common |= {f"schema of {one.name}": one.avro_schema for one in streams if one.avro_schema}
-    return common | kind_of(job, settings).frozen(settings, streams)
+    frozen: dict[str, Any] = kind_of(job, settings.trigger).frozen(settings, streams)
+    return common | frozen
 
 
 def of(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The contracts of a deployment's configuration, by job."""
     contracts = {}
     for job in content["jobs"]:
-        settings = content["settings"]["common"] | content["settings"][job]
-        streams = [Stream.of(name, content["streams"][name]) for name in names_of(settings)]
+        settings = read_settings(job, content["settings"]["common"] | content["settings"][job])
+        streams = [Stream.of(name, content["streams"][name]) for name in settings.stream_names]
         contracts[job] = contract(job, settings, streams)
     return contracts
 

@@ -5,13 +5,22 @@ gateway compares contracts on edge hosts: classes are named here, and imported b
 """
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from millrace_jobs.settings import (
+    MICRO_BATCH,
+    ArchiveSettings,
+    DeclaredSettings,
+    JobSettings,
+    RealTimeSettings,
+    TrafficSettings,
+)
 from millrace_jobs.stream import Stream
+from millrace_shared.strict import Misconfigured
 
-Settings = dict[str, Any]
+S = TypeVar("S", bound=JobSettings)
 Frozen = dict[str, Any]
 
 # The columns of traffic's one aggregation. Spark reads state by them, in this order.
@@ -22,46 +31,50 @@ TRAFFIC_VALUE = (
 )
 
 
-def _nothing(_: Settings, __: Sequence[Stream]) -> Frozen:
+def _nothing(_: JobSettings, __: Sequence[Stream]) -> Frozen:
     return {}
 
 
-def _of_real_time(settings: Settings, _: Sequence[Stream]) -> Frozen:
-    return {"trigger": settings["trigger"]}
+def _of_real_time(settings: RealTimeSettings, _: Sequence[Stream]) -> Frozen:
+    return {"trigger": settings.trigger}
 
 
-def _of_declared(settings: Settings, streams: Sequence[Stream]) -> Frozen:
-    frozen = ("window_seconds", "join_seconds", "buckets")
-    kept = {name: settings[name] for name in frozen if name in settings}
-    once = [f"{one.name} by {one.deduplicate_by}" for one in streams if one.deduplicate_by]
-    return kept | ({"deduplicated": ", ".join(once)} if once else {})
+def _of_declared(settings: DeclaredSettings, streams: Sequence[Stream]) -> Frozen:
+    kept: Frozen = {"window_seconds": settings.window_seconds, "buckets": settings.buckets}
+    if settings.join_seconds is not None:
+        kept["join_seconds"] = settings.join_seconds
+    if once := [f"{one.name} by {one.deduplicate_by}" for one in streams if one.deduplicate_by]:
+        kept["deduplicated"] = ", ".join(once)
+    return kept
 
 
-def _of_traffic(settings: Settings, _: Sequence[Stream]) -> Frozen:
+def _of_traffic(settings: TrafficSettings, _: Sequence[Stream]) -> Frozen:
     return {
         # Sketches of two sizes don't merge.
-        "hll_lg_k": settings["hll_lg_k"],
-        "pages_tracked": settings["pages_tracked"],
+        "hll_lg_k": settings.hll_lg_k,
+        "pages_tracked": settings.pages_tracked,
         "state key": TRAFFIC_KEY,
         "state value": TRAFFIC_VALUE,
     }
 
 
 @dataclass(frozen=True)
-class Kind:
+class Kind(Generic[S]):
     """How jobs of one kind are run.
 
     Attributes:
         program: ``MODULE:CLASS`` of the `Job` that a driver runs.
+        settings: what such a job is told.
         analysed: ``MODULE:CLASS`` of what `check` analyses; None where there is no declaration.
         archives: its rows are the events of a stream, in a Delta table.
         frozen: what of its settings and streams its checkpoint holds for good, by name.
     """
 
     program: str
+    settings: type[S]
     analysed: str | None = None
     archives: bool = False
-    frozen: Callable[[Settings, Sequence[Stream]], Frozen] = _nothing
+    frozen: Callable[[S, Sequence[Stream]], Frozen] = _nothing
 
     def load(self) -> Any:
         """The class that a driver runs; a `Job` is made of a `JobContext`."""
@@ -74,30 +87,46 @@ class Kind:
         return _class(self.analysed)
 
 
-ARCHIVE = Kind("millrace_jobs.programs.archive:Archive", archives=True)
-TRAFFIC = Kind("millrace_jobs.programs.traffic:Traffic", frozen=_of_traffic)
+ARCHIVE = Kind("millrace_jobs.programs.archive:Archive", ArchiveSettings, archives=True)
+TRAFFIC = Kind("millrace_jobs.programs.traffic:Traffic", TrafficSettings, frozen=_of_traffic)
 DECLARED = Kind(
     "millrace_jobs.declared.job:Declared",
+    DeclaredSettings,
     analysed="millrace_jobs.declared.job:Computation",
     frozen=_of_declared,
 )
 REAL_TIME = Kind(
     "millrace_jobs.declared.real_time:RealTime",
+    RealTimeSettings,
     analysed="millrace_jobs.declared.real_time:Selection",
     frozen=_of_real_time,
 )
 
-PROGRAMS = {"archive": ARCHIVE, "traffic": TRAFFIC}  # every other job is declared in one file
+# Every other job is declared in one file.
+PROGRAMS: dict[str, Kind[Any]] = {"archive": ARCHIVE, "traffic": TRAFFIC}
 
 
-def kind_of(job: str, settings: Settings) -> Kind:
+def kind_of(job: str, trigger: str = MICRO_BATCH) -> Kind[Any]:
     """The kind of a job. An archive is called ``archive``, or ``archive_STREAM``; no other job has
     a name like that."""
     if job.startswith("archive_"):
         return ARCHIVE
     if job in PROGRAMS:
         return PROGRAMS[job]
-    return REAL_TIME if settings.get("trigger") == "real-time" else DECLARED
+    return REAL_TIME if trigger == "real-time" else DECLARED
+
+
+def read_settings(job: str, given: Mapping[str, Any]) -> JobSettings:
+    """A job's settings, as its kind has them. Raises `Misconfigured`, which names job and setting.
+
+    Args:
+        given: a deployment's settings of all jobs, and of this one.
+    """
+    try:
+        settings: JobSettings = kind_of(job, given.get("trigger", MICRO_BATCH)).settings.read(given)
+    except Misconfigured as error:
+        raise Misconfigured(f"settings of job {job}: {error}") from None
+    return settings
 
 
 def _class(name: str) -> Any:

@@ -9,11 +9,6 @@ from typing import Any
 SQL_TYPES = {"text": "string", "time": "timestamp", "integer": "int", "long": "bigint"}
 
 
-def names_of(settings: dict[str, Any]) -> list[str]:
-    """Of the streams that a job with these settings reads, in the order of its arguments."""
-    return settings.get("streams") or [settings["stream"]]
-
-
 @dataclass(frozen=True)
 class Field:
     """Numbers lie between ``minimum`` and ``maximum``, both included.

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from millrace_jobs import config
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.retries import retry
+from millrace_jobs.settings import ArchiveSettings
 from millrace_jobs.spark_internals import hadoop_configuration, java_session, jvm
-from millrace_jobs.stream import names_of
 
 log = logging.getLogger(__name__)
 
@@ -122,10 +122,11 @@ def archives(deployed: config.Config) -> Iterator[tuple[str, timedelta]]:
     """The table of each of the application's archive jobs, and how long it is kept."""
     for job in deployed.jobs:
         settings = deployed.settings[job]
-        if not kind_of(job, settings).archives:
+        if not kind_of(job, settings.trigger).archives:
             continue
-        [stream] = names_of(settings)
-        yield deployed.archive_of(deployed.streams[stream]), timedelta(days=settings["keep_days"])
+        [stream] = settings.stream_names
+        keep = timedelta(days=settings.as_kind(ArchiveSettings).keep_days)
+        yield deployed.archive_of(deployed.streams[stream]), keep
 
 
 def left_behind(deployed: config.Config, logs: str) -> Iterator[str]:

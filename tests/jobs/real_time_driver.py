@@ -31,10 +31,11 @@ def main(asked: dict[str, Any]) -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     tables: Any = SimpleNamespace(select_one=lambda *_: None, upsert=lambda *_, **__: None)
-    checkpoint = Checkpoint(spark, f"{settled.checkpoints}/{settled.settings[job]['checkpoint']}")
+    settings = settled.settings[job]
+    checkpoint = Checkpoint(spark, f"{settled.checkpoints}/{settings.checkpoint}")
     lease: Any = None
     context = JobContext(job, settled, spark, tables, checkpoint, lease)
-    program = kind_of(job, context.settings).load()(context)
+    program = kind_of(job, settings.trigger).load()(context)
     prepared = ready.ReadyJob(context, program, program.frame())
     coordination: Any = SimpleNamespace(
         kept_checkpoint=lambda _: None,

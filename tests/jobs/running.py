@@ -17,6 +17,7 @@ from millrace_jobs.declared.loader import Declaration
 from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
 from millrace_jobs.query.late_events import JudgedBatch, LateEvents
+from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.stream import Stream
 from pyspark.sql import DataFrame, SparkSession
 
@@ -30,7 +31,7 @@ def job_of(
     spark: SparkSession,
     job: str,
     streams: Sequence[Stream],
-    settings: dict[str, Any],
+    settings: DeclaredSettings,
     rows: loader.Rows | None = None,
     **changes: Any,
 ) -> declared_job.Declared:
@@ -144,7 +145,7 @@ def late_counts(
     monkeypatch.setattr(sources, "records", read)
     tables = SimpleNamespace(upsert=upsert)
     known = SimpleNamespace(**vars(context) | {"tables": tables, "version": lambda batch: batch})
-    windows = declared_job.late_windows(job.output, context.settings)
+    windows = declared_job.late_windows(job.output, job.settings)
     late = LateEvents(known, windows)  # type: ignore[arg-type]
     missing = late.count("query", _judged(query, topics, sent))
     by_window = Counter[str]()

@@ -2,12 +2,15 @@
 
 import json
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
+from millrace_jobs.kinds import read_settings
 from millrace_jobs.stream import Stream
 
 from millrace.config import load_names
 from millrace.config.streams import load_streams
+from millrace.plan import load_plan
 from millrace.plan.streams import plan_stream
 from millrace_shared.names import Names
 from millrace_shared.strict import read
@@ -19,6 +22,21 @@ NAMES = read(Names, load_names().model_dump())
 def stream(name: str) -> Stream:
     """One of configs/streams, with its name as its topic."""
     return Stream.of(name, plan_stream(load_streams()[name], name, "small").model_dump())
+
+
+@cache
+def _deployed() -> dict[str, Any]:
+    return load_plan("local").spark.rendered()["settings"]
+
+
+def settings_of(job: str, like: str = "", **changes: Any) -> Any:
+    """A job's settings as a laptop's drivers read them, but for the changes.
+
+    Args:
+        like: the job whose settings one has that doesn't ship.
+    """
+    deployed = _deployed()
+    return read_settings(job, deployed["common"] | deployed[like or job] | changes)
 
 
 STREAM = stream("events")

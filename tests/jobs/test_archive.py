@@ -18,7 +18,7 @@ from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.jobs.samples import NAMES, RECEIVED, STREAM, event
+from tests.jobs.samples import NAMES, RECEIVED, STREAM, event, settings_of
 
 Records = Callable[[list[bytes | None]], DataFrame]
 Write = Callable[[list[bytes | None], int], list[str]]
@@ -26,9 +26,9 @@ Write = Callable[[list[bytes | None], int], list[str]]
 
 def test_upkeep_is_of_the_archive_of_each_stream() -> None:
     settings = {
-        "archive": {"stream": "events", "keep_days": 30},
-        "traffic": {"stream": "events", "keep_days": 30},
-        "archive_clicks": {"stream": "clicks", "keep_days": 7},
+        "archive": settings_of("archive", keep_days=30),
+        "traffic": settings_of("traffic", keep_days=30),
+        "archive_clicks": settings_of("archive_clicks", "archive", stream="clicks", keep_days=7),
     }
     deployed: Any = SimpleNamespace(
         jobs=["archive", "traffic", "archive_clicks"],
@@ -90,12 +90,7 @@ def driver(spark: SparkSession, records: Records, table: str) -> Callable[..., W
             spark=spark,
             config=SimpleNamespace(kafka="", archive_of=lambda _: table, names=NAMES),
             stream=STREAM,
-            settings={
-                "dead_letter_request_bytes": 1,
-                "kafka_connect_ms": 2000,
-                "shuffle_partitions": 1,
-                "writers_per_hour": 1,
-            },
+            settings=settings_of("archive", shuffle_partitions=1, writers_per_hour=1),
             tables=None,
             checkpoint_id=lambda: "checkpoint",
             version=lambda batch: batch,

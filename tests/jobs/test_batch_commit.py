@@ -15,10 +15,10 @@ from millrace_jobs.sinks.batch_commit import BatchIdentity, Effects
 from millrace_jobs.sinks.results import Results
 
 from tests.jobs import fakes
-from tests.jobs.samples import NAMES
+from tests.jobs.samples import NAMES, settings_of
 from tests.jobs.world import AtOnce
 
-SETTINGS = {"kafka_connect_ms": 1, "kafka_answer_ms": 1, "kafka_reconnect_ms": 1}
+SETTINGS = settings_of("traffic")
 BATCHES = 2
 REQUESTS = 10  # of a driver that writes them all
 

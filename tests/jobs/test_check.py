@@ -128,6 +128,8 @@ def test_the_command_tells_what_the_analysis_says(monkeypatch: pytest.MonkeyPatc
     sessions = Job(checkpoint="sessions", lag_seconds=60, trigger_seconds=1)
     settings = PLAN.spark.settings.model_copy(update={"sessions": sessions})
     spark = PLAN.spark.model_copy(update={"settings": settings})
-    with pytest.raises(OperatorError, match=r"sessions.py.*KeyError") as refused:
+    with pytest.raises(
+        OperatorError, match=r"job sessions: approximate_columns: is missing"
+    ) as refused:
         check_jobs(PLAN.model_copy(update={"spark": spark}), None)
     assert "nothing was deployed" in refused.value.hint

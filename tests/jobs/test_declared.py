@@ -11,18 +11,17 @@ import pytest
 from millrace_jobs.declared import job as declared_job
 from millrace_jobs.declared import loader, plan_analysis
 from millrace_jobs.declared.loader import InvalidJob
+from millrace_jobs.declared.transformation import no_events
 from millrace_jobs.output import Output, Sessions, bucket
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.sinks.batch_commit import BatchIdentity
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millrace.plan import load_plan
-from tests.jobs.samples import STREAM, at, event
+from tests.jobs.samples import STREAM, at, event, settings_of
 
 Records = Callable[[list[bytes | None]], DataFrame]
-SETTINGS = load_plan("local").spark.rendered()["settings"]
-MINUTE = {
+MINUTE: dict[str, Any] = {
     "checkpoint": "test",
     "tasks": 1,
     "window_seconds": 60,
@@ -36,7 +35,7 @@ MINUTE = {
 }
 
 
-def context(spark: SparkSession, job: str, settings: dict[str, Any]) -> JobContext:
+def context(spark: SparkSession, job: str, settings: Any) -> JobContext:
     return SimpleNamespace(job=job, spark=spark, streams=[STREAM], settings=settings)  # type: ignore[return-value]
 
 
@@ -47,8 +46,8 @@ def describe(spark: SparkSession) -> Callable[..., Output]:
     def of(rows: loader.Rows | str, **settings: Any) -> Output:
         if isinstance(rows, str):
             rows = loader.query("test", rows)
-        mine = MINUTE | settings
-        events = declared_job.no_events(context(spark, "test", mine))
+        mine = settings_of("test", like="status_by_minute", **MINUTE | settings)
+        events = no_events(context(spark, "test", mine))
         found = declared_job.rows_of(rows, events, [STREAM], mine)
         return plan_analysis.describe("test", "A test.", found, [STREAM], mine)
 
@@ -149,7 +148,7 @@ MOMENTS = "count(*) AS pages, min(event_time) AS first, max(event_time) AS last"
 
 def test_the_job_that_ships_has_slots_of_sessions(describe: Any) -> None:
     rows, _ = loader.load("sessions")
-    assert describe(rows, **SETTINGS["sessions"]).sessions == Sessions(
+    assert describe(rows, **settings_of("sessions").given).sessions == Sessions(
         gap_seconds=1800,
         pages="pages",
         merges={
@@ -263,8 +262,7 @@ def rows_of(
     records: Records, spark: SparkSession, job: str, *values: bytes
 ) -> list[dict[str, Any]]:
     """What a job that ships makes of these records."""
-    settings = SETTINGS["common"] | SETTINGS[job]
-    one = declared_job.Computation(context(spark, job, settings))
+    one = declared_job.Computation(context(spark, job, settings_of(job)))
     found = one.transform([records(list(values))]).collect()
     return [row.asDict() for row in found]
 
@@ -308,9 +306,9 @@ def test_status_by_minute(records: Records, spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("job", ["sessions", "status_by_minute"])
 def test_jobs_that_ship_can_be_described(spark: SparkSession, job: str) -> None:
-    settings = SETTINGS["common"] | SETTINGS[job]
+    settings = settings_of(job)
     rows, summary = loader.load(job)
-    events = declared_job.no_events(context(spark, job, settings))
+    events = no_events(context(spark, job, settings))
     found = declared_job.rows_of(rows, events, [STREAM], settings)
     output = plan_analysis.describe(job, summary, found, [STREAM], settings)
     assert output.summary.endswith(".")

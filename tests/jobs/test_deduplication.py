@@ -15,14 +15,12 @@ from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millrace.plan import load_plan
 from tests.jobs import running
 from tests.jobs.running import Events, Query, late_counts, records
-from tests.jobs.samples import EVENT, at, stream
+from tests.jobs.samples import EVENT, at, settings_of, stream
 
 STREAM = replace(stream("events"), deduplicate_by="event_id")
-ALL = load_plan("local").spark.rendered()["settings"]
-SETTINGS = ALL["common"] | ALL["status_by_minute"] | {"watermark_seconds": 600}
+SETTINGS = settings_of("mine", like="status_by_minute", watermark_seconds=600)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 Rows = dict[datetime, int]
@@ -149,8 +147,7 @@ def test_streams_are_joined_without_repeats(
         replace(stream("impressions"), deduplicate_by="impression_id"),
         replace(stream("clicks"), deduplicate_by="click_id"),
     ]
-    settings = ALL["common"] | ALL["attribution"]
-    job = running.job_of(spark, "attribution", streams, settings)
+    job = running.job_of(spark, "attribution", streams, settings_of("attribution"))
     rows: dict[datetime, tuple[int, ...]] = {}
 
     def write(frame: DataFrame) -> None:

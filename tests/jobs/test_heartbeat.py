@@ -15,7 +15,7 @@ from millrace_jobs.sinks.cassandra import WriteFailed
 from millrace_jobs.transforms.traffic import WINDOW_SECONDS
 
 from tests.jobs.fakes import FakeJob, FakeTables
-from tests.jobs.samples import millis
+from tests.jobs.samples import millis, settings_of
 
 
 class FakeLateEvents:
@@ -76,7 +76,7 @@ def follow(
         job="traffic",
         epoch=5,
         version=lambda batch: write_version(5, batch),
-        settings={"trigger_seconds": 2, "watermark_seconds": 3600},
+        settings=settings_of("traffic", trigger_seconds=2, watermark_seconds=3600),
         tables=tables,
         config=SimpleNamespace(version="v1"),
         checkpoint=SimpleNamespace(

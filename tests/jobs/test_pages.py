@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from millrace_jobs.programs.pages import PageList, Written
 from millrace_jobs.programs.traffic import Traffic
 
+from tests.jobs.samples import settings_of
+
 HOUR = datetime(2026, 1, 1, 10)
 PAGES = st.dictionaries(st.sampled_from(["/", "/a", "/b", "/c"]), st.integers(5, 9))
 # What each batch counts, its error, and what becomes of it.
@@ -68,7 +70,7 @@ def test_a_list_that_lost_a_page_is_written_whole() -> None:
 
 def test_a_driver_that_leads_again_writes_lists_whole() -> None:
     """What it thought that it had written may not be there, and another may have led meanwhile."""
-    context: Any = SimpleNamespace(settings={"watermark_seconds": 3600})
+    context: Any = SimpleNamespace(settings=settings_of("traffic", watermark_seconds=3600))
     results: Any = SimpleNamespace(take_over=lambda: None)
     job = Traffic(context, results, live=SimpleNamespace())  # type: ignore[arg-type]
     for version in (7, 8):

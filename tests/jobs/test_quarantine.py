@@ -28,10 +28,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from millrace.plan import load_plan
-from tests.jobs.samples import EVENT, RECEIVED, STREAM
+from tests.jobs.samples import EVENT, RECEIVED, STREAM, settings_of
 
-SETTINGS = load_plan("local").spark.rendered()["settings"]
 RECORD = "value binary, topic string, partition int, offset bigint, timestamp timestamp"
 
 # -- The search
@@ -150,7 +148,7 @@ class Running:
             lookups=[],
             spark=spark,
             streams=[STREAM],
-            settings=SETTINGS["common"] | SETTINGS["status_by_minute"],
+            settings=settings_of("theirs", like="status_by_minute"),
             config=SimpleNamespace(
                 kafka="",
                 names=SimpleNamespace(
@@ -260,7 +258,8 @@ def test_a_job_that_fails_by_everything_is_left_as_it_is(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = Running(spark, tmp_path, monkeypatch, by_url)
-    running.job.context.settings["quarantine_records"] = 5  # each that is found takes a second
+    few = settings_of("theirs", like="status_by_minute", quarantine_records=5)
+    running.job.context.settings = few  # each that is found takes a second
     running.send(events(0, 90) + [EVENT | {"bytes": 666}] * 20)
     error = running.run()
     assert isinstance(error, NotIsolatable)
@@ -295,7 +294,8 @@ def test_no_more_are_put_aside_than_within_an_hour(monkeypatch: pytest.MonkeyPat
         limits.append(limit)
         return {}
 
-    context: Any = SimpleNamespace(settings={"quarantine_records": 9})
+    settings = settings_of("theirs", like="status_by_minute", quarantine_records=9)
+    context: Any = SimpleNamespace(settings=settings)
     monkeypatch.setattr(store, "skips_of", lambda _: skips)
     quarantine = Quarantine(context, None)  # type: ignore[arg-type]
     monkeypatch.setattr(quarantine, "_search", lambda *what: search(*what))

@@ -4,9 +4,12 @@ import re
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from millrace_jobs.declared import job, loader, plan_analysis
+from millrace_jobs.declared.transformation import no_events
+from millrace_jobs.kinds import read_settings
 from pyspark.sql import SparkSession
 
 from millrace.common.paths import REPO
@@ -25,10 +28,11 @@ def test_the_readmes_job_is_one(
     subprocess.run(["bash", "-ec", shell], cwd=checkout, check=True)
 
     monkeypatch.setenv("MILLRACE_TRIAL", str(tmp_path / "my-jobs"))
-    settings = load_plan("local").spark.rendered()["settings"]["errors_by_page"] | {"tasks": 1}
+    deployed = load_plan("local").spark.rendered()["settings"]
+    settings: Any = read_settings("errors_by_page", deployed["common"] | deployed["errors_by_page"])
     query = (tmp_path / "my-jobs" / "errors_by_page.sql").read_text()
     context = SimpleNamespace(spark=spark, streams=[STREAM], settings=settings)
-    events = job.no_events(context)
+    events = no_events(context)
     rows = job.rows_of(loader.query("errors_by_page", query), events, [STREAM], settings)
     output = plan_analysis.describe("errors_by_page", "Failures.", rows, [STREAM], settings)
     assert [*output.key] == ["url"]

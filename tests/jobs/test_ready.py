@@ -13,6 +13,7 @@ from millrace_jobs.kinds import ARCHIVE, DECLARED, PROGRAMS, REAL_TIME, TRAFFIC,
 from millrace_jobs.query.context import JobContext
 
 from millrace.plan import load_plan
+from tests.jobs.samples import settings_of
 
 KINDS = (ARCHIVE, TRAFFIC, DECLARED, REAL_TIME)
 CLASSES = {kind.program.partition(":")[2] for kind in KINDS}
@@ -20,9 +21,9 @@ CLASSES = {kind.program.partition(":")[2] for kind in KINDS}
 
 def test_a_further_stream_is_archived_by_the_same_program() -> None:
     jobs = ("archive", "archive_clicks", "traffic")
-    programs = [kind_of(job, {}).load().__name__ for job in jobs]
+    programs = [kind_of(job).load().__name__ for job in jobs]
     assert programs == ["Archive", "Archive", "Traffic"]
-    assert kind_of("attribution", {}).load() is Declared
+    assert kind_of("attribution").load() is Declared
 
 
 def kinds_asked_for(path: Path) -> Iterator[str]:
@@ -67,13 +68,12 @@ def test_that_is_found_wherever_else_it_is_asked_for(tmp_path: Path, text: str) 
 
 def test_no_job_takes_more_than_the_archive_in_the_same_time() -> None:
     plan = load_plan("local")
-    settings = plan.spark.rendered()["settings"]
     rates = {}
     for job in plan.jobs:
-        own = settings["common"] | settings[job]
+        own = settings_of(job)
         config: Any = SimpleNamespace(settings={job: own})
         context = JobContext(job, config, *[None] * 4)  # type: ignore[arg-type]
-        rates[job] = context.max_offsets / max(own["trigger_seconds"], 1)
+        rates[job] = context.max_offsets / max(own.trigger_seconds, 1)
         assert context.max_offsets == plan.spark.settings.batch_records(job)  # as operators see it
     assert len(rates) > 1
     assert rates["archive"] == rates["traffic"] == max(rates.values())

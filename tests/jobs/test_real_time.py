@@ -30,7 +30,7 @@ from millrace.inventory import deployment
 from millrace.plan import load_plan
 from tests.alerts import JOB, write_down
 from tests.jobs.fakes import FakeJob
-from tests.jobs.samples import event
+from tests.jobs.samples import event, settings_of
 
 QUERY = """-- Requests that failed.
 SELECT partition, offset,
@@ -181,7 +181,7 @@ def test_its_checkpoint_is_of_no_job_in_batches(real_time: Config) -> None:
     streams = [real_time.streams["events"]]
     kept = contract.contract(JOB, real_time.settings[JOB], streams)
     assert kept == {"checkpoint": JOB, "topic": "events", "trigger": "real-time"}
-    assert kind_of(JOB, real_time.settings[JOB]).load() is RealTime
+    assert kind_of(JOB, real_time.settings[JOB].trigger).load() is RealTime
 
 
 # -- How it lives
@@ -338,7 +338,7 @@ def test_it_tells_how_far_it_has_read(
 
 def test_whoever_follows_a_query_has_each_batch_told() -> None:
     heard: list[int] = []
-    own: Any = SimpleNamespace(job=JOB, settings={"trigger_seconds": 30})
+    own: Any = SimpleNamespace(job=JOB, settings=settings_of("traffic", trigger_seconds=30))
     job = FakeJob(is_endless=True, after_batch=lambda one: heard.append(one.batchId))
     query: Any = SimpleNamespace(id="query", _jsq=None)
     following = heartbeat.Heartbeat(own, query, job, heartbeat.JobRow(), -1)

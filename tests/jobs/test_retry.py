@@ -24,14 +24,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from millrace.plan import load_plan
 from tests.jobs.running import job_of, records
-from tests.jobs.samples import EVENT, STREAM, at
+from tests.jobs.samples import EVENT, STREAM, at, settings_of
 
 NOON = at("2026-01-01 12:00:00")
-ALL = load_plan("local").spark.rendered()["settings"]
-DEFAULTS = ALL["common"] | ALL["sessions"]
-SETTINGS = DEFAULTS | {"checkpoint": "test", "window_seconds": 60, "session_gap_seconds": 0}
+SETTINGS = settings_of("test", like="sessions", window_seconds=60, session_gap_seconds=0)
 SKIP = Skip(Place("events", 0, 0), NOON)
 OUTPUT = Output(
     job="test",

@@ -8,6 +8,7 @@ from millrace_jobs.driver import work
 from pyspark.sql import SparkSession
 
 from tests.jobs.fakes import FakeJob, workers
+from tests.jobs.samples import settings_of
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -15,7 +16,7 @@ def test_who_lost_the_lease_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch, 
     """A driver that was frozen would otherwise stay in its successor's standby's way."""
     drained: list[Any] = []
     waited: list[float] = []
-    context = SimpleNamespace(settings={"trigger_seconds": 1})
+    context = SimpleNamespace(settings=settings_of("traffic"))
     one = SimpleNamespace(name="traffic", context=context, query=None, job=FakeJob())
 
     def acquire(within: float) -> bool:

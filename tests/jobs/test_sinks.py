@@ -26,7 +26,7 @@ from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.jobs.samples import NAMES, STREAM, at, event
+from tests.jobs.samples import NAMES, STREAM, at, event, settings_of
 from tests.waiting import PATIENCE_SECONDS, soon, wait_until
 
 Records = Callable[[list[bytes | None]], DataFrame]
@@ -224,7 +224,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
 CONFIG: Any = SimpleNamespace(names=NAMES)
 READ_FURTHER = {"events": {"0": 41, "1": 50}}
 READ = {"events": {"0": 40, "1": 50}}
-SETTINGS = {"kafka_connect_ms": 2000, "kafka_answer_ms": 4000, "kafka_reconnect_ms": 500}
+SETTINGS = settings_of("traffic", kafka_reconnect_ms=500)
 
 
 def led(verify: Callable[[], None] = lambda: None) -> Results:
@@ -510,7 +510,7 @@ def test_all_dead_letters_are_counted_and_few_come_to_the_driver(
             assert timestamp == write_version(7, 3)
             written[table] = [dict(zip(columns, row, strict=True)) for row in rows]
 
-    settings = {"dead_letter_samples": 2, "dead_letter_request_bytes": 1, "kafka_connect_ms": 2000}
+    settings = settings_of("archive", dead_letter_samples=2)
     garbage: list[bytes | None] = [b"garbage"] * 500 + [b"[]"] * 3
     malformed = parse.malformed(
         records(garbage).repartition(3).transform(parse.classify, STREAM), STREAM

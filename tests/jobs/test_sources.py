@@ -8,6 +8,7 @@ from millrace_jobs.inputs.checkpoint import Batch
 from millrace_jobs.inputs.sources import asking_anew, turning_away
 
 from millrace.config import load_component
+from tests.jobs.samples import settings_of
 
 RETRY_BACKOFF_MS = 100  # Kafka's default: when new metadata is asked for at the earliest
 
@@ -48,10 +49,7 @@ class Reader:
 
 
 def test_what_reads_in_batches_asks_anew() -> None:
-    common = {
-        name: setting.value for name, setting in load_component("spark").settings["common"].items()
-    }
-    settings = common | {"tasks": 1}
+    settings = settings_of("traffic")
     stream, batch, endless = Reader(), Reader(), Reader()
     place: Any = "brokers", "events", settings
     sources.stream(SimpleNamespace(readStream=stream), *place, max_offsets=1)  # type: ignore[arg-type]
@@ -60,4 +58,4 @@ def test_what_reads_in_batches_asks_anew() -> None:
     asked = [
         reader.given.get("kafka.default.api.timeout.ms") for reader in (stream, batch, endless)
     ]
-    assert asked == [common["kafka_read_give_up_ms"]] * 2 + [None]
+    assert asked == [settings.kafka_read_give_up_ms] * 2 + [None]

@@ -10,6 +10,7 @@ from millrace_jobs.standby.ready import ReadyJob
 from pyspark.errors import StreamingQueryException
 
 from tests.jobs.fakes import workers
+from tests.jobs.samples import settings_of
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def to_rehearse(*names: str) -> list[ReadyJob]:
     return [
         ReadyJob(
-            SimpleNamespace(job=name, settings={"rehearsal_pause_seconds": 60}),
+            SimpleNamespace(job=name, settings=settings_of("traffic")),
             name,  # type: ignore[arg-type]
             None,  # type: ignore[arg-type]
         )
@@ -138,7 +139,7 @@ def test_on_all_executors_is_a_task_for_each(
     class Jobs:
         settings: dict[str, Any]
 
-    own = {"tasks": 1, "shuffle_partitions": 3, "trigger_seconds": 1}
+    own = settings_of("traffic", tasks=1, shuffle_partitions=3)
     context: Any = SimpleNamespace(
         job="traffic",
         config=Jobs({"traffic": own, "archive": {}}),
@@ -150,5 +151,5 @@ def test_on_all_executors_is_a_task_for_each(
     wait.on_all_executors(ReadyJob(context, None, None), number)  # type: ignore[arg-type]
     [(name, config, *_)] = made
     assert name == "traffic"
-    assert config.settings["traffic"] == own | {"tasks": tasks, "shuffle_partitions": partitions}
+    assert config.settings["traffic"] == replace(own, tasks=tasks, shuffle_partitions=partitions)
     assert context.config.settings["traffic"] == own

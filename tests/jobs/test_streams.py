@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from millrace_jobs.declared import job as declared_job
 from millrace_jobs.declared import loader, plan_analysis
 from millrace_jobs.declared.loader import InvalidJob
+from millrace_jobs.declared.transformation import no_events
 from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.output import Output
@@ -25,12 +26,11 @@ from millrace.ledger.advertisements import CLICKS, IMPRESSIONS, Truth, advertise
 from millrace.plan import load_plan
 from tests.jobs import running
 from tests.jobs.running import Events, Query, late_counts, records
-from tests.jobs.samples import at, millis, stream
+from tests.jobs.samples import at, millis, settings_of, stream
 
 JOB = "attribution"
 STREAMS = [stream("impressions"), stream("clicks")]
-ALL = load_plan("local").spark.rendered()["settings"]
-SETTINGS = ALL["common"] | ALL[JOB] | {"watermark_seconds": 600}
+SETTINGS = settings_of(JOB, watermark_seconds=600)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 Rows = dict[tuple[datetime, str], tuple[int, int, int, int]]
 
@@ -146,7 +146,7 @@ def test_what_is_described_is_all_that_a_checkpoint_depends_on(spark: SparkSessi
 
 def test_its_rows_get_the_facts_of_their_campaign(spark: SparkSession) -> None:
     tables = load_plan("local").tables
-    lookups = [Lookup.of(name, tables[name].model_dump()) for name in SETTINGS["tables"]]
+    lookups = [Lookup.of(name, tables[name].model_dump()) for name in SETTINGS.tables]
     output = job_of(spark, lookups=lookups).output
     facts = {"name", "advertiser", "cost_per_click", "campaigns_version"}
     assert output.values.keys() - job_of(spark).output.values.keys() == facts
@@ -183,19 +183,18 @@ def test_a_query_has_a_view_for_each_stream(spark: SparkSession) -> None:
 
 
 def test_a_query_of_one_stream_calls_it_by_its_name(spark: SparkSession) -> None:
-    clicks = declared_job.no_events(job_of(spark).context)[1]
+    clicks = no_events(job_of(spark).context)[1]
     text = "SELECT campaign, count(*) AS clicks FROM clicks GROUP BY campaign"
-    assert loader.query("test", text, ["clicks"])(clicks, SETTINGS).columns == [
+    assert loader.query("test", text, ["clicks"])(clicks, SETTINGS.given).columns == [
         "campaign",
         "clicks",
     ]
 
 
 def described(spark: SparkSession, text: str, seconds: int | None) -> Output:
-    settings = {name: value for name, value in SETTINGS.items() if name != "join_seconds"}
-    settings |= {"join_seconds": seconds} if seconds else {}
+    settings = settings_of(JOB, watermark_seconds=600, join_seconds=seconds)
     rows = loader.query("test", text, ["impressions", "clicks"])
-    empty = declared_job.no_events(job_of(spark).context)
+    empty = no_events(job_of(spark).context)
     found = declared_job.rows_of(rows, empty, STREAMS, settings)
     return plan_analysis.describe("test", "A test.", found, STREAMS, settings)
 

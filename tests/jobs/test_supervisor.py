@@ -19,6 +19,7 @@ from millrace_jobs.standby.ready import ReadyJob
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.jobs.fakes import FakeJob, FakeTables
+from tests.jobs.samples import settings_of
 from tests.waiting import PATIENCE_SECONDS, pause
 
 
@@ -313,7 +314,7 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
         return above + 1
 
     monkeypatch.setattr(supervisor, "contract", lambda *_: {})
-    monkeypatch.setattr(JobContext, "settings", {})
+    monkeypatch.setattr(JobContext, "settings", settings_of("traffic"))
     monkeypatch.setattr(JobContext, "streams", [SimpleNamespace(topic="events")])
     driver: Any = SimpleNamespace(
         take_epoch=take_epoch, put_contract=lambda *_: None, kept_checkpoint=lambda _: "traffic"
@@ -342,7 +343,7 @@ def test_a_job_s_row_is_read_once_before_its_query(
     context: Any = SimpleNamespace(job="traffic", streams=[], lease=None)
     context.tables = SimpleNamespace(select_one=select_one, upsert=lambda *_: None)
     context.version = lambda batch: batch
-    context.settings = {"checkpoint": "traffic", "trigger_seconds": 1}
+    context.settings = settings_of("traffic")
     context.checkpoint = SimpleNamespace(
         location="",
         query_id=lambda: "query",
@@ -383,7 +384,7 @@ def test_a_checkpoint_that_vanished_is_refused_before_anything_is_fenced(
     tables = FakeTables(ROW)
     gone = SimpleNamespace(query_id=lambda: None, newest=lambda: -1, location="hdfs://x")
     context = JobContext("traffic", *[None] * 2, tables, gone, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(JobContext, "settings", {"checkpoint": "traffic"})
+    monkeypatch.setattr(JobContext, "settings", settings_of("traffic"))
     driver: Any = SimpleNamespace(kept_checkpoint=lambda _: kept)
     with pytest.raises(CheckpointMismatch, match="is gone"):
         supervisor.start(ReadyJob(context, None, None), driver)  # type: ignore[arg-type]
@@ -392,7 +393,7 @@ def test_a_checkpoint_that_vanished_is_refused_before_anything_is_fenced(
 
 def test_another_folder_is_a_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
     context = JobContext("traffic", *[None] * 5)  # type: ignore[arg-type]
-    monkeypatch.setattr(JobContext, "settings", {"checkpoint": "traffic-2"})
+    monkeypatch.setattr(JobContext, "settings", settings_of("traffic", checkpoint="traffic-2"))
     supervisor.check_continuity(context, Known("query", 7), "traffic")
 
 
@@ -551,7 +552,7 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
         """Far enough."""
 
     steps: list[str] = []
-    context: Any = SimpleNamespace(job="theirs", tables=None, settings={}, streams=[])
+    context: Any = SimpleNamespace(job="theirs", tables=None, settings=None, streams=[])
     context.checkpoint = SimpleNamespace(location="", last_committed=lambda: -1)
     context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
     context.lease = None

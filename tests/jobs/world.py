@@ -35,9 +35,8 @@ from millrace_jobs.standby import wait
 from millrace_jobs.standby.ready import ReadyJob
 from pyspark.sql import Row
 
-from millrace.plan import load_plan
 from tests.jobs import fakes
-from tests.jobs.samples import NAMES, STREAM
+from tests.jobs.samples import NAMES, STREAM, settings_of
 
 RECORDS = 9
 MALFORMED = {3, 6}
@@ -51,7 +50,6 @@ RESTS = 4  # sleeps without work after which a driver has done, and told, all
 MINUTES = [datetime(2026, 1, 1, 0, minute) for minute in range(2)]
 GROWS = ("requests", "page_views", "version", "epoch", '"batch"')  # columns that a reader trusts
 
-SETTINGS = load_plan("local").spark.rendered()["settings"]
 JOBS = ["traffic", "archive"]
 CONFIG = Config(
     application="insights",
@@ -70,7 +68,7 @@ CONFIG = Config(
     archives="/archives",
     streams={STREAM.name: STREAM},
     lookups={},
-    settings={job: SETTINGS["common"] | SETTINGS[job] for job in JOBS},
+    settings={job: settings_of(job) for job in JOBS},
 )
 ORDER = f"{NAMES.zookeeper.applications}/{CONFIG.application}/desired"
 STOP = json.dumps({"state": "stopped", "version": CONFIG.version}).encode()
@@ -365,7 +363,7 @@ class World:
 
 
 def folder(job: str) -> str:
-    return f"{CONFIG.checkpoints}/{CONFIG.settings[job]['checkpoint']}"
+    return f"{CONFIG.checkpoints}/{CONFIG.settings[job].checkpoint}"
 
 
 def is_in(job: str, path: str) -> bool:

@@ -1,11 +1,11 @@
 """What a deployment renders is what a program reads; anything else is refused by its place."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from millrace_shared.strict import Misconfigured, load, read
+from millrace_shared.strict import Misconfigured, load, read, read_known
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,31 @@ def test_what_is_wrong_is_named_with_its_place(change: dict, complaint: str) -> 
     with pytest.raises(Misconfigured) as refused:
         read(Fleet, CONTENT | change)
     assert str(refused.value).startswith(complaint)
+
+
+@dataclass(frozen=True)
+class Member:
+    host: str
+    weight: float = 1.0
+    ports: list[int] = field(default_factory=list)
+
+
+def test_a_record_that_others_extend_is_read_as_far_as_it_is_known() -> None:
+    assert read_known(Member, {"host": "a", "zone": "b"}) == Member("a")
+    assert read_known(Member, {"host": "a", "ports": [80]}) == Member("a", ports=[80])
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ({"weight": 1}, "host: is missing"),
+        ({"host": "a", "ports": [80, None]}, "ports[1]: None is no int"),
+    ],
+)
+def test_what_is_known_of_it_is_checked(content: dict, complaint: str) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        read_known(Member, content)
+    assert str(refused.value) == complaint
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]"])

@@ -15,18 +15,19 @@ from pyspark.sql import DataFrame, Row
 
 from millrace_jobs.declared import plan_analysis
 from millrace_jobs.declared.enrichment import Enrichment, with_columns
-from millrace_jobs.declared.loader import Declaration, InvalidJob, Rows, load
-from millrace_jobs.declared.plan_analysis import JOIN
+from millrace_jobs.declared.loader import Declaration, InvalidJob, Rows
+from millrace_jobs.declared.transformation import Transformation, no_events
 from millrace_jobs.inputs import sources
 from millrace_jobs.output import Output, window_name
 from millrace_jobs.quarantine.search import Quarantined, Skip
 from millrace_jobs.quarantine.store import Quarantine, in_a_line, is_of_values, left_out, without
-from millrace_jobs.query.context import AnalysisContext, JobContext
+from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import MicroBatches, StoredRows, results_of
 from millrace_jobs.query.late_events import LateEvents
+from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks.batch_commit import Effects, commit
 from millrace_jobs.sinks.results import Results
-from millrace_jobs.stream import Stream, names_of
+from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse
 from millrace_jobs.transforms.watermark import watermarked
 
@@ -36,28 +37,20 @@ DESCRIPTIONS = "job_outputs"
 DESCRIPTION_COLUMNS = ("job", "description")
 
 
-class Computation:
-    """What the job makes of its events. It needs nothing that only a driver has."""
+class Computation(Transformation):
+    """Rows by window and key, of which each batch replaces those that it has events of."""
 
     skips: Sequence[Skip] = ()  # records that are put aside
 
-    def __init__(self, context: AnalysisContext, declaration: Declaration | None = None) -> None:
-        """
-        Args:
-            declaration: by default the one in the job's file.
-        """
-        self.context = context
-        self._given = declaration
-
-    @cached_property
-    def declaration(self) -> Declaration:
-        return self._given or load(self.context.job, names_of(self.context.settings))
+    @property
+    def settings(self) -> DeclaredSettings:
+        return self.context.settings.as_kind(DeclaredSettings)
 
     @cached_property
     def output(self) -> Output:
         """The description of the job's rows. Raises InvalidJob where there can be none."""
         context = self.context
-        streams, settings = context.streams, context.settings
+        streams, settings = context.streams, self.settings
         rows = rows_of(self.declaration.rows, no_events(context), streams, settings)
         output = plan_analysis.describe(
             context.job, self.declaration.summary, rows, streams, settings
@@ -65,13 +58,12 @@ class Computation:
         return with_columns(output, context.lookups)
 
     def analyse(self) -> None:
-        """Raises InvalidJob for a declaration that can't be run."""
         _ = self.output
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
         """The query's rows; in batches of ``max_offsets`` records, or as many as it runs with."""
         context = self.context
-        brokers, settings = context.config.kafka, context.settings
+        brokers, settings = context.config.kafka, self.settings
         most = context.max_offsets if max_offsets is None else max_offsets
         return self.transform(
             without(
@@ -91,9 +83,8 @@ class Computation:
 
     def rows(self, events: Iterable[DataFrame]) -> DataFrame:
         """The events of each stream, or of its archive, → the rows that are stored."""
-        context = self.context
         return plan_analysis.stored(
-            rows_of(self.declaration.rows, events, context.streams, context.settings)
+            rows_of(self.declaration.rows, events, self.context.streams, self.settings)
         )
 
 
@@ -128,7 +119,7 @@ class Declared(Computation, MicroBatches):
 
     @cached_property
     def late_events(self) -> LateEvents:
-        return LateEvents(self.context, late_windows(self.output, self.context.settings))
+        return LateEvents(self.context, late_windows(self.output, self.settings))
 
     @property
     def isolating_for(self) -> str:
@@ -227,15 +218,15 @@ class Declared(Computation, MicroBatches):
 
 
 def rows_of(
-    rows: Rows, events: Iterable[DataFrame], streams: Sequence[Stream], settings: dict[str, Any]
+    rows: Rows, events: Iterable[DataFrame], streams: Sequence[Stream], settings: DeclaredSettings
 ) -> DataFrame:
     """Each stream has its watermark; the slowest is that of the query."""
-    waits = settings["watermark_seconds"], settings["tasks"]
+    waits = settings.watermark_seconds, settings.tasks
     marked = [
         found.transform(watermarked, stream.event_time, *waits).transform(_once, stream)
         for found, stream in zip(events, streams, strict=True)
     ]
-    return rows(*marked, settings)
+    return rows(*marked, settings.given)
 
 
 def _once(events: DataFrame, stream: Stream) -> DataFrame:
@@ -256,16 +247,7 @@ def _refuse_other_types(job: str, kept: dict[str, str], offered: dict[str, str])
             )
 
 
-def no_events(context: AnalysisContext) -> list[DataFrame]:
-    """An empty batch of each stream's events, to analyse rows with."""
-    schemas = (
-        ", ".join(f"{name} {kind}" for name, kind in (stream.columns | parse.COORDINATES).items())
-        for stream in context.streams
-    )
-    return [context.spark.createDataFrame([], schema) for schema in schemas]
-
-
-def late_windows(output: Output, settings: dict[str, Any]) -> dict[str, int]:
+def late_windows(output: Output, settings: DeclaredSettings) -> dict[str, int]:
     """As `LateEvents` has them: a join drops an event that its window would still take."""
-    seconds = output.window_seconds
-    return {window_name(seconds): 0 if JOIN in settings else seconds}
+    seconds, joins = output.window_seconds, settings.join_seconds is not None
+    return {window_name(seconds): 0 if joins else seconds}

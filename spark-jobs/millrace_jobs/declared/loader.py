@@ -18,7 +18,6 @@ from millrace_jobs.spark_internals import java_session, jvm
 
 JOBS = "millrace_jobs.jobs"
 
-Settings = dict[str, Any]
 Rows = Callable[..., DataFrame]  # of a DataFrame for each stream, and the settings
 EVENTS = ("events",)  # what a job reads whose settings name no stream
 

@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from millrace_jobs.declared import session_slots
-from millrace_jobs.declared.loader import InvalidJob, Settings
+from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.output import CQL_TYPES, OWN, WINDOW_START, Output
+from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.spark_internals import analysed_plan
 from millrace_jobs.stream import Stream
 
@@ -40,7 +41,7 @@ def stored(rows: DataFrame) -> DataFrame:
 
 
 def describe(
-    job: str, summary: str, rows: DataFrame, streams: Sequence[Stream], settings: Settings
+    job: str, summary: str, rows: DataFrame, streams: Sequence[Stream], settings: DeclaredSettings
 ) -> Output:
     """Raises InvalidJob where the rows can't be kept by key, in windows, exactly once."""
     if WINDOW not in rows.columns or not isinstance(rows.schema[WINDOW].dataType, StructType):
@@ -65,17 +66,16 @@ def describe(
     _refuse_joins(job, joins, settings)
     values = {name: kind for name, kind in types.items() if name not in key}
     computed = {name: how for name, how in _computed(plan, aggregates[0]).items() if name in values}
-    relative_error: float = settings["approximate_error"]
     return Output(
         job=job,
-        table=f"job_{settings['checkpoint']}",
+        table=f"job_{settings.checkpoint}",
         summary=summary,
-        window_seconds=settings["window_seconds"],
+        window_seconds=settings.window_seconds,
         key={name: types[name] for name in key},
         values=values,
-        approximate=dict.fromkeys(settings["approximate_columns"], relative_error),
-        buckets=settings["buckets"],
-        keep_seconds=settings["keep_days"] * 86400,
+        approximate=dict.fromkeys(settings.approximate_columns, settings.approximate_error),
+        buckets=settings.buckets,
+        keep_seconds=settings.keep_days * 86400,
         state=[
             _text(aggregates[0]),
             *map(_text, joins),
@@ -88,9 +88,9 @@ def describe(
     )
 
 
-def _refuse_joins(job: str, joins: list[Any], settings: Settings) -> None:
+def _refuse_joins(job: str, joins: list[Any], settings: DeclaredSettings) -> None:
     """A join keeps both sides' events until the watermark says that no partner comes any more."""
-    if bool(joins) != (JOIN in settings):
+    if bool(joins) != (settings.join_seconds is not None):
         what = "joins, and has no" if joins else "joins nothing, and has a"
         raise InvalidJob(
             f"job {job}: it {what} setting {JOIN}: how far apart the times of two events may be"
@@ -104,8 +104,8 @@ def _refuse_joins(job: str, joins: list[Any], settings: Settings) -> None:
         if not _bounds_times(join):
             raise InvalidJob(
                 f"job {job}: its join has no condition on the times of both sides, such as clicked"
-                f" BETWEEN shown AND shown + INTERVAL {settings[JOIN]} SECONDS: it would keep all"
-                " events for ever"
+                " BETWEEN shown AND shown + INTERVAL"
+                f" {settings.join_seconds} SECONDS: it would keep all events for ever"
             )
 
 

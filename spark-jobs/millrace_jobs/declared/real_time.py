@@ -8,24 +8,23 @@ of its event, and is the same each time, so whoever reads it can leave out what 
 
 import json
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-from millrace_jobs.declared.job import no_events
-from millrace_jobs.declared.loader import Declaration, InvalidJob, load
+from millrace_jobs.declared.loader import Declaration, InvalidJob
 from millrace_jobs.declared.plan_analysis import UNREPEATABLE
+from millrace_jobs.declared.transformation import Transformation, no_events
 from millrace_jobs.inputs import sources
 from millrace_jobs.quarantine.search import NotIsolatable
 from millrace_jobs.quarantine.store import in_a_line, is_of_values
-from millrace_jobs.query.context import AnalysisContext, JobContext
+from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import Write, positions_of
 from millrace_jobs.sinks.positions import Positions
 from millrace_jobs.spark_internals import analysed_plan, cause_of, jvm
-from millrace_jobs.stream import Stream, names_of
+from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse
 
 PLACE = ("partition", "offset")  # what names an event in its stream
@@ -35,26 +34,14 @@ OF_ONE_EVENT = {"Project", "Filter", "SubqueryAlias", "View", "LogicalRDD"}
 INSTEAD = "filter and select the events of the one stream, or leave out trigger: real-time"
 
 
-class Selection:
-    """What the job makes of its events. It needs nothing that only a driver has."""
-
-    def __init__(self, context: AnalysisContext, declaration: Declaration | None = None) -> None:
-        """
-        Args:
-            declaration: by default the one in the job's file.
-        """
-        self.context = context
-        self._given = declaration
-
-    @cached_property
-    def declaration(self) -> Declaration:
-        return self._given or load(self.context.job, names_of(self.context.settings))
+class Selection(Transformation):
+    """At most one record of each event, made of that event alone."""
 
     def analyse(self) -> None:
         """Raises InvalidJob for a declaration that can't be run in real time."""
         context = self.context
         [events] = no_events(context)
-        rows = self.declaration.rows(events, context.settings)
+        rows = self.declaration.rows(events, context.settings.given)
         for problem in (*of_stream(context.stream), *of_rows(rows, events)):
             raise InvalidJob(f"job {context.job}: {problem}")
 
@@ -69,7 +56,7 @@ class Selection:
         """Kafka's records → those of the results topic."""
         stream, job = self.context.stream, F.lit(self.context.job)
         events = parse.valid(records.transform(parse.classify, stream), stream)
-        rows = self.declaration.rows(events, self.context.settings)
+        rows = self.declaration.rows(events, self.context.settings.given)
         key = F.concat_ws("|", job, F.lit(stream.name), *PLACE)
         content = F.struct(key.alias("key"), job.alias("job"), *rows.columns)
         text = F.to_json(content, {"ignoreNullFields": "false"})
@@ -125,7 +112,7 @@ class RealTime(Selection):
             **{
                 "kafka.bootstrap.servers": context.config.kafka,
                 **sources.connecting(context.settings),
-                **sources.turning_away(context.settings["kafka_answer_ms"]),
+                **sources.turning_away(context.settings.kafka_answer_ms),
                 "topic": context.config.names.kafka.topics.results,
                 "kafka.acks": "all",
                 "kafka.linger.ms": "0",  # a record waits for no other one

@@ -8,8 +8,9 @@ reads them merges them, in any order and however late an event came, and no job 
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from millrace_jobs.declared.loader import InvalidJob, Settings
+from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.output import Sessions
+from millrace_jobs.settings import DeclaredSettings
 
 # What a session has of its slots' values, by the function that made them.
 MERGES = {
@@ -32,7 +33,7 @@ def sessions(
     values: Mapping[str, str],
     computed: Mapping[str, Any],
     event_time: str,
-    settings: Settings,
+    settings: DeclaredSettings,
 ) -> Sessions | None:
     """None for a job without a gap. Raises InvalidJob for columns that runs of slots can't have.
 
@@ -40,12 +41,12 @@ def sessions(
         values: value column → Spark's type.
         computed: value column → its expression in the aggregation.
     """
-    gap, pages = settings["session_gap_seconds"], settings["session_pages"]
+    gap, pages = settings.session_gap_seconds, settings.session_pages
     if not gap:
         return None
-    if settings["window_seconds"] > gap:
+    if settings.window_seconds > gap:
         raise InvalidJob(
-            f"job {job}: window_seconds {settings['window_seconds']} is longer than"
+            f"job {job}: window_seconds {settings.window_seconds} is longer than"
             f" session_gap_seconds {gap}, so a slot could hold the end of one session and the start"
             " of the next; make the window as long as the gap"
         )

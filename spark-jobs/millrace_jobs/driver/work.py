@@ -48,7 +48,7 @@ def serve(
     try:
         ready = [prepare(name, config, spark, tables, coordination.lease) for name in config.jobs]
         # The one whose results are waited for starts first, and is drained last.
-        ready.sort(key=lambda one: one.context.settings["trigger_seconds"])
+        ready.sort(key=lambda one: one.context.settings.trigger_seconds)
         enabled = [one for one in ready if not coordination.is_disabled(one.name)]
         quiet_seconds = 2 * config.lease_seconds + config.catch_up_seconds
         await_leadership(enabled, workers, quiet_seconds, coordination, rehearsing=rehearsing)

@@ -6,10 +6,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace_jobs.inputs.checkpoint import Batch
+from millrace_jobs.settings import JobSettings
 
 
 def stream(
-    spark: SparkSession, brokers: str, topic: str, settings: dict[str, Any], max_offsets: int
+    spark: SparkSession, brokers: str, topic: str, settings: JobSettings, max_offsets: int
 ) -> DataFrame:
     """A topic from its beginning, in batches of at most ``max_offsets`` records.
 
@@ -17,16 +18,16 @@ def stream(
     """
     reader = spark.readStream.format("kafka").options(**_of_batches(brokers, topic, settings))
     stream = reader.option("maxOffsetsPerTrigger", max_offsets).load()
-    return stream.coalesce(settings["tasks"])
+    return stream.coalesce(settings.tasks)
 
 
-def endless(spark: SparkSession, brokers: str, topic: str, settings: dict[str, Any]) -> DataFrame:
+def endless(spark: SparkSession, brokers: str, topic: str, settings: JobSettings) -> DataFrame:
     """A topic from its beginning, in real time: a task for each partition waits for its records."""
     return spark.readStream.format("kafka").options(**_options(brokers, topic, settings)).load()
 
 
 def records(
-    spark: SparkSession, brokers: str, topic: str, settings: dict[str, Any], batch: Batch
+    spark: SparkSession, brokers: str, topic: str, settings: JobSettings, batch: Batch
 ) -> DataFrame:
     """Exactly the records that a batch of the stream was made of."""
     reader = spark.read.format("kafka").options(**_of_batches(brokers, topic, settings))
@@ -34,12 +35,12 @@ def records(
         "startingOffsets": json.dumps(batch.start),
         "endingOffsets": json.dumps(batch.end),
     }
-    return reader.options(**offsets).load().coalesce(settings["tasks"])
+    return reader.options(**offsets).load().coalesce(settings.tasks)
 
 
-def connecting(settings: dict[str, Any]) -> dict[str, Any]:
+def connecting(settings: JobSettings) -> dict[str, Any]:
     """How long Spark's clients of Kafka wait for a host that may be gone."""
-    first = settings["kafka_connect_ms"]
+    first = settings.kafka_connect_ms
     return {
         "kafka.socket.connection.setup.timeout.ms": first,
         "kafka.socket.connection.setup.timeout.max.ms": 2 * first,
@@ -73,15 +74,15 @@ def asking_anew(give_up_ms: int) -> dict[str, Any]:
     }
 
 
-def _of_batches(brokers: str, topic: str, settings: dict[str, Any]) -> dict[str, Any]:
-    return _options(brokers, topic, settings) | asking_anew(settings["kafka_read_give_up_ms"])
+def _of_batches(brokers: str, topic: str, settings: JobSettings) -> dict[str, Any]:
+    return _options(brokers, topic, settings) | asking_anew(settings.kafka_read_give_up_ms)
 
 
-def _options(brokers: str, topic: str, settings: dict[str, Any]) -> dict[str, Any]:
+def _options(brokers: str, topic: str, settings: JobSettings) -> dict[str, Any]:
     return {
         "kafka.bootstrap.servers": brokers,
         **connecting(settings),
-        **turning_away(settings["kafka_read_answer_ms"]),
+        **turning_away(settings.kafka_read_answer_ms),
         "subscribe": topic,
         "startingOffsets": "earliest",
         # Producers write in transactions; what they aborted must not be counted.
@@ -89,7 +90,7 @@ def _options(brokers: str, topic: str, settings: dict[str, Any]) -> dict[str, An
         # Offsets that are gone were never counted: stop rather than go on without them.
         "failOnDataLoss": "true",
         "includeHeaders": "true",
-        "kafka.fetch.max.bytes": settings["fetch_max_bytes"],
-        "kafka.max.partition.fetch.bytes": settings["fetch_max_bytes_per_partition"],
-        "kafka.max.poll.records": settings["max_poll_records"],
+        "kafka.fetch.max.bytes": settings.fetch_max_bytes,
+        "kafka.max.partition.fetch.bytes": settings.fetch_max_bytes_per_partition,
+        "kafka.max.poll.records": settings.max_poll_records,
     }

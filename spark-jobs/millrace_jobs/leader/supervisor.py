@@ -108,7 +108,7 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
         .outputMode(job.output_mode)
         .option("checkpointLocation", path)
     )
-    every = f"{context.settings['trigger_seconds']} seconds"
+    every = f"{context.settings.trigger_seconds:g} seconds"
     query = job.start(
         writer, every, lambda write: while_leading(write, context.lease, draining, raised)
     )

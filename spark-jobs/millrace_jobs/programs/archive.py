@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from millrace_jobs.inputs import sources
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import MicroBatches, positions_of
+from millrace_jobs.settings import ArchiveSettings
 from millrace_jobs.sinks import archive
 from millrace_jobs.sinks.dead_letters import DeadLetters
 from millrace_jobs.sinks.positions import Positions
@@ -33,11 +34,12 @@ class Archive(MicroBatches):
             dead_letters, positions: by default those that the configuration names.
         """
         self._context = context
+        self._settings = context.settings.as_kind(ArchiveSettings)
         self._dead_letters = dead_letters or DeadLetters(
             context.config.kafka,
             context.config.names.kafka.topics.dead_letters,
             context.tables,
-            context.settings,
+            self._settings,
         )
         self._positions = positions or positions_of(context)
         self._is_first_batch = True  # since it leads, or was started again
@@ -88,7 +90,7 @@ class Archive(MicroBatches):
         self, classified: DataFrame, path: str, checkpoint: str, batch: int
     ) -> tuple[bool, Observation]:
         """Whether nobody else added to the table meanwhile; and what is ``malformed``."""
-        stream, settings = self._context.stream, self._context.settings
+        stream, settings = self._context.stream, self._settings
         seen = Observation()
         observed = classified.observe(seen, F.count_if(~F.col("is_event")).alias("malformed"))
         alone = archive.append(
@@ -97,7 +99,7 @@ class Archive(MicroBatches):
             path,
             f"{self._context.job} {checkpoint}",
             batch,
-            settings["shuffle_partitions"],
-            settings["writers_per_hour"],
+            settings.shuffle_partitions,
+            settings.writers_per_hour,
         )
         return alone, seen

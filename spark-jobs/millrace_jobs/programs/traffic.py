@@ -11,6 +11,7 @@ from millrace_jobs.programs.pages import PageList, Written
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import MicroBatches, results_of
 from millrace_jobs.query.late_events import LateEvents
+from millrace_jobs.settings import TrafficSettings
 from millrace_jobs.sinks.batch_commit import Effects, commit
 from millrace_jobs.sinks.live import LiveStream
 from millrace_jobs.sinks.results import Results
@@ -46,12 +47,13 @@ class Traffic(MicroBatches):
         self._context = context
         self._results = results or results_of(context)
         self._live = live or LiveStream(context.config)
-        self._written = Written(context.settings["watermark_seconds"])
+        self._settings = context.settings.as_kind(TrafficSettings)
+        self._written = Written(self._settings.watermark_seconds)
         self.late_events = LateEvents(context, WINDOW_SECONDS)
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
         """The query's rows; in batches of ``max_offsets`` records, or as many as it runs with."""
-        context, settings = self._context, self._context.settings
+        context, settings = self._context, self._settings
         most = context.max_offsets if max_offsets is None else max_offsets
         records = sources.stream(
             context.spark, context.config.kafka, context.stream.topic, settings, most
@@ -60,9 +62,9 @@ class Traffic(MicroBatches):
         return parse.valid(classified, context.stream).transform(
             traffic,
             PageViewRule.of(settings),
-            settings["watermark_seconds"],
+            settings.watermark_seconds,
             Sketches.of(settings),
-            settings["tasks"],
+            settings.tasks,
         )
 
     def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:

@@ -32,6 +32,7 @@ from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.place import Place
 from millrace_jobs.quarantine.search import NotIsolatable, Range, Skip, find
 from millrace_jobs.query.context import JobContext
+from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks.dead_letters import DeadLetters
 from millrace_jobs.transforms import parse
 
@@ -74,7 +75,7 @@ class Quarantine:
         Raises NotIsolatable when it fails for another reason, or too many records do: then it isn't
         they, but the job's code.
         """
-        most = self._context.settings["quarantine_records"]
+        most = self._context.settings.as_kind(DeclaredSettings).quarantine_records
         recently = _now() - WITHIN
         left = most - sum(skip.since > recently for skip in skips_of(self._context))
         self.searched_for, self.is_searching = error, True

@@ -1,7 +1,6 @@
 """What a job gets to work with."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -10,9 +9,10 @@ from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.query.write_version import write_version
+from millrace_jobs.settings import DeclaredSettings, JobSettings
 from millrace_jobs.sinks.batch_commit import BatchIdentity
 from millrace_jobs.sinks.cassandra import Tables
-from millrace_jobs.stream import Stream, names_of
+from millrace_jobs.stream import Stream
 
 
 @dataclass
@@ -27,13 +27,13 @@ class AnalysisContext:
     spark: SparkSession
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> JobSettings:
         return self.config.settings[self.job]
 
     @property
     def streams(self) -> list[Stream]:
         """What the job reads, in the order of its arguments."""
-        return [self.config.streams[name] for name in names_of(self.settings)]
+        return [self.config.streams[name] for name in self.settings.stream_names]
 
     @property
     def stream(self) -> Stream:
@@ -43,15 +43,16 @@ class AnalysisContext:
 
     @property
     def lookups(self) -> list[Lookup]:
-        """The tables whose facts the job's rows get."""
-        return [self.config.lookups[name] for name in self.settings["tables"]]
+        """The tables whose facts a declared job's rows get."""
+        tables = self.settings.as_kind(DeclaredSettings).tables
+        return [self.config.lookups[name] for name in tables]
 
     @property
     def max_offsets(self) -> int:
         """Records that a batch has of a stream at most. All jobs can take as much in the same time:
         what one has taken, no other has to leave. A second's at least: full batches take longer."""
-        seconds = max(self.settings["trigger_seconds"], 1)
-        return int(self.settings["max_events_per_second"] * seconds)
+        seconds = max(self.settings.trigger_seconds, 1)
+        return int(self.settings.max_events_per_second * seconds)
 
 
 @dataclass

@@ -18,6 +18,7 @@ from millrace_jobs.query.batch_reports import BatchReports
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import Job
 from millrace_jobs.query.late_events import JudgedBatch, LateEvents
+from millrace_jobs.settings import WindowedSettings
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_shared import job_progress
 
@@ -128,7 +129,7 @@ class Heartbeat:
         self._committed: int | None = committed
         # An endless batch takes all of its trigger's time, and some more to be noted.
         triggers = 2 if job.is_endless else 1
-        self._slow_ms = 1000 * max(context.settings["trigger_seconds"] * triggers, SLOW_SECONDS)
+        self._slow_ms = 1000 * max(context.settings.trigger_seconds * triggers, SLOW_SECONDS)
 
     @property
     def has_begun(self) -> bool:
@@ -222,9 +223,8 @@ class Heartbeat:
         """To a batch's watermark, which trails the newest event by a fixed time."""
         if watermark_ms:  # it is 1970 until there was an event
             self._watermark = datetime.fromtimestamp(watermark_ms / 1000, UTC)
-            newest = self._watermark + timedelta(
-                seconds=self._context.settings["watermark_seconds"]
-            )
+            settings = self._context.settings.as_kind(WindowedSettings)
+            newest = self._watermark + timedelta(seconds=settings.watermark_seconds)
             self._max_event_time = _latest(self._max_event_time, newest)
 
     def _write(self) -> None:

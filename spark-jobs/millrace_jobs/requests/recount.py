@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from pyspark.sql import functions as F
 
 from millrace_jobs.declared.enrichment import Enrichment
-from millrace_jobs.declared.plan_analysis import JOIN
 from millrace_jobs.output import WINDOW_START, Output, window_name
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import skips_of, without
 from millrace_jobs.query.job import StoredRows
+from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks import archive
 
 EXAMPLES = 5
@@ -102,7 +102,8 @@ def computed_rows(
     context = job.context
     session = context.spark.newSession()
     session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-    partner = timedelta(seconds=context.settings.get(JOIN, 0))
+    settings = context.settings.as_kind(DeclaredSettings)
+    partner = timedelta(seconds=settings.join_seconds or 0)
     first = start - partner
     last = end + timedelta(seconds=job.output.window_seconds) + partner
     events = [

@@ -15,7 +15,6 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 from millrace_jobs.declared.enrichment import Enrichment
-from millrace_jobs.declared.plan_analysis import JOIN
 from millrace_jobs.output import Output
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import COLUMNS, in_a_line, is_of_values, row_of, skips_of
@@ -27,6 +26,7 @@ from millrace_jobs.requests.recount import (
     stored_rows,
     with_facts,
 )
+from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks import archive
 
 Row = dict[str, Any]
@@ -143,7 +143,8 @@ def _length(job: StoredRows) -> timedelta:
 
 def _partner(job: StoredRows) -> timedelta:
     """How far an event's rows may be from its own time, by a join."""
-    return timedelta(seconds=job.context.settings.get(JOIN, 0))
+    settings = job.context.settings.as_kind(DeclaredSettings)
+    return timedelta(seconds=settings.join_seconds or 0)
 
 
 def _retried(job: StoredRows, skip: Skip, moment: datetime) -> Retried:

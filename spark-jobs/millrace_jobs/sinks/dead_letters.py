@@ -6,12 +6,11 @@ its format makes all its records malformed, millions of them: the bytes go from 
 to Kafka, and the driver sees as much as there are reasons in a minute.
 """
 
-from typing import Any
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millrace_jobs.inputs.sources import connecting
+from millrace_jobs.settings import JobSettings
 from millrace_jobs.sinks.cassandra import Tables
 
 PREVIEW_CHARACTERS = 200
@@ -22,10 +21,10 @@ COUNT_COLUMNS = ("bucket", "minute", "reason", "checkpoint", '"batch"', "records
 class DeadLetters:
     """``dead_letter_request_bytes`` bounds one; what fitted into the events topic must fit."""
 
-    def __init__(self, brokers: str, topic: str, tables: Tables, settings: dict[str, Any]) -> None:
-        request_bytes = settings["dead_letter_request_bytes"]
+    def __init__(self, brokers: str, topic: str, tables: Tables, settings: JobSettings) -> None:
+        request_bytes = settings.dead_letter_request_bytes
         self._tables = tables
-        self._samples = settings["dead_letter_samples"]
+        self._samples = settings.dead_letter_samples
         self._sink = {
             "kafka.bootstrap.servers": brokers,
             **connecting(settings),

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from millrace_jobs.inputs.checkpoint import Offsets
 from millrace_jobs.inputs.continuity import check_published
 from millrace_jobs.retries import retry
+from millrace_jobs.settings import KafkaClientSettings
 from millrace_shared.names import KafkaNames
 
 log = logging.getLogger(__name__)
@@ -37,16 +38,16 @@ class Results:
         brokers: str,
         names: KafkaNames,
         job: str,
-        settings: dict[str, Any],
+        settings: KafkaClientSettings,
         verify: Callable[[], None],
     ) -> None:
         name = f"{names.group_prefix}{job}"
         self._topic = names.topics.results
         common = {
             "bootstrap.servers": brokers,
-            "socket.connection.setup.timeout.ms": settings["kafka_connect_ms"],
-            "socket.timeout.ms": settings["kafka_answer_ms"],
-            "reconnect.backoff.max.ms": settings["kafka_reconnect_ms"],
+            "socket.connection.setup.timeout.ms": settings.kafka_connect_ms,
+            "socket.timeout.ms": settings.kafka_answer_ms,
+            "reconnect.backoff.max.ms": settings.kafka_reconnect_ms,
         }
         self._verify = verify
         self._group = Consumer(common | {"group.id": name})

@@ -52,10 +52,10 @@ def prepare(
     """A job with a session of its own: a stateful query keeps its first number of partitions."""
     session = spark.newSession()
     settings = config.settings[name]
-    session.conf.set("spark.sql.shuffle.partitions", settings["shuffle_partitions"])
-    checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings['checkpoint']}")
+    session.conf.set("spark.sql.shuffle.partitions", settings.shuffle_partitions)
+    checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings.checkpoint}")
     context = JobContext(name, config, session, tables, checkpoint, lease)
-    job: Job = kind_of(name, settings).load()(context)
+    job: Job = kind_of(name, settings.trigger).load()(context)
     job.prepare()
     return ReadyJob(context, job, job.frame())
 
@@ -69,7 +69,7 @@ def check_continuity(context: JobContext, known: Known | None, kept_checkpoint: 
         known: what the job wrote last.
         kept_checkpoint: the name of the folder that the job's last driver had.
     """
-    if known is None or kept_checkpoint not in (None, context.settings["checkpoint"]):
+    if known is None or kept_checkpoint not in (None, context.settings.checkpoint):
         return
     checkpoint = context.checkpoint
     found = Found(checkpoint.query_id(), checkpoint.newest())

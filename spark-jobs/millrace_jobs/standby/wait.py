@@ -85,7 +85,7 @@ def rehearse(
     rehearsal = Rehearsal(
         first.job,
         scratch(context, context.job),
-        context.settings["rehearsal_pause_seconds"],
+        context.settings.rehearsal_pause_seconds,
         after_batch=ask_as_at_start,
         when_warm=rehearse_all,
         over=over,
@@ -97,7 +97,7 @@ def rehearse(
 
 def rehearse_on_all(one: ReadyJob, number: int, over: threading.Event) -> None:
     """Whatever fails is for whoever leads to tell: the driver can stand by for the first job."""
-    pause = one.context.settings["rehearsal_pause_seconds"]
+    pause = one.context.settings.rehearsal_pause_seconds
     try:
         wide = on_all_executors(one, number)
         folder = scratch(wide.context, f"{one.name}-on-all")
@@ -110,9 +110,12 @@ def on_all_executors(one: ReadyJob, number: int) -> ReadyJob:
     """The same with a task for each executor at least. A batch of a single task always goes to the
     one that Spark's Kafka source prefers, and the others would stay new to it."""
     context, settings = one.context, one.context.settings
-    wide = {name: max(settings[name], number) for name in ("tasks", "shuffle_partitions")}
-    jobs = context.config.settings | {one.name: settings | wide}
-    config = replace(context.config, settings=jobs)
+    wide = replace(
+        settings,
+        tasks=max(settings.tasks, number),
+        shuffle_partitions=max(settings.shuffle_partitions, number),
+    )
+    config = replace(context.config, settings=context.config.settings | {one.name: wide})
     return prepare(one.name, config, context.spark, context.tables, context.lease)
 
 

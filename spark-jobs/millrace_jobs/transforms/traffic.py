@@ -4,12 +4,12 @@ One aggregation means one state, one watermark and one reading of Kafka for both
 of an hour are a sketch in the hour's own state: however many there are, it doesn't grow.
 """
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from millrace_jobs.settings import TrafficSettings
 from millrace_jobs.transforms.watermark import watermarked
 
 # Window → the unit its start is truncated to, and its length in seconds.
@@ -31,8 +31,13 @@ class PageViewRule:
     asset_extensions: list[str]
 
     @classmethod
-    def of(cls, settings: dict[str, Any]) -> "PageViewRule":
-        return cls(**{field.name: settings[f"page_view_{field.name}"] for field in fields(cls)})
+    def of(cls, settings: TrafficSettings) -> "PageViewRule":
+        return cls(
+            settings.page_view_kind,
+            settings.page_view_methods,
+            settings.page_view_statuses,
+            settings.page_view_asset_extensions,
+        )
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,8 @@ class Sketches:
     page_characters: int
 
     @classmethod
-    def of(cls, settings: dict[str, Any]) -> "Sketches":
-        return cls(settings["hll_lg_k"], settings["pages_tracked"], settings["page_characters"])
+    def of(cls, settings: TrafficSettings) -> "Sketches":
+        return cls(settings.hll_lg_k, settings.pages_tracked, settings.page_characters)
 
 
 def traffic(

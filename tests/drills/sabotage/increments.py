@@ -9,6 +9,7 @@ from typing import Any
 
 from millrace_jobs.inputs import sources
 from millrace_jobs.programs.traffic import COUNTS, Traffic
+from millrace_jobs.settings import TrafficSettings
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
 from millrace_jobs.transforms.traffic import PageViewRule, Sketches, traffic
@@ -33,15 +34,15 @@ def write(self: Traffic, frame: DataFrame, batch: int) -> None:
 def brought_by(job: Traffic, batch: int) -> list[Row]:
     """The windows of a batch's own records."""
     context = job._context
-    settings = context.settings
+    settings = context.settings.as_kind(TrafficSettings)
     read = context.checkpoint.batch(batch)
     records = sources.records(
         context.spark, context.config.kafka, context.stream.topic, settings, read
     )
     events = parse.valid(records.transform(parse.classify, context.stream), context.stream)
     rule = PageViewRule.of(settings)
-    waits, sketches = settings["watermark_seconds"], Sketches.of(settings)
-    return traffic(events, rule, waits, sketches, settings["tasks"]).collect()
+    waits, sketches = settings.watermark_seconds, Sketches.of(settings)
+    return traffic(events, rule, waits, sketches, settings.tasks).collect()
 
 
 def incremented(job: Traffic, row: Row, brought: dict[Any, Row]) -> Row:
