@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -15,6 +15,7 @@ from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.common.waiting import wait_until
 from millrace.plan import Plan, load_plan
+from millrace_shared.driver_record import DriverRecord, leader
 
 DISABLED = "disabled"
 RUNNING = "running"
@@ -94,11 +95,11 @@ def ask_running(plan: Plan) -> dict[str, Running]:
     admin = kafka.connect(plan)
     running = {}
     for application, jobs in plan.applications.items():
-        leader = leader_of(drivers, application)
+        leading = leader(drivers[application])
         for job in jobs:
-            state = DISABLED if not leader and job in disabled else state_of(leader, job)
-            where = f" on {leader['host']}" if leader else ""
-            trouble = (leader or {}).get("troubles", {}).get(job)
+            state = DISABLED if not leading and job in disabled else state_of(leading, job)
+            where = f" on {leading.host}" if leading else ""
+            trouble = leading.troubles.get(job) if leading else None
             why = f": {trouble}" if trouble else ""
             try:
                 behind = kafka.lag(admin, plan, job, time.time()).records
@@ -148,12 +149,6 @@ def application_of(plan: Plan, job: str) -> str:
     raise OperatorError(f"no application runs a job {job}; they run {known}", "nothing was changed")
 
 
-def leader_of(drivers: list[dict[str, Any]], application: str) -> dict[str, Any] | None:
-    """The driver that leads; of two that say so, one of which was frozen, the later."""
-    leading = [d for d in drivers if (d["application"], d["state"]) == (application, "leading")]
-    return max(leading, key=lambda driver: driver["since"], default=None)
-
-
 def _await(plan: Plan, application: str, job: str, state: str, seconds: float) -> str:
     """The host of the driver that has the job in a state. Raises OperatorError if none gets
     there."""
@@ -162,10 +157,10 @@ def _await(plan: Plan, application: str, job: str, state: str, seconds: float) -
     with console.status("") as spinner:
 
         def host() -> str | None:
-            leader = leader_of(zookeeper.drivers(plan), application)
-            seen["state"] = state_of(leader, job)
+            leading = leader(zookeeper.drivers(plan)[application])
+            seen["state"] = state_of(leading, job)
             spinner.update(f"{job}: {seen['state']}")
-            return leader["host"] if leader and seen["state"] == state else None
+            return leading.host if leading and seen["state"] == state else None
 
         if found := wait_until(host, seconds):
             return found
@@ -176,8 +171,8 @@ def _await(plan: Plan, application: str, job: str, state: str, seconds: float) -
     )
 
 
-def state_of(leader: dict[str, Any] | None, job: str) -> str:
+def state_of(leading: DriverRecord | None, job: str) -> str:
     """Returns what a job does, as the driver that leads tells it."""
-    if leader is None:
+    if leading is None:
         return "nobody leads"
-    return str(leader.get("jobs", {}).get(job, "not told of by its driver"))
+    return leading.jobs.get(job, "not told of by its driver")

@@ -5,9 +5,8 @@ How long that takes is the machine's affair. What has ended is what doesn't move
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rich.text import Text
 
@@ -18,6 +17,7 @@ from millrace.plan import Plan
 from millrace.status.collect import collect
 from millrace.status.render import MARKS
 from millrace.status.verdict import HEALTHY, UNKNOWN, Component, Status, judge
+from millrace_shared.driver_record import DriverRecord
 
 # A driver is given three minutes to register and as many to warm up, and may have to begin anew.
 STILL_SECONDS = 900.0
@@ -79,13 +79,13 @@ def state(plan: Plan) -> Status:
 
 
 def work_left(
-    plan: Plan, lags: Mapping[str, int | None], drivers: Collection[Mapping[str, Any]] | None
+    plan: Plan, lags: Mapping[str, int | None], drivers: zookeeper.Drivers | None
 ) -> Look:
     """Returns what jobs and drivers have before them.
 
     Args:
         lags: job → records; None where Kafka doesn't answer.
-        drivers: as `zookeeper.drivers`; None while ZooKeeper doesn't answer.
+        drivers: None while ZooKeeper doesn't answer.
     """
     silent = [job for job, records in lags.items() if records is None]
     behind = {job: records for job, records in lags.items() if records}
@@ -98,15 +98,15 @@ def work_left(
     if drivers is None:
         waits.append("ZooKeeper says nothing of drivers yet")
     else:
-        waits += filter(None, (_standby(name, drivers) for name in plan.applications))
-        signs |= {f"{d['application']} on {d['host']}: {d['state']}" for d in drivers}
+        waits += filter(None, (_standby(name, drivers.get(name, [])) for name in plan.applications))
+        signs |= {f"{name} on {d.host}: {d.state}" for name, mine in drivers.items() for d in mine}
     records = math.inf if silent else sum(behind.values())
     return Look(tuple(waits), records, frozenset(signs))
 
 
-def _standby(application: str, drivers: Collection[Mapping[str, Any]]) -> str:
+def _standby(application: str, drivers: Sequence[DriverRecord]) -> str:
     """For what is waited until a driver stands by; empty when one does."""
-    states = {d["state"]: d["host"] for d in drivers if d["application"] == application}
+    states = {driver.state: driver.host for driver in drivers}
     if "standby" in states:
         return ""
     others = [f"{state} on {host}" for state, host in states.items() if state != "leading"]
@@ -163,7 +163,7 @@ def _lag(plan: Plan, admin: kafka.AdminClient, job: str) -> int | None:
         return None
 
 
-def _drivers(plan: Plan) -> list[dict[str, Any]] | None:
+def _drivers(plan: Plan) -> zookeeper.Drivers | None:
     try:
         return zookeeper.drivers(plan)
     except OperatorError:

@@ -19,6 +19,10 @@ from millrace.cluster import tunnel
 from millrace.common.errors import OperatorError
 from millrace.common.waiting import wait_until
 from millrace.plan import Plan
+from millrace_shared.driver_record import DriverRecord
+from millrace_shared.strict import Misconfigured
+
+Drivers = dict[str, list[DriverRecord]]  # the living ones of each application
 
 TIMEOUT_SECONDS = 4  # a frozen server accepts the call and never answers
 FIRST_CONNECTION_SECONDS = 10
@@ -29,7 +33,7 @@ LOCK_SECONDS = 30  # longer than any restart of ZooKeeper's, one server after th
 class Coordination:
     """What applications and operators have agreed on: see `drivers`, `disabled`, `upkeep`."""
 
-    drivers: list[dict[str, Any]]
+    drivers: Drivers
     disabled: set[str]
     upkeep: dict[str, Any] | None
 
@@ -41,13 +45,8 @@ def coordination(plan: Plan, seconds: float) -> Coordination:
         return Coordination(_drivers(client, plan), _disabled(client, plan), _upkeep(client, plan))
 
 
-def drivers(plan: Plan) -> list[dict[str, Any]]:
-    """Each living driver: application, run, host, version, state, jvm, python; ``since`` when it
-    has been in this state, and ``standing_by_since`` and ``rehearsed_at`` (or None),
-    in seconds since 1970; of one that leads ``jobs``, what each of them does.
-
-    OperatorError when ZooKeeper doesn't answer.
-    """
+def drivers(plan: Plan) -> Drivers:
+    """The living drivers. Raises OperatorError when ZooKeeper doesn't answer."""
     with _glancing(plan, "who drives") as client:
         return _drivers(client, plan)
 
@@ -182,9 +181,9 @@ def _order(plan: Plan, job: str) -> str:
     return f"{plan.names.zookeeper.jobs}/{job}/disabled"
 
 
-def _drivers(client: KazooClient, plan: Plan) -> list[dict[str, Any]]:
+def _drivers(client: KazooClient, plan: Plan) -> Drivers:
     root = plan.names.zookeeper.applications
-    return [driver for name in plan.applications for driver in _registered(client, root, name)]
+    return {name: list(_registered(client, f"{root}/{name}/drivers")) for name in plan.applications}
 
 
 def _disabled(client: KazooClient, plan: Plan) -> set[str]:
@@ -200,10 +199,19 @@ def _upkeep(client: KazooClient, plan: Plan) -> dict[str, Any] | None:
     return record
 
 
-def _registered(client: KazooClient, root: str, application: str) -> Iterator[dict[str, Any]]:
-    folder = f"{root}/{application}/drivers"
+def _registered(client: KazooClient, folder: str) -> Iterator[DriverRecord]:
     with suppress(NoNodeError):  # never started; or it has gone since it was listed
         for name in client.get_children(folder):
             with suppress(NoNodeError):
                 content, _ = client.get(f"{folder}/{name}")
-                yield json.loads(content) | {"application": application}
+                yield _record(f"{folder}/{name}", content)
+
+
+def _record(node: str, content: bytes) -> DriverRecord:
+    try:
+        return DriverRecord.parse(content)
+    except (ValueError, Misconfigured) as error:
+        raise OperatorError(
+            f"ZooKeeper's node {node} is no driver's record: {error}",
+            "use the checkout that the jobs were deployed from, or deploy them from this one",
+        ) from None

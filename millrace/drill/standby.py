@@ -1,43 +1,42 @@
 """The standby driver's age: one that has just started is warmer than the one that a night meets."""
 
 import time
-from collections.abc import Collection, Iterable
-from typing import Any
 
-from millrace.cluster.zookeeper import drivers
+from millrace.cluster.zookeeper import Drivers
 from millrace.common.errors import OperatorError
 from millrace.common.waiting import wait_until
-from millrace.plan import Plan
+from millrace.drill.cluster import Cluster
 
 LOOK_EVERY_SECONDS = 15.0
 # A standby may begin anew while it is waited for.
 PATIENCE_SECONDS = 600.0
 
 
-def standby_since(plan: Plan) -> float | None:
+def standby_since(cluster: Cluster) -> float | None:
     """Returns when the youngest standby began to stand by (Unix seconds).
 
     None unless each application has one, and ZooKeeper says so.
     """
     try:
-        return youngest(drivers(plan), plan.applications)
+        return youngest(cluster.drivers())
     except OperatorError:
         return None
 
 
-def youngest(listed: Iterable[dict[str, Any]], applications: Collection[str]) -> float | None:
-    """Returns when the youngest of these standbys began; None if an application has none."""
-    standbys = [driver for driver in listed if driver["state"] == "standby"]
-    if {driver["application"] for driver in standbys} != set(applications):
-        return None
-    return max((driver["since"] for driver in standbys), default=None)
+def youngest(applications: Drivers) -> float | None:
+    """Returns when the youngest of the standbys began; None if an application has none."""
+    standbys = [
+        [driver.since for driver in mine if driver.state == "standby"]
+        for mine in applications.values()
+    ]
+    return max(map(max, standbys)) if standbys and all(standbys) else None
 
 
-def wait_until_idle(plan: Plan, seconds: float) -> None:
+def wait_until_idle(cluster: Cluster, seconds: float) -> None:
     """Waits until every standby has stood by for so long. Raises OperatorError if none ever has."""
 
     def idle() -> bool:
-        since = standby_since(plan)
+        since = standby_since(cluster)
         return since is not None and time.time() - since >= seconds
 
     if not wait_until(idle, seconds + PATIENCE_SECONDS, LOOK_EVERY_SECONDS):

@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from millrace.cluster import kafka, probe, services, tunnel
@@ -11,6 +12,7 @@ from millrace.cluster.ssh import on_all, run_on
 from millrace.cluster.zookeeper import drivers
 from millrace.common.errors import NobodyError, OperatorError
 from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, Endpoint, Host, Plan
+from millrace_shared.driver_record import DriverRecord
 
 EXECUTOR = "YarnCoarseGrainedExecutorBackend"
 TIMEOUT = 4  # s; a frozen service accepts the call and never answers
@@ -115,26 +117,30 @@ def _redis_master(plan: Plan) -> Holder | None:
 
 def _driver(state: str) -> Callable[[Plan], Holder | None]:
     def find(plan: Plan) -> Holder | None:
-        driver = newest(drivers(plan), state)
+        driver = newest(_all_drivers(plan), state)
         if driver is None:
             return None
-        return Holder(plan.host(driver["host"]), (driver["jvm"], driver["python"]))
+        return Holder(plan.host(driver.host), (driver.jvm, driver.python))
 
     return find
 
 
-def newest(listed: Iterable[dict[str, Any]], state: str) -> dict[str, Any] | None:
+def _all_drivers(plan: Plan) -> Iterable[DriverRecord]:
+    return chain.from_iterable(drivers(plan).values())
+
+
+def newest(listed: Iterable[DriverRecord], state: str) -> DriverRecord | None:
     """The latest driver in a state: a frozen one stays listed until its session expires."""
-    found = [driver for driver in listed if driver["state"] == state]
-    return max(found, key=lambda driver: driver["since"], default=None)
+    found = [driver for driver in listed if driver.state == state]
+    return max(found, key=lambda driver: driver.since, default=None)
 
 
 def _executor(plan: Plan) -> Holder | None:
-    driver = newest(drivers(plan), "leading")
+    driver = newest(_all_drivers(plan), "leading")
     if driver is None:
         return None
     hosts = plan.hosts_of("nodemanager")
-    found = on_all(hosts, lambda host: _containers_on(plan, host, driver["run"]))
+    found = on_all(hosts, lambda host: _containers_on(plan, host, driver.run))
     return busiest(
         (host, _executor_in(plan, host, container))
         for host in hosts

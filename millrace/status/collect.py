@@ -26,7 +26,7 @@ from millrace.status.asking import Pending, Round
 from millrace.status.snapshot import (
     Controller,
     Coordination,
-    Driver,
+    Drivers,
     Event,
     Fault,
     HostFacts,
@@ -208,10 +208,10 @@ def _events(at: Endpoint, left: float) -> tuple[Event, ...]:
 # -- What ZooKeeper, Kafka and Cassandra say
 
 
-def ask_drivers(plan: Plan) -> Reply[tuple[Driver, ...]]:
+def ask_drivers(plan: Plan) -> Reply[Drivers]:
     """Returns the drivers that are registered."""
     try:
-        return tuple(Driver.of(driver) for driver in zookeeper.drivers(plan))
+        return zookeeper.drivers(plan)
     except OperatorError as error:
         return Silence(error.message)
 
@@ -219,7 +219,7 @@ def ask_drivers(plan: Plan) -> Reply[tuple[Driver, ...]]:
 def _coordination(plan: Plan, left: float) -> Coordination:
     found = zookeeper.coordination(plan, left)
     return Coordination(
-        tuple(Driver.of(driver) for driver in found.drivers),
+        found.drivers,
         frozenset(found.disabled),
         Upkeep(**found.upkeep) if found.upkeep else None,
     )

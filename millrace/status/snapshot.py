@@ -4,14 +4,17 @@ Nothing is taken for an answer that is none: a part that was asked and said noth
 `Silence`, one that is known not to serve is a `Fault`. The verdict tells them apart.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from millrace.cluster.prometheus import Alert
 from millrace.cluster.services import NameNode, Redis, ResourceManager
+from millrace_shared.driver_record import DriverRecord
 
 T = TypeVar("T")
+
+Drivers = Mapping[str, Sequence[DriverRecord]]  # the living ones of each application
 
 
 @dataclass(frozen=True)
@@ -79,27 +82,6 @@ class Lag:
 
 
 @dataclass(frozen=True)
-class Driver:
-    """A driver as it tells of itself in ZooKeeper. Times are seconds since 1970.
-
-    Of one that leads ``jobs`` have a state each, and ``troubles`` why some of them don't run well.
-    """
-
-    application: str
-    state: str
-    host: str
-    since: float = 0.0
-    standing_by_since: float | None = None
-    rehearsed_at: float | None = None
-    jobs: Mapping[str, str] = field(default_factory=dict)
-    troubles: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, said: Mapping[str, Any]) -> "Driver":
-        return cls(**{key: said[key] for key in cls.__dataclass_fields__ if key in said})
-
-
-@dataclass(frozen=True)
 class Upkeep:
     """When the last upkeep that succeeded began and where, and why the one after it failed."""
 
@@ -112,7 +94,7 @@ class Upkeep:
 class Coordination:
     """What ZooKeeper knows of applications. ``upkeep`` is None before it was first looked for."""
 
-    drivers: tuple[Driver, ...]
+    drivers: Drivers
     disabled: frozenset[str] = frozenset()
     upkeep: Upkeep | None = None
 

@@ -8,7 +8,7 @@ cluster, and another silence never makes a state better.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -21,7 +21,7 @@ from millrace.config.alerts import SEVERITIES
 from millrace.plan import CONTROLLER_ID_BASE, Plan
 from millrace.status.snapshot import (
     Coordination,
-    Driver,
+    Drivers,
     Event,
     Fault,
     HostFacts,
@@ -33,6 +33,7 @@ from millrace.status.snapshot import (
     Upkeep,
     known,
 )
+from millrace_shared.driver_record import DriverRecord, leader
 
 T = TypeVar("T")
 
@@ -401,12 +402,12 @@ def _ready(
     )
 
 
-def _drivers(snapshot: Snapshot) -> Reply[tuple[Driver, ...]]:
+def _drivers(snapshot: Snapshot) -> Reply[Drivers]:
     found = snapshot.coordination
     return found.drivers if isinstance(found, Coordination) else found
 
 
-def applications(plan: Plan, reply: Reply[tuple[Driver, ...]], now: float) -> Component:
+def applications(plan: Plan, reply: Reply[Drivers], now: float) -> Component:
     """Judges applications: each has a driver that leads and one that stands by.
 
     ``now`` is in seconds since 1970.
@@ -415,7 +416,7 @@ def applications(plan: Plan, reply: Reply[tuple[Driver, ...]], now: float) -> Co
         return _component("Applications", "nobody tells", [], [reply.why], is_down=False)
     problems, texts, leaderless = [], [], False
     for name in plan.applications:
-        mine = [driver for driver in reply if driver.application == name]
+        mine = reply.get(name, [])
         leading = [driver.host for driver in mine if driver.state == "leading"]
         standbys = [driver for driver in mine if driver.state == "standby"]
         standby = [_standby(driver, now) for driver in standbys]
@@ -463,13 +464,14 @@ def _job(plan: Plan, job: str, snapshot: Snapshot) -> Component:
     return replace(line, trouble=trouble)
 
 
-def _work(drivers: Reply[tuple[Driver, ...]], job: str) -> tuple[str | None, str | None]:
+def _work(drivers: Reply[Drivers], job: str) -> tuple[str | None, str | None]:
     """Returns what a job does and why it doesn't run well, by the driver that leads."""
     if isinstance(drivers, Silence | Fault):
         return None, None
-    for driver in drivers:
-        if driver.state == "leading" and (job in driver.jobs or job in driver.troubles):
-            return driver.jobs.get(job), driver.troubles.get(job)
+    for mine in drivers.values():
+        leads = leader(mine)
+        if leads and (job in leads.jobs or job in leads.troubles):
+            return leads.jobs.get(job), leads.troubles.get(job)
     return None, None
 
 
@@ -500,13 +502,13 @@ def _upkeep_of(plan: Plan, last: Upkeep, now: float) -> Component:
     return _component("Upkeep", seen, problems, [], is_down=False)
 
 
-def _is_cold(plan: Plan, driver: Driver, now: float) -> bool:
+def _is_cold(plan: Plan, driver: DriverRecord, now: float) -> bool:
     """One that has never rehearsed has had nothing to rehearse with."""
     rehearsed = driver.rehearsed_at
     return rehearsed is not None and now - rehearsed > plan.spark.settings.common.cold_seconds
 
 
-def _standby(driver: Driver, now: float) -> str:
+def _standby(driver: DriverRecord, now: float) -> str:
     """Describes a standby with its age, and how warm it is."""
     began, rehearsed = driver.standing_by_since, driver.rehearsed_at
     facts = [f"for {age(now - began)}"] if began else []
@@ -514,7 +516,7 @@ def _standby(driver: Driver, now: float) -> str:
     return f"{driver.host} ({', '.join(facts)})"
 
 
-def _newcomers(drivers: list[Driver], now: float) -> str:
+def _newcomers(drivers: Sequence[DriverRecord], now: float) -> str:
     """Describes the drivers that are to stand by next; the gateway says why there is none."""
     warming = [driver for driver in drivers if driver.state == "warming"]
     told = [f"{d.host}'s has been warming up for {age(now - d.since)}" for d in warming]

@@ -10,6 +10,7 @@ import pytest
 from millrace.cluster import kafka
 from millrace.cluster.zookeeper import drivers
 from millrace.plan import Plan
+from millrace_shared.driver_record import leader
 from tests.e2e.conftest import REAL_LOG, Month
 from tests.e2e.support import MILLRACE, Insights, assert_exact, finish, replay
 from tests.waiting import wait_until
@@ -71,7 +72,10 @@ def broker(plan: Plan) -> str:
 
 def driver(plan: Plan) -> str:
     """The worker of the driver that leads."""
-    return next(found["host"] for found in drivers(plan) if found["state"] == "leading")
+    [pair] = drivers(plan).values()
+    found = leader(pair)
+    assert found, "nobody leads"
+    return found.host
 
 
 @pytest.mark.extended

@@ -9,6 +9,7 @@ import pytest
 
 from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.zookeeper import drivers
+from millrace_shared.driver_record import DriverRecord
 from tests.waiting import pause, wait_until
 
 STANDBY_SECONDS = 300
@@ -39,13 +40,13 @@ def test_one_gateway_acts_and_every_other_one_stands_by(plan, status):
     assert sorted(gateways) == plan.services["job_gateway"].hosts
 
 
-def pair(plan, application: str) -> list[dict[str, Any]]:
+def pair(plan, application: str) -> list[DriverRecord]:
     """Its drivers: who leads, then who stands by; waits for a standby that is still starting."""
 
-    def found() -> list[dict[str, Any]]:
-        found = [d for d in drivers(plan) if d["application"] == application]
-        assert sorted(d["state"] for d in found) == ["leading", "standby"]
-        return sorted(found, key=lambda driver: driver["state"])
+    def found() -> list[DriverRecord]:
+        found = sorted(drivers(plan)[application], key=lambda driver: driver.state)
+        assert [driver.state for driver in found] == ["leading", "standby"]
+        return found
 
     return wait_until(found, STANDBY_SECONDS, "one leads and one stands by", every=3)
 
@@ -54,16 +55,16 @@ def test_each_application_has_a_leader_and_a_standby_on_different_hosts(plan, st
     states = {app["id"]: app["state"] for app in running}
     for name in plan.applications:
         leader, standby = pair(plan, name)
-        assert leader["host"] != standby["host"]
-        assert {leader["version"], standby["version"]} == {status["applications"][name]["version"]}
-        assert states[leader["run"]] == "RUNNING"
+        assert leader.host != standby.host
+        assert {leader.version, standby.version} == {status["applications"][name]["version"]}
+        assert states[leader.run] == "RUNNING"
 
 
 def test_the_gateway_knows_who_leads(plan, status):
     for name in plan.applications:
         application = status["applications"][name]
         assert application["phase"] == "running"
-        assert application["run"] == pair(plan, name)[0]["run"]
+        assert application["run"] == pair(plan, name)[0].run
 
 
 def test_every_gateway_could_submit_what_is_deployed(plan, status, hosts_of):
@@ -88,7 +89,7 @@ def test_a_disabled_job_ends_alone_and_goes_on_when_it_is_enabled(plan, edge, st
     try:
         typed("jobs", "disable", job)
         told = pair(plan, application)[0]
-        assert told["jobs"] == dict.fromkeys(others, "running") | {job: "disabled"}
+        assert told.jobs == dict.fromkeys(others, "running") | {job: "disabled"}
         before = batches(plan)
         pause(15, "a job that went on would tell of a batch")
         after = batches(plan)
@@ -99,8 +100,8 @@ def test_a_disabled_job_ends_alone_and_goes_on_when_it_is_enabled(plan, edge, st
     finally:
         typed("jobs", "enable", job)
     went_on = pair(plan, application)[0]
-    assert went_on["jobs"] == dict.fromkeys(jobs, "running")
-    assert went_on["run"] == leader["run"]  # and no driver was restarted
+    assert went_on.jobs == dict.fromkeys(jobs, "running")
+    assert went_on.run == leader.run  # and no driver was restarted
 
 
 def batches(plan) -> dict[str, int]:

@@ -24,13 +24,14 @@ from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.plan import load_plan
 from millrace.status.verdict import Component, Status
+from millrace_shared.driver_record import DriverRecord
 from tests.unit.results import Api
 
 PLAN = load_plan("local")
 [APPLICATION] = PLAN.applications
 HEALTHY = Component("HDFS", "healthy", "3 of 3", [])
-LEADS = {"application": APPLICATION, "host": "edge-1", "state": "leading"}
-STANDS_BY = {"application": APPLICATION, "host": "edge-2", "state": "standby"}
+LEADS = DriverRecord("run", "edge-1", "leading", since=1.0)
+STANDS_BY = DriverRecord("run", "edge-2", "standby", since=1.0)
 IDLE = dict.fromkeys(PLAN.jobs, 0)
 AT_REST = Look((), 0, frozenset())
 LONG = 1_000  # looks, and no more: an endless wait has to be red
@@ -129,7 +130,7 @@ def test_no_answer_is_none_of_progress_and_not_the_end() -> None:
 
 
 def test_jobs_that_have_caught_up_and_a_standby_are_at_rest() -> None:
-    assert work_left(PLAN, IDLE, [LEADS, STANDS_BY]).at_rest
+    assert work_left(PLAN, IDLE, {APPLICATION: [LEADS, STANDS_BY]}).at_rest
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_jobs_that_have_caught_up_and_a_standby_are_at_rest() -> None:
         ),
         (
             IDLE,
-            [LEADS, STANDS_BY | {"state": "warming"}],
+            [LEADS, replace(STANDS_BY, state="warming")],
             f"the standby driver of '{APPLICATION}': warming on edge-2",
             0,
         ),
@@ -165,14 +166,14 @@ def test_jobs_that_have_caught_up_and_a_standby_are_at_rest() -> None:
 def test_it_says_what_it_waits_for(
     lags: dict[str, int | None], drivers: Any, waits: str, records: float
 ) -> None:
-    found = work_left(PLAN, lags, drivers)
+    found = work_left(PLAN, lags, drivers and {APPLICATION: drivers})
     assert found.waits == (waits,)
     assert found.records == records
 
 
 def test_a_job_that_catches_up_and_a_driver_s_new_state_are_signs() -> None:
-    before = work_left(PLAN, IDLE | {"traffic": 5}, [LEADS])
-    after = work_left(PLAN, IDLE, [LEADS, STANDS_BY])
+    before = work_left(PLAN, IDLE | {"traffic": 5}, {APPLICATION: [LEADS]})
+    after = work_left(PLAN, IDLE, {APPLICATION: [LEADS, STANDS_BY]})
     assert after.signs - before.signs == {
         "traffic has caught up",
         f"{APPLICATION} on edge-2: standby",
@@ -271,7 +272,7 @@ def test_all_of_the_cluster_is_asked_once_the_work_is_done(monkeypatch: pytest.M
     drivers = [LEADS]
     monkeypatch.setattr(settling.kafka, "connect", lambda plan: None)
     monkeypatch.setattr(settling, "_lags", lambda plan, admin: IDLE)
-    monkeypatch.setattr(settling, "_drivers", lambda plan: drivers)
+    monkeypatch.setattr(settling, "_drivers", lambda plan: {APPLICATION: drivers})
 
     def state(plan: Any) -> Status:
         asked.append("all")

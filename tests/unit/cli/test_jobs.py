@@ -1,6 +1,7 @@
 """Jobs one by one, as an operator types it; a small service follows the orders."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from millrace.common.errors import OperatorError
 from millrace.common.paths import REPO
 from millrace.plan import load_plan
 from millrace.setup import spark
+from millrace_shared.driver_record import DriverRecord
 
 PLAN = load_plan("local")
 SCHEMA = REPO / "spark-jobs" / "schema.cql"
@@ -41,15 +43,15 @@ class Service:
     def disabled(self, _: Any) -> set[str]:
         return self.orders
 
-    def drivers(self, _: Any) -> list[dict[str, Any]]:
+    def drivers(self, _: Any) -> dict[str, list[DriverRecord]]:
         self.looks += 1
         for job, state in self.jobs.items() if self.obeys else ():
             wanted = "disabled" if job in self.orders else "running"
             between = "draining" if wanted == "disabled" else "starting"
             self.jobs[job] = wanted if state in (between, wanted) else between
-        driver = {"application": "insights", "since": 7, "state": "leading", "host": "worker-2"}
-        frozen = driver | {"since": 3, "host": "worker-1"}
-        return [frozen, driver | {"jobs": dict(self.jobs)}, driver | {"state": "standby"}]
+        leads = DriverRecord("run", "worker-2", "leading", since=7, jobs=dict(self.jobs))
+        frozen = replace(leads, since=3, host="worker-1", jobs={})
+        return {"insights": [frozen, leads, replace(leads, state="standby", jobs={})]}
 
 
 class Brokers:
@@ -106,7 +108,8 @@ def test_an_order_that_nobody_follows_is_told(service: Service) -> None:
 
 def test_what_no_driver_tells_is_told_so() -> None:
     assert commands.state_of(None, "sessions") == "nobody leads"
-    assert commands.state_of({"host": "worker-1"}, "sessions") == "not told of by its driver"
+    silent = DriverRecord("run", "worker-1", "leading", since=7)
+    assert commands.state_of(silent, "sessions") == "not told of by its driver"
 
 
 def rows(output: str) -> dict[str, list[str]]:
@@ -142,9 +145,9 @@ def test_jobs_are_listed_with_what_they_are_and_do(service: Service) -> None:
 def test_a_job_that_failed_is_listed_with_the_reason(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [_, leader, _] = service.drivers(PLAN)
-    told = leader | {"jobs": {"sessions": "failed"}, "troubles": {"sessions": "it is the code"}}
-    monkeypatch.setattr(service, "drivers", lambda _: [told])
+    [_, leads, _] = service.drivers(PLAN)["insights"]
+    told = replace(leads, jobs={"sessions": "failed"}, troubles={"sessions": "it is the code"})
+    monkeypatch.setattr(service, "drivers", lambda _: {"insights": [told]})
     state = commands.ask_running(PLAN)["sessions"].state
     assert state == "failed on worker-2: it is the code"
 
@@ -165,7 +168,7 @@ def test_without_a_cluster_jobs_are_listed_by_the_plan(
 
 def test_a_disabled_job_is_listed_as_such_while_nobody_leads(service: Service) -> None:
     service.disable(PLAN, "sessions")
-    service.drivers = lambda _: []  # type: ignore[method-assign]
+    service.drivers = lambda _: {"insights": []}  # type: ignore[method-assign]
     shown = rows(typed().output)
     assert (shown["sessions"][4], shown["traffic"][4]) == (
         "disabled",

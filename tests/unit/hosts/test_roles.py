@@ -17,6 +17,7 @@ from millrace.plan import load_plan
 from millrace.providers import docker_hosts
 from millrace.providers.docker_hosts import partition_script
 from millrace.status import health
+from millrace_shared.driver_record import DriverRecord
 
 PLAN = load_plan("local")
 RUN = "application_1795252414868_0001"
@@ -30,9 +31,9 @@ def test_the_controller_of_the_newest_epoch_leads():
 
 
 def test_the_latest_driver_in_a_state_counts():
-    frozen = {"state": "leading", "since": 1790000000.0, "host": "worker-1"}
-    promoted = {"state": "leading", "since": 1790000030.0, "host": "worker-2"}
-    standby = {"state": "standby", "since": 1790000040.0, "host": "worker-3"}
+    frozen = DriverRecord(RUN, "worker-1", "leading", since=1790000000.0)
+    promoted = DriverRecord(RUN, "worker-2", "leading", since=1790000030.0)
+    standby = DriverRecord(RUN, "worker-3", "standby", since=1790000040.0)
     assert roles.newest([promoted, frozen, standby], "leading") == promoted
     assert roles.newest([frozen], "standby") is None
 
@@ -55,7 +56,7 @@ def test_the_containers_of_an_application_are_those_that_run(epoch):
 
 def test_an_executor_is_known_by_what_it_runs_not_by_its_number(monkeypatch):
     """YARN's first container of an attempt may be lost: then the driver's has the number 2."""
-    driver = {"state": "leading", "since": 1.0, "host": "worker-1", "run": RUN}
+    driver = DriverRecord(RUN, "worker-1", "leading", since=1.0)
     ids = [f"container_1795252414868_0001_02_00000{number}" for number in (2, 3)]
     listed = [{"id": each, "state": "RUNNING"} for each in ids]
 
@@ -69,7 +70,7 @@ def test_an_executor_is_known_by_what_it_runs_not_by_its_number(monkeypatch):
         pids = [pid for pid, line in running.items() if re.search(pattern, line)]
         return SimpleNamespace(stdout="".join(f"{pid} 5\n" for pid in pids))
 
-    monkeypatch.setattr(roles, "drivers", lambda plan: [driver])
+    monkeypatch.setattr(roles, "drivers", lambda plan: {"insights": [driver]})
     monkeypatch.setattr("millrace.cluster.yarn.containers", lambda plan, host: listed)
     monkeypatch.setattr(roles, "run_on", run_on)
     assert roles.ROLES["executor"].find(PLAN).pids == (8,)

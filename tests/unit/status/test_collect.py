@@ -330,7 +330,7 @@ class World:
         )
         monkeypatch.setattr(collecting.kafka, "connect", lambda plan: None)
         monkeypatch.setattr(collecting, "_kafka", lambda admin, left: Kafka(3, 12, 0, 0))
-        monkeypatch.setattr(collecting, "_coordination", lambda plan, left: Coordination(()))
+        monkeypatch.setattr(collecting, "_coordination", lambda plan, left: Coordination({}))
         monkeypatch.setattr(collecting, "_ask_host", self._enter)
         monkeypatch.setattr(collecting, "_lag", self._lag)
         monkeypatch.setattr(collecting, "_ring", self._ring)

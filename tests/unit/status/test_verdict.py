@@ -1,6 +1,7 @@
 """The verdict on every state a cluster may be in."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,6 @@ from millrace.status.ring import states
 from millrace.status.snapshot import (
     Controller,
     Coordination,
-    Driver,
     Event,
     Fault,
     HostFacts,
@@ -34,6 +34,7 @@ from millrace.status.snapshot import (
     Upkeep,
 )
 from millrace.status.verdict import ALERTS, DOWN, HEALTHY, STATES, UNKNOWN, age, judge, moment
+from millrace_shared.driver_record import DriverRecord
 
 PLAN = load_plan("local")
 NOW = 1_800_000_060.0
@@ -52,11 +53,11 @@ def healthy() -> Snapshot:
         return {h.name: first if h.index == 1 else other for h in PLAN.hosts_of(service)}
 
     apps = tuple(Application("application_1_1", name, "RUNNING", 61) for name in PLAN.applications)
-    drivers = tuple(
-        Driver(name, state, host, rehearsed_at=NOW - 60)
-        for name in PLAN.applications
+    pair = [
+        DriverRecord("application_1_1", host, state, since=0.0, rehearsed_at=NOW - 60)
         for state, host in (("leading", "worker-1"), ("standby", "worker-2"))
-    )
+    ]
+    drivers = dict.fromkeys(PLAN.applications, pair)
     units = {host.name: dict.fromkeys(host.services, Unit(True, 0)) for host in PLAN.hosts}
     return Snapshot(
         at=NOW,
@@ -97,14 +98,18 @@ def stopped(snapshot: Snapshot, host: str, service: str) -> Snapshot:
     )
 
 
-def with_drivers(snapshot: Snapshot, *drivers: Driver) -> Snapshot:
+def with_drivers(snapshot: Snapshot, *drivers: DriverRecord) -> Snapshot:
+    """The one application's."""
+    [application] = PLAN.applications
     assert isinstance(snapshot.coordination, Coordination)
-    return replace(snapshot, coordination=replace(snapshot.coordination, drivers=drivers))
+    known = replace(snapshot.coordination, drivers={application: drivers})
+    return replace(snapshot, coordination=known)
 
 
-def drivers_of(snapshot: Snapshot) -> tuple[Driver, ...]:
+def drivers_of(snapshot: Snapshot) -> Sequence[DriverRecord]:
     assert isinstance(snapshot.coordination, Coordination)
-    return snapshot.coordination.drivers
+    [drivers] = snapshot.coordination.drivers.values()
+    return drivers
 
 
 def verdict(snapshot: Snapshot, name: str):
@@ -258,7 +263,7 @@ FAULTS: dict[str, list[Any]] = {
     "lags": [Lag(10, 0), Lag(10, 3)],
     "kafka": [Kafka(3, 12, 4, 0), Kafka(2, 12, 4, 1)],
     "ring": [dict.fromkeys((h.address for h in PLAN.hosts_of("cassandra")), "DN")],
-    "coordination": [Coordination(()), Coordination((), frozenset(PLAN.jobs))],
+    "coordination": [Coordination({}), Coordination({}, frozenset(PLAN.jobs))],
 }
 
 
@@ -430,7 +435,7 @@ def test_who_is_to_stand_by_shows_since_when_it_warms_up():
 
 
 def test_without_a_standby_no_host_is_asked(monkeypatch):
-    alone = tuple(d for d in drivers_of(healthy()) if d.state != "standby")
+    alone = {"insights": [d for d in drivers_of(healthy()) if d.state != "standby"]}
     monkeypatch.setattr(health, "ask_drivers", lambda plan: alone)
     monkeypatch.setattr(health, "collect", lambda plan, **_: pytest.fail("it asked"))
     assert health.problems(PLAN) == [
@@ -446,7 +451,7 @@ def observe(monkeypatch, snapshot: Snapshot) -> None:
         assert fresh
         return snapshot
 
-    monkeypatch.setattr(health, "ask_drivers", lambda plan: drivers_of(snapshot))
+    monkeypatch.setattr(health, "ask_drivers", lambda plan: snapshot.coordination.drivers)
     monkeypatch.setattr(health, "collect", collect)
 
 
@@ -505,14 +510,14 @@ def test_a_standby_that_rehearses_no_more_is_cold():
 )
 def test_an_upkeep_that_failed_or_is_overdue_is_a_trouble_with_what_to_do(hours, error, told):
     last = Upkeep(NOW - hours * 3600, "edge-2", error)
-    found = verdict(replace(healthy(), coordination=Coordination((), frozenset(), last)), "Upkeep")
+    found = verdict(replace(healthy(), coordination=Coordination({}, frozenset(), last)), "Upkeep")
     assert found.state == ("degraded" if told else "healthy")
     assert [told in problem for problem in found.problems] == [True] * bool(told)
 
 
 def test_a_new_cluster_waits_for_its_first_night():
     for last in (None, Upkeep(NOW)):
-        snapshot = replace(healthy(), coordination=Coordination((), frozenset(), last))
+        snapshot = replace(healthy(), coordination=Coordination({}, frozenset(), last))
         assert verdict(snapshot, "Upkeep").state == "healthy"
 
 
