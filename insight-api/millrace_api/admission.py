@@ -190,12 +190,12 @@ def _counted(there: Counter[str], client: str) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class Asker:
-    """The client of one request."""
+class Client:
+    """Who sent one request: an address, with what it may take up."""
 
-    client: str
+    address: str
     admission: Admission
 
     def lane(self, windows: int) -> AbstractAsyncContextManager[None]:
         """See ``Admission.lane``."""
-        return self.admission.lane(self.client, windows)
+        return self.admission.lane(self.address, windows)

@@ -25,7 +25,7 @@ from millrace_api import (
     stream,
 )
 from millrace_api.admission import Admission, Busy, RateLimit, TooMany
-from millrace_api.asking import AskerDep, address_of
+from millrace_api.client_identity import ClientDep, address_of
 from millrace_api.coalescing import Coalesced
 from millrace_api.history import History
 from millrace_api.hub import Hub
@@ -115,7 +115,7 @@ async def traffic(
     start: From,
     end: To,
     windows: WindowsDep,
-    asker: AskerDep,
+    client: ClientDep,
     window: WindowSize = Window.HOUR,
 ) -> models.Traffic:
     """Windows of one size, oldest first: 2 days of minutes or 31 days of hours at most.
@@ -123,13 +123,13 @@ async def traffic(
     Windows in which nothing happened are absent.
     """
     span = parse_span(start, end, step=window.length, longest=LONGEST[window])
-    async with asker.lane(span.length // window.length):
+    async with client.lane(span.length // window.length):
         return await windows.of(window, span)
 
 
 @router.get("/v1/traffic/total", tags=["traffic"])
 async def traffic_total(
-    start: From, end: To, history: HistoryDep, asker: AskerDep
+    start: From, end: To, history: HistoryDep, client: ClientDep
 ) -> models.TrafficTotal:
     """A range as one figure, its ends whole minutes: 366 days at most.
 
@@ -137,7 +137,7 @@ async def traffic_total(
     all the windows' sketches, not a sum. Up to a second old.
     """
     span = parse_span(start, end, step=MINUTE, longest=LONGEST_TOTAL)
-    return models.TrafficTotal.of(span, await history.total(span, asker))
+    return models.TrafficTotal.of(span, await history.total(span, client))
 
 
 @router.get("/v1/pages/top", tags=["traffic"])
@@ -145,7 +145,7 @@ async def top_pages(
     start: From,
     end: To,
     history: HistoryDep,
-    asker: AskerDep,
+    client: ClientDep,
     k: Annotated[int, Query(ge=1, le=100, description="How many pages.")] = 10,
 ) -> models.TopPages:
     """The most viewed pages of a range, its ends whole hours: 7 days at most.
@@ -153,7 +153,7 @@ async def top_pages(
     Up to a second old.
     """
     span = parse_span(start, end, step=HOUR, longest=LONGEST_TOP)
-    top = await history.top_pages(span, k, asker)
+    top = await history.top_pages(span, k, client)
     return models.TopPages(
         start=span.start,
         end=span.end,
@@ -169,12 +169,12 @@ async def dead_letters(
     start: From,
     end: To,
     store: StoreDep,
-    asker: AskerDep,
+    client: ClientDep,
     limit: Annotated[int, Query(ge=0, le=100, description="How many to list.")] = 20,
 ) -> models.DeadLetters:
     """Events that could not be read, by the time when Kafka received them: 2 days at most."""
     span = parse_span(start, end, step=MINUTE, longest=LONGEST_DEAD_LETTERS)
-    async with asker.lane(len(list(span.days())) * WINDOWS_PER_DAY_OF_LETTERS):
+    async with client.lane(len(list(span.days())) * WINDOWS_PER_DAY_OF_LETTERS):
         found = await store.dead_letters(span)
     return models.DeadLetters(
         start=span.start,
@@ -186,11 +186,11 @@ async def dead_letters(
 
 
 @router.get("/v1/late", tags=["quality"])
-async def late(start: From, end: To, store: StoreDep, asker: AskerDep) -> models.Late:
+async def late(start: From, end: To, store: StoreDep, client: ClientDep) -> models.Late:
     """Events that came after their window was final and are missing from it, by day."""
     span = parse_span(start, end, step=HOUR, longest=LONGEST[Window.HOUR])
     days = list(span.days())
-    async with asker.lane(len(days)):
+    async with client.lane(len(days)):
         found = await store.late_events(days)
     return models.Late(
         start=span.start,
@@ -237,7 +237,7 @@ async def status(
 async def live_stream(
     hub: HubDep,
     settings: SettingsDep,
-    asker: AskerDep,
+    client: ClientDep,
     last_event_id: Annotated[
         str | None, Header(description="Id of the last event seen, to go on from there.")
     ] = None,
@@ -249,9 +249,9 @@ async def live_stream(
     """
     if hub.viewers() >= settings.max_streams:
         raise Busy(f"{hub.viewers()} clients follow the stream already; try again later.")
-    if hub.viewers(asker.client) >= settings.client_streams:
+    if hub.viewers(client.address) >= settings.client_streams:
         raise TooMany(f"{settings.client_streams} clients of your address follow it already.")
-    return stream.LiveStream(hub, asker.client, last_event_id)
+    return stream.LiveStream(hub, client.address, last_event_id)
 
 
 @router.get("/healthz", tags=["state"])

@@ -1,11 +1,11 @@
-"""Who asks, for routes that wait in a lane."""
+"""Who sent a request, for routes that wait in a lane."""
 
 from typing import Annotated
 
 from fastapi import Depends, Request
 from starlette.types import Scope
 
-from millrace_api.admission import Asker
+from millrace_api.admission import Client
 
 
 def address_of(scope: Scope) -> str:
@@ -13,8 +13,8 @@ def address_of(scope: Scope) -> str:
     return scope["client"][0] if scope["client"] else ""
 
 
-async def asker_of(request: Request) -> Asker:
-    return Asker(address_of(request.scope), request.app.state.admission)
+async def client_of(request: Request) -> Client:
+    return Client(address_of(request.scope), request.app.state.admission)
 
 
-AskerDep = Annotated[Asker, Depends(asker_of)]
+ClientDep = Annotated[Client, Depends(client_of)]

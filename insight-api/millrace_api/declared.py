@@ -14,7 +14,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
 from millrace_api import problems
-from millrace_api.asking import AskerDep
+from millrace_api.client_identity import ClientDep
 from millrace_api.ranges import BadRange, Span, parse_moment
 from millrace_api.store import Store, StoreUnavailable
 from millrace_shared.buckets import bucket
@@ -110,7 +110,7 @@ async def jobs(request: Request) -> DeclaredJobs:
 @router.get(GENERIC, tags=["jobs"])
 async def job_rows(
     request: Request,
-    asker: AskerDep,
+    client: ClientDep,
     job: str,
     start: Annotated[str, Query(alias="from", description="Start, included.")],
     end: Annotated[str, Query(alias="to", description="End, excluded.")],
@@ -124,7 +124,7 @@ async def job_rows(
     # First, so that no row is called final that changed after its watermark was read.
     progress = await store.progress_of(job)
     partitions = _partitions(output, span, wanted)
-    async with asker.lane(span.length // timedelta(seconds=output.window_seconds)):
+    async with client.lane(span.length // timedelta(seconds=output.window_seconds)):
         found = await store.job_rows(
             output.table, output.columns, partitions, span, limit + 1, wanted
         )

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from cachetools import TTLCache
 
-from millrace_api.admission import Asker
+from millrace_api.admission import Client
 from millrace_api.progress import Closed, TrafficJob, is_final
 from millrace_api.ranges import DAY, HOUR, Piece, Span, Window, cut, decompose
 from millrace_api.settings import Settings
@@ -77,22 +77,22 @@ class History:
             clock,
         )
 
-    async def total(self, span: Span, asker: Asker) -> Total:
+    async def total(self, span: Span, client: Client) -> Total:
         """All of the span as one: whole hours are read as hours, and only the edges as minutes."""
         checkpoint, watermark = await self._traffic_job.closed()
         closed, changing = sort_out(span, watermark)
         days = await self._days.get(
             checkpoint,
             closed,
-            lambda missing: asker.lane(sum(part.length // HOUR for part in missing)),
+            lambda missing: client.lane(sum(part.length // HOUR for part in missing)),
         )
-        async with asker.lane(len(days) + sum(piece.windows for piece in changing)):
+        async with client.lane(len(days) + sum(piece.windows for piece in changing)):
             rows = await each(partial(self._open_rows, (checkpoint, watermark)), changing)
             parts: list[Measures] = [*days, *(row for part in rows for row in part)]
             measures = await asyncio.to_thread(add_up, parts)
         return Total(measures, is_final(span.end, watermark))
 
-    async def top_pages(self, span: Span, k: int, asker: Asker) -> TopViews:
+    async def top_pages(self, span: Span, k: int, client: Client) -> TopViews:
         """The ``k`` most viewed pages of the hours that the span touches; equal ones by URL."""
 
         checkpoint, watermark = await self._traffic_job.closed()
@@ -101,10 +101,10 @@ class History:
         pages = await self._pages.get(
             checkpoint,
             closed,
-            lambda missing: asker.lane(len(missing) * WINDOWS_PER_HOUR_OF_PAGES),
+            lambda missing: client.lane(len(missing) * WINDOWS_PER_HOUR_OF_PAGES),
         )
         changing = hours[len(closed) :]
-        async with asker.lane(len(closed) + len(changing) * WINDOWS_PER_HOUR_OF_PAGES):
+        async with client.lane(len(closed) + len(changing) * WINDOWS_PER_HOUR_OF_PAGES):
             pages = pages + await each(partial(self._open_pages, (checkpoint, watermark)), changing)
             return await asyncio.to_thread(rank, pages, k)
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI, Query, Request
 from pydantic import BaseModel, Field
 
 from millrace_api import problems
-from millrace_api.asking import AskerDep
+from millrace_api.client_identity import ClientDep
 from millrace_api.declared import GENERIC, Output, output_of, shown, span_of, wanted_of
 from millrace_api.progress import is_final
 from millrace_api.ranges import DAY, MINUTE, BadRange, Span, floor, parse_span
@@ -65,7 +65,7 @@ class ClosedSessions(BaseModel):
 @router.get(f"{GENERIC}/live", tags=["jobs"])
 async def live(
     request: Request,
-    asker: AskerDep,
+    client: ClientDep,
     job: str,
     limit: Annotated[int, Query(ge=1, le=MOST_SHOWN, description="How many sessions.")] = 20,
 ) -> Sessions:
@@ -93,13 +93,13 @@ async def live(
         listed = _listed(merger, whole, clock)
         return Sessions(job=job, as_of=clock.now, open=len(found), sessions=listed)
 
-    async with asker.lane(limit):  # light, as those of all keys are read once for all askers
+    async with client.lane(limit):  # light, as those of all keys are read once for all clients
         return await state.live_answers.ask((output.table, key, limit), newest)
 
 
 @router.get(f"{GENERIC}/closed", tags=["jobs"])
 async def closed(
-    request: Request, asker: AskerDep, job: str, start: From, end: To
+    request: Request, client: ClientDep, job: str, start: From, end: To
 ) -> ClosedSessions:
     """Closed sessions by the minute in which their gap was over: a day at most, of whole minutes.
 
@@ -113,7 +113,7 @@ async def closed(
         clock = await Clock.read(request.app.state.store, job)
         last_events = Span(asked.start - merger.gap, asked.end - merger.gap)
         reader = _reader(request, output, merger)
-        async with asker.lane(request.app.state.settings.session_rows):
+        async with client.lane(request.app.state.settings.session_rows):
             found = await reader.ending(last_events, key and [key])
             found = await reader.reach_back(found, last_events)
             over = [one for one in found.sessions if not clock.is_open(one, merger)]
@@ -136,14 +136,14 @@ async def closed(
 
 
 @router.get(f"{GENERIC}/sessions", tags=["jobs"])
-async def sessions(request: Request, asker: AskerDep, job: str, start: From, end: To) -> Sessions:
+async def sessions(request: Request, client: ClientDep, job: str, start: From, end: To) -> Sessions:
     """One key's sessions, open or closed, whose last event is in the range: 31 days at most."""
     output, merger, key = await _asked(request, job)
     if not key:
         raise BadRange(next(iter(output.key)), "is missing: whose sessions?")
     last_events = span_of(output, start, end)
     reader = _reader(request, output, merger)
-    async with asker.lane(last_events.length // timedelta(seconds=output.window_seconds)):
+    async with client.lane(last_events.length // timedelta(seconds=output.window_seconds)):
         clock = await Clock.read(request.app.state.store, job)
         found = await reader.reach_back(await reader.ending(last_events, [key]), last_events)
     return Sessions(

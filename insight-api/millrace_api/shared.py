@@ -14,7 +14,7 @@ class Shared:
     """One answer for all who ask for the same at the same time, and for ``keep_seconds`` after.
 
     For ``stale_seconds`` more, who asks gets that answer at once, and another is sought meanwhile:
-    whoever asks again and again never waits. One asker's leaving doesn't end the others' wait. A
+    whoever asks again and again never waits. One caller's leaving doesn't end the others' wait. A
     failure is theirs as well, and isn't kept, but for ``keep_failures``, which asking again at once
     wouldn't mend.
     """

@@ -20,10 +20,10 @@ class Api(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     pause_seconds = 0.0
     failing = False
-    askers: set[str]
+    clients: set[str]
 
     def do_GET(self) -> None:
-        self.askers.add(self.client_address[0])
+        self.clients.add(self.client_address[0])
         time.sleep(self.pause_seconds)
         if self.failing:
             self.send_response(500)
@@ -44,7 +44,7 @@ def api() -> Iterator[tuple[str, type[Api]]]:
     class Mine(Api):
         pass
 
-    Mine.askers = set()
+    Mine.clients = set()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Mine)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -65,7 +65,7 @@ def test_a_service_that_refuses_with_retry_after_weathers_it(api):
     done = storm(url, *roles, "--years", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "503" in done.stdout
-    assert len(seen.askers) == 2 + 1 + 3  # each with an address of its own
+    assert len(seen.clients) == 2 + 1 + 3  # each with an address of its own
 
 
 def test_a_reader_who_waits_is_a_failure(api):

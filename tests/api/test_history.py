@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from millrace_api.admission import Admission, Asker
+from millrace_api.admission import Admission, Client
 from millrace_api.history import BLOCK, History, sort_out
 from millrace_api.progress import TrafficJob
 from millrace_api.ranges import DAY, HOUR, MINUTE, Span, Window
@@ -33,13 +33,13 @@ class World:
 
     def __init__(self, api_settings: Settings, store: FakeStore) -> None:
         self.history = History(store, TrafficJob(store), api_settings, clock=now)
-        self.asker = Asker("me", Admission(api_settings))
+        self.client = Client("me", Admission(api_settings))
 
     async def requests(self, span: Span) -> int:
-        return (await self.history.total(span, self.asker)).measures.requests
+        return (await self.history.total(span, self.client)).measures.requests
 
     async def views(self, span: Span) -> dict[str, int]:
-        return dict((await self.history.top_pages(span, 100, self.asker)).pages)
+        return dict((await self.history.top_pages(span, 100, self.client)).pages)
 
 
 @pytest.fixture
@@ -65,11 +65,11 @@ def test_a_years_total_is_read_once(world: World, store: FakeStore, progress: Ma
     store.rows = [counted(Window.HOUR, FIRST + hour * HOUR) for hour in range(0, 365 * 24, 7)]
 
     async def scenario() -> None:
-        first = await world.history.total(YEAR, world.asker)
+        first = await world.history.total(YEAR, world.client)
         assert (first.measures.requests, first.final) == (len(store.rows), True)
         assert len(store.reads) == 365
         store.reads.clear()
-        again = await world.history.total(Span(YEAR.start + 5 * HOUR, YEAR.end), world.asker)
+        again = await world.history.total(Span(YEAR.start + 5 * HOUR, YEAR.end), world.client)
         assert again.measures.requests == len(store.rows) - 1
         assert len(store.reads) == 1  # the day of which it needs but a part
 
@@ -250,7 +250,7 @@ def test_a_total_is_the_sum_of_its_windows_whatever_is_kept(
         for _ in range(2):
             if start == end:
                 return
-            total = await world.history.total(Span(start, end), world.asker)
+            total = await world.history.total(Span(start, end), world.client)
             assert total.measures.requests == inside.requests
             assert merge([total.measures.visitors]).count == merge([inside.visitors]).count
             assert total.final == (watermark is not None and end <= watermark)
