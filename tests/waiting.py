@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from millrace.common import waiting
 from millrace.common.errors import OperatorError
 
 # What comes at once on an idle machine comes by then on one whose cores are full with other work.
@@ -16,17 +17,20 @@ T = TypeVar("T")
 
 def wait_until(check: Callable[[], T], seconds: float, what: str, every: float = 1.0) -> T:
     """The first truthy answer; an AssertionError raised by ``check`` counts as a no."""
-    deadline = time.monotonic() + seconds
-    while True:
+    failure: Exception | None = None
+
+    def answer() -> T | None:
+        nonlocal failure
+        failure = None
         try:
-            if answer := check():
-                return answer
-            failure = None
+            return check()
         except (AssertionError, OperatorError) as error:
             failure = error
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}") from failure
-        time.sleep(every)
+            return None
+
+    if found := waiting.wait_until(answer, seconds, every):
+        return found
+    raise AssertionError(f"not within {seconds:g} s: {what}") from failure
 
 
 def soon(check: Callable[[], T], what: str) -> T:
