@@ -121,6 +121,7 @@ def random_command(
     record: Record = False,
 ) -> None:
     """Break something else every few seconds, heal everything, audit; exit 1 unless it passed."""
+    from millrace.drill.cluster import Cluster
     from millrace.drill.nemesis import random_drill
     from millrace.drill.runner import perform, require_allowed
 
@@ -130,7 +131,7 @@ def random_command(
     drill = random_drill(plan, load_runbooks(), minutes, every, chosen)
     for runbook in drill.candidates:
         require_allowed(plan, runbook.about)
-    report = perform(plan, drill, DrillOptions(rate=rate, floor_seconds=floor), console)
+    report = perform(Cluster(plan), drill, DrillOptions(rate=rate, floor_seconds=floor), console)
     _keep(report, record)
     _finish([report])
 
@@ -194,11 +195,12 @@ def _drill(
     record: bool,
     variant: str = "",
 ) -> None:
+    from millrace.drill.cluster import Cluster
     from millrace.drill.runner import run_all
 
     _sigterm_is_ctrl_c()
     reports = []
-    for report in run_all(plan, runbooks, options, console):
+    for report in run_all(Cluster(plan), runbooks, options, console):
         reports.append(report)
         _keep(report.of_variant(variant), record)
     _finish(reports)

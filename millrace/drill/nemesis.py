@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from millrace.common.errors import NobodyError, OperatorError
@@ -20,7 +19,6 @@ from millrace.drill.stage import Stage, wait_healthy
 from millrace.drill.timeline import Episode, Mark, Span
 from millrace.ledger import IngestPath
 from millrace.plan import Plan
-from millrace.status import health
 
 NAME = "random"
 FAULT = 27  # its row of the fault matrix
@@ -169,16 +167,16 @@ class RandomDrill:
         rng = random.Random(self.seed)
         floor = stage.floor()
         stage.show.phase(f"{self.minutes:g} minutes of random faults, seed {self.seed}")
-        standby_since = standby.standby_since(stage.plan)
+        standby_since = standby.standby_since(stage.cluster)
         since = time.time()
-        ask = partial(health.unhealthy, stage.plan)
-        with healing(Nemesis(stage.plan.environment, stage.folder, stage.show, ask)) as nemesis:
+        stack, ask = stage.plan.environment, stage.cluster.unhealthy
+        with healing(Nemesis(stack, stage.folder, stage.show, ask)) as nemesis:
             while (now := time.time()) - since < 60 * self.minutes:
                 nemesis.look()
                 if runbook := choose(rng, self.candidates, nemesis.broken):
                     nemesis.inject(runbook, rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS))
                 time.sleep(max(0.0, now + self.every_seconds - time.time()))
-        failures = nemesis.verdict + wait_healthy(stage.plan, stage.show)
+        failures = nemesis.verdict + wait_healthy(stage.cluster, stage.show)
         self.injected = nemesis.injected
         marks = sorted(nemesis.marks, key=lambda mark: mark.start)
         failures += stage.watch.problems()

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from millrace.cluster import annotations, prometheus, zookeeper
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.machine import this_machine
@@ -15,6 +14,7 @@ from millrace.common.waiting import wait_until
 from millrace.config.alerts import load_alerts
 from millrace.drill import experiment, standby
 from millrace.drill.alerts import Expected, Firing, alert_outcomes, awaited, expected, firings
+from millrace.drill.cluster import Cluster
 from millrace.drill.display import Display
 from millrace.drill.options import DrillOptions
 from millrace.drill.picture import gaps_svg
@@ -33,10 +33,9 @@ from millrace.drill.report import (
 from millrace.drill.runbook import FrontMatter, Runbook
 from millrace.drill.stage import ASK_EVERY_SECONDS, Drill, Stage, wait_healthy
 from millrace.drill.timeline import Episode, Span, Timeline
-from millrace.drill.watch import Loading, audited, watching
+from millrace.drill.watch import Loading
 from millrace.ledger import IngestPath
 from millrace.plan import Plan
-from millrace.status import health
 
 # After idling the whole service is cold for a moment, the leader, too; the standby stays so.
 SETTLE_SECONDS = 60.0
@@ -56,9 +55,9 @@ def require_allowed(plan: Plan, about: FrontMatter) -> None:
         raise OperatorError(f"'{about.title}' may run in {allowed}, not in {plan.environment}")
 
 
-def require_steady(plan: Plan) -> None:
+def require_steady(cluster: Cluster) -> None:
     """Raises OperatorError unless the cluster is in its steady state."""
-    if problems := health.problems(plan):
+    if problems := cluster.problems():
         raise OperatorError(
             "\n".join(problems), "nothing was injected; `make up` heals, `millrace status` shows it"
         )
@@ -103,12 +102,12 @@ class RunbookDrill:
         # A control run is itself what others stand on.
         floor = stage.floor() if self.faults else None
         stage.show.phase(f"run {number} of {self.times}")
-        standby_since = standby.standby_since(stage.plan)
+        standby_since = standby.standby_since(stage.cluster)
         since = time.time()
         outcome = experiment.run_experiment(self.runbook, stage.folder / f"run-{number}")
         failures = [
             *outcome.failures,
-            *wait_healthy(stage.plan, stage.show),
+            *wait_healthy(stage.cluster, stage.show),
             *stage.watch.problems(),
         ]
         # Before its injection nothing was broken.
@@ -117,18 +116,18 @@ class RunbookDrill:
         return Episode(span, outcome.marks, failures, standby_since, floor)
 
 
-def run(plan: Plan, runbook: Runbook, options: DrillOptions, console: Console) -> Report:
+def run(cluster: Cluster, runbook: Runbook, options: DrillOptions, console: Console) -> Report:
     """Performs one runbook's drill and writes its report. Raises OperatorError when it can't
     begin.
 
     For a standby of some age, or alerts that are waited for, each run has a load and an audit of
     its own: no load flows meanwhile, which would be millions of events to audit.
     """
-    require_allowed(plan, runbook.about)
+    require_allowed(cluster.plan, runbook.about)
     rules = [alert for file in load_alerts().values() for alert in file.alerts]
-    wanted = expected(plan, runbook.about, rules)
+    wanted = expected(cluster.plan, runbook.about, rules)
     if not (options.standby_idle_minutes or options.await_alerts):
-        return perform(plan, RunbookDrill(runbook, options.times, wanted), options, console)
+        return perform(cluster, RunbookDrill(runbook, options.times, wanted), options, console)
     if options.await_alerts and wanted.alert and not wanted.silent:
         runbook = _held(runbook, wanted.due_seconds)
     drill = RunbookDrill(runbook, 1, wanted)
@@ -137,8 +136,8 @@ def run(plan: Plan, runbook: Runbook, options: DrillOptions, console: Console) -
         if minutes := options.standby_idle_minutes:
             with Display(console, runbook.name) as show:
                 show.phase(f"until the standby has stood by for {minutes:g} min")
-                standby.wait_until_idle(plan, 60 * minutes)
-        reports.append(perform(plan, drill, options, console))
+                standby.wait_until_idle(cluster, 60 * minutes)
+        reports.append(perform(cluster, drill, options, console))
     return combined(reports)
 
 
@@ -147,14 +146,15 @@ def _held(runbook: Runbook, at_least_seconds: float) -> Runbook:
     return replace(runbook, about=runbook.about.model_copy(update={"hold": hold}))
 
 
-def perform(plan: Plan, drill: Drill, options: DrillOptions, console: Console) -> Report:
+def perform(cluster: Cluster, drill: Drill, options: DrillOptions, console: Console) -> Report:
     """Load, the drill's episodes, audit; its report is written.
 
     Where alerts are what is looked at, the load has no late events: those would fire one
     themselves. Raises OperatorError when it can't begin.
     """
-    require_steady(plan)
-    disabled = zookeeper.disabled(plan)
+    plan = cluster.plan
+    require_steady(cluster)
+    disabled = cluster.disabled()
     started = datetime.now(UTC)
     folder = stack_state(plan.environment) / "drills" / f"{drill.name}-{started:%Y%m%dT%H%M%SZ}"
     folder.mkdir(parents=True)
@@ -162,19 +162,19 @@ def perform(plan: Plan, drill: Drill, options: DrillOptions, console: Console) -
         quiet = options.await_alerts or (drill.alerts is not None and drill.alerts.alert is None)
         load = Loading(options.rate, folder.name, folder, drill.through, late=not quiet)
         settle_seconds = SETTLE_SECONDS if options.standby_idle_minutes else 0
-        with watching(plan, load, show, drill.goal, settle_seconds) as watch:
-            before = annotations.last_drill(plan)
-            annotations.drill_began(plan, drill.name, time.time())
-            stage = Stage(plan, folder, show, watch, options.floor_seconds)
+        with cluster.watching(load, show, drill.goal, settle_seconds) as watch:
+            before = cluster.last_drill()
+            cluster.drill_began(drill.name, time.time())
+            stage = Stage(cluster, folder, show, watch, options.floor_seconds)
             episodes = list(drill.episodes(stage))
         timeline = Timeline(watch.successes(), episodes)
         show.phase("audit")
-        audit, failures = _audit(plan, watch.ledger)
+        audit, failures = _audit(cluster, watch.ledger)
         runs = measured(timeline)
         if drill.alerts:
             try:
                 found = _alert_outcomes(
-                    plan, drill.alerts, episodes, before, show, wait=options.await_alerts
+                    cluster, drill.alerts, episodes, before, show, wait=options.await_alerts
                 )
             except OperatorError as error:
                 failures += [f"alerts: {error.message}"] if options.await_alerts else []
@@ -217,14 +217,14 @@ def record(report: Report, path: Path) -> None:
 
 
 def run_all(
-    plan: Plan, runbooks: Iterable[Runbook], options: DrillOptions, console: Console
+    cluster: Cluster, runbooks: Iterable[Runbook], options: DrillOptions, console: Console
 ) -> Iterator[Report]:
     """Performs drills one after the other; a missed goal doesn't stop them, loss or a sick cluster
     does."""
     for runbook in runbooks:
-        report = run(plan, runbook, options, console)
+        report = run(cluster, runbook, options, console)
         yield report
-        if report.verdict == LOST or health.problems(plan):
+        if report.verdict == LOST or cluster.problems():
             return
 
 
@@ -233,15 +233,15 @@ def _machine() -> Machine:
     return Machine(cores=found.cores, cpus=[found.cpu], memory_gib=found.memory_gib)
 
 
-def _audit(plan: Plan, ledger: Path) -> tuple[Audit | None, list[str]]:
+def _audit(cluster: Cluster, ledger: Path) -> tuple[Audit | None, list[str]]:
     try:
-        return audited(plan, ledger), []
+        return cluster.audited(ledger), []
     except OperatorError as error:
         return None, [f"audit: {error.message}"]
 
 
 def _alert_outcomes(
-    plan: Plan,
+    cluster: Cluster,
     wanted: Expected,
     episodes: Sequence[Episode],
     before: float | None,
@@ -259,7 +259,7 @@ def _alert_outcomes(
 
     def look() -> list[Firing]:
         now = time.time()
-        return firings(prometheus.firing(plan, now - first + BEFORE_SECONDS), wanted, now)
+        return firings(cluster.firing(now - first + BEFORE_SECONDS), wanted, now)
 
     def over(found: list[Firing]) -> bool:
         nonlocal waited_for

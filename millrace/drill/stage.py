@@ -9,13 +9,13 @@ from typing import Protocol
 
 from millrace.common.waiting import wait_until
 from millrace.drill.alerts import Expected
+from millrace.drill.cluster import Cluster
 from millrace.drill.display import Display
 from millrace.drill.report import Gaps
 from millrace.drill.timeline import Episode, Span
 from millrace.drill.watch import Watch
 from millrace.ledger import IngestPath
 from millrace.plan import Plan
-from millrace.status import health
 
 LONGEST_HEAL_SECONDS = 300.0  # from the end of an experiment until all is healthy
 ASK_EVERY_SECONDS = 10.0  # a look at every host is work for the machine that is measured
@@ -48,11 +48,15 @@ class Drill(Protocol):
 class Stage:
     """Where a drill breaks things: load flows, and every plane is watched."""
 
-    plan: Plan
+    cluster: Cluster
     folder: Path
     show: Display
     watch: Watch
     floor_seconds: float
+
+    @property
+    def plan(self) -> Plan:
+        return self.cluster.plan
 
     def floor(self) -> Span:
         """Lets the time pass in which each plane's interruptions are those of the machine alone."""
@@ -62,10 +66,8 @@ class Stage:
         return Span(since, time.time())
 
 
-def wait_healthy(plan: Plan, show: Display) -> list[str]:
+def wait_healthy(cluster: Cluster, show: Display) -> list[str]:
     """Waits until the cluster is in its steady state; else what is wrong in the end."""
     show.phase("until the cluster is healthy")
-    problems = wait_until(
-        lambda: health.problems(plan), LONGEST_HEAL_SECONDS, ASK_EVERY_SECONDS, done=not_
-    )
+    problems = wait_until(cluster.problems, LONGEST_HEAL_SECONDS, ASK_EVERY_SECONDS, done=not_)
     return [f"not healed after {LONGEST_HEAL_SECONDS:g} s: {problem}" for problem in problems]

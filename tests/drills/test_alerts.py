@@ -7,6 +7,7 @@ import pytest
 
 from millrace.common.console import Console
 from millrace.common.paths import stack_name
+from millrace.drill.cluster import Cluster
 from millrace.drill.options import DrillOptions
 from millrace.drill.report import AlertOutcomes
 from millrace.drill.runbook import load_runbook
@@ -21,7 +22,7 @@ def outcomes_of(drill: str) -> AlertOutcomes:
     plan = load_plan(stack_name())
     wait_until_steady(plan)
     options = DrillOptions(times=1, rate=RATE, await_alerts=True, floor_seconds=FLOOR_SECONDS)
-    report = run(plan, load_runbook(drill), options, Console())
+    report = run(Cluster(plan), load_runbook(drill), options, Console())
     assert report.all_failures == []
     (outcomes,) = report.alert_outcomes
     return outcomes

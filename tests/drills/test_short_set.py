@@ -11,6 +11,7 @@ import pytest
 
 from millrace.common.console import Console
 from millrace.common.paths import stack_name, stack_state
+from millrace.drill.cluster import Cluster
 from millrace.drill.options import DrillOptions
 from millrace.drill.report import Gaps, Report
 from millrace.drill.runbook import load_runbook
@@ -51,7 +52,8 @@ class ShortSet:
 
 def performed(plan: Plan, drills: ShortSet) -> Report:
     wait_until_steady(plan)
-    return perform(plan, drills, DrillOptions(rate=RATE, floor_seconds=FLOOR_SECONDS), Console())
+    options = DrillOptions(rate=RATE, floor_seconds=FLOOR_SECONDS)
+    return perform(Cluster(plan), drills, options, Console())
 
 
 def nothing_lost_or_counted_twice(report: Report, faults: int) -> None:

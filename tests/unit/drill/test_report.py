@@ -23,6 +23,7 @@ from millrace.cli.docs import README
 from millrace.common.console import Console
 from millrace.common.errors import NobodyError, OperatorError
 from millrace.drill import runner
+from millrace.drill.cluster import Cluster
 from millrace.drill.command import app, reports_view
 from millrace.drill.floor import CONTROL, judged_by_recorded_floor
 from millrace.drill.guarantees import GUARANTEES, guarantees_table
@@ -59,6 +60,7 @@ from millrace.drill.timeline import Episode, Mark, Span, Timeline, longest_gaps
 from millrace.drill.watch import audited, is_advertised
 from millrace.ledger.store import Ledger
 from millrace.plan import Plan, load_plan
+from millrace_shared.driver_record import DriverRecord
 from tests.unit.drill.test_runbook import HEAD, text
 from tests.waiting import soon
 
@@ -389,18 +391,13 @@ def test_a_run_that_was_not_audited_leaves_the_drill_unaudited():
 
 
 def test_the_youngest_standby_is_told_only_if_every_application_has_one():
-    def driver(application: str, state: str, since: float) -> dict[str, Any]:
-        return {"application": application, "state": state, "since": since}
+    def driver(state: str, since: float) -> DriverRecord:
+        return DriverRecord("run", "worker-1", state, since)
 
-    listed = [
-        driver("a", "leading", 90),
-        driver("a", "standby", 10),
-        driver("a", "standby", 30),
-        driver("b", "standby", 20),
-    ]
-    assert youngest(listed, ["a", "b"]) == 30
-    assert youngest(listed[:3], ["a", "b"]) is None
-    assert youngest([], ["a"]) is None
+    a = [driver("leading", 90), driver("standby", 10), driver("standby", 30)]
+    assert youngest({"a": a, "b": [driver("standby", 20)]}) == 30
+    assert youngest({"a": a, "b": a[:1]}) is None
+    assert youngest({"a": []}) is None
 
 
 def test_the_picture_has_a_strip_for_each_plane():
@@ -718,13 +715,13 @@ def test_a_variant_is_recorded_beside_the_drill_itself():
 def test_a_drill_is_performed_as_the_command_line_says(monkeypatch, arguments, options):
     asked = []
 
-    def perform(plan: Plan, drill: Any, options: DrillOptions, console: Console) -> Report:
+    def perform(cluster: Cluster, drill: Any, options: DrillOptions, console: Console) -> Report:
         asked.append(options)
         return report(GOOD)
 
     monkeypatch.setattr(runner, "perform", perform)
     monkeypatch.setattr(runner, "run", perform)
-    monkeypatch.setattr(runner.health, "problems", lambda plan: [])
+    monkeypatch.setattr(Cluster, "problems", lambda _: [])
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert asked == [options]
 
