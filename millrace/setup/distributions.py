@@ -9,13 +9,15 @@ import hashlib
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ARTIFACTS
 from millrace.setup import artifacts, debian, python_env
 from millrace.setup.archive import write_tar
-from millrace.setup.locks import Jar, lock_path, read_lock, sha256_of, verify
+from millrace.setup.locks import LOCKS, Jar, lock_path, read_lock, sha256_of, verify
 from millrace.setup.maven import fetch
 from millrace.setup.steps import Report
 from millrace.setup.versions import Distribution, Unpack
@@ -28,37 +30,50 @@ exec "$(dirname "$(readlink -f "$0")")/run" {main_class} "$@"
 """
 
 
-def ensure(name: str, distribution: Distribution, report: Report) -> None:
+@dataclass(frozen=True)
+class Places:
+    """Where a build takes jars and launchers from, and the folder that its tarball goes to."""
+
+    artifacts: Path = ARTIFACTS
+    locks: Path = LOCKS
+    launchers: Path = LAUNCHERS
+    fetch: Callable[[list[Jar], Path], None] = fetch
+
+
+PLACES = Places()
+
+
+def ensure(name: str, distribution: Distribution, report: Report, at: Places = PLACES) -> None:
     """Build the tarball of a distribution unless this very build is there already."""
-    jars = read_lock(lock_path(name)) if distribution.jars else []
-    version = build_version(name, distribution)
-    if artifacts.is_current(name, version):
+    jars = read_lock(lock_path(name, at.locks)) if distribution.jars else []
+    version = build_version(name, distribution, at)
+    if artifacts.is_current(name, version, at.artifacts):
         report(f"{version}, already built")
         return
-    ARTIFACTS.mkdir(parents=True, exist_ok=True)
-    tarball = ARTIFACTS / f"{name}-{version}.tar"
-    root = ARTIFACTS / f".{name}.partial"
+    at.artifacts.mkdir(parents=True, exist_ok=True)
+    tarball = at.artifacts / f"{name}-{version}.tar"
+    root = at.artifacts / f".{name}.partial"
     shutil.rmtree(root, ignore_errors=True)  # of a set-up that was killed
     try:
         root.mkdir()
-        _assemble(root, name, distribution, jars, report)
+        _assemble(root, name, distribution, jars, report, at)
         report("packing")
         write_tar(root, tarball)
     finally:
         shutil.rmtree(root, ignore_errors=True)
     artifact = artifacts.Artifact(version, tarball.name, sha256_of(tarball))
-    artifacts.record(name, artifact)
+    artifacts.record(name, artifact, at.artifacts)
     _remove_older(name, tarball)
     report(version)
 
 
-def build_version(name: str, distribution: Distribution) -> str:
+def build_version(name: str, distribution: Distribution, at: Places) -> str:
     """The version and a digest of all that goes in, so that any change makes a new build."""
     digest = hashlib.sha256(distribution.model_dump_json().encode())
-    folders = launcher_folders(name, distribution)
+    folders = launcher_folders(name, distribution, at.launchers)
     inputs = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
     if distribution.jars:
-        inputs.append(lock_path(name))
+        inputs.append(lock_path(name, at.locks))
     if distribution.python:
         inputs.append(python_env.requirements(distribution.python))
     for path in inputs:
@@ -66,18 +81,20 @@ def build_version(name: str, distribution: Distribution) -> str:
     return f"{distribution.version}-{digest.hexdigest()[:8]}"
 
 
-def launcher_folders(name: str, distribution: Distribution) -> list[Path]:
+def launcher_folders(
+    name: str, distribution: Distribution, launchers: Path = LAUNCHERS
+) -> list[Path]:
     """A Python environment is run by `python`, Java's can run any class; both next to their own."""
-    folders = [LAUNCHERS / name]
+    folders = [launchers / name]
     if distribution.python is None and distribution.jars:
-        folders.insert(0, LAUNCHERS / "common")
+        folders.insert(0, launchers / "common")
     if distribution.python and not distribution.jars:
-        folders.insert(0, LAUNCHERS / "python-env")
+        folders.insert(0, launchers / "python-env")
     return [folder for folder in folders if folder.exists()]
 
 
 def _assemble(
-    root: Path, name: str, distribution: Distribution, jars: list[Jar], report: Report
+    root: Path, name: str, distribution: Distribution, jars: list[Jar], report: Report, at: Places
 ) -> None:
     library = root / "lib"
     if distribution.python:
@@ -87,16 +104,16 @@ def _assemble(
         library = root / "site-packages" / "pyspark" / "jars"
     if jars:
         report(f"downloading {len(jars)} jars")
-        _install_jars(jars, library, root / "share", distribution.unpack)
-    _install_launchers(name, distribution, root)
+        _install_jars(jars, library, root / "share", distribution.unpack, at.fetch)
+    _install_launchers(launcher_folders(name, distribution, at.launchers), root)
     if distribution.debian:
         report("unpacking Debian's packages")
         debian.install(distribution.debian, root)
 
 
-def _install_launchers(name: str, distribution: Distribution, root: Path) -> None:
+def _install_launchers(folders: Iterable[Path], root: Path) -> None:
     (root / "bin").mkdir()
-    for folder in launcher_folders(name, distribution):
+    for folder in folders:
         shutil.copytree(folder, root, dirs_exist_ok=True, ignore=lambda *_: {COMMANDS})
         if (folder / COMMANDS).exists():
             _write_commands(folder / COMMANDS, root / "bin")
@@ -112,7 +129,13 @@ def _write_commands(table: Path, folder: Path) -> None:
             (folder / name).write_text(COMMAND.format(main_class=main_class))
 
 
-def _install_jars(jars: list[Jar], library: Path, share: Path, unpack: list[Unpack]) -> None:
+def _install_jars(
+    jars: list[Jar],
+    library: Path,
+    share: Path,
+    unpack: list[Unpack],
+    fetch: Callable[[list[Jar], Path], None],
+) -> None:
     """Download, verify every jar, then unpack or install it."""
     with tempfile.TemporaryDirectory(dir=share.parent.parent) as scratch:
         folder = Path(scratch)
@@ -138,6 +161,6 @@ def extract(jar: Path, path: str, share: Path) -> None:
 
 def _remove_older(name: str, current: Path) -> None:
     """Builds that were replaced; an environment without its own tarball name never matches."""
-    for path in ARTIFACTS.glob(f"{name}-[0-9]*.tar"):
+    for path in current.parent.glob(f"{name}-[0-9]*.tar"):
         if path != current:
             path.unlink()

@@ -41,8 +41,8 @@ def parse_jar(coordinates: str, sha256: str = "") -> Jar:
 LINE = re.compile(r"([0-9a-f]{64})  ([^\s:]+:[^\s:]+:[^\s:]+(?::[^\s:]+)?)")
 
 
-def lock_path(name: str) -> Path:
-    return LOCKS / f"{name}.lock"
+def lock_path(name: str, folder: Path = LOCKS) -> Path:
+    return folder / f"{name}.lock"
 
 
 def read_lock(path: Path) -> list[Jar]:

@@ -16,6 +16,7 @@ import pytest
 from millrace.common.errors import OperatorError
 from millrace.setup import artifacts, debian, distributions, locks, packages
 from millrace.setup.archive import write_tar
+from millrace.setup.distributions import Places
 from millrace.setup.locks import Jar, parse_jar, read_lock, write_lock
 from millrace.setup.maven import LISTED
 from millrace.setup.relock import excluded
@@ -43,21 +44,20 @@ Description: a program and its unit
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch) -> Path:
-    """An artifacts folder, lock and launchers of the test's own, and a Maven that copies BYTES."""
-    monkeypatch.setattr(distributions, "ARTIFACTS", tmp_path)
-    monkeypatch.setattr(artifacts, "ARTIFACTS", tmp_path)
-    monkeypatch.setattr(artifacts, "MANIFEST", tmp_path / "manifest.json")
-    monkeypatch.setattr(locks, "LOCKS", tmp_path)
-    monkeypatch.setattr(distributions, "fetch", _fetch)
+def at(tmp_path) -> Places:
+    """Artifacts, lock and launchers of the test's own, and a Maven that copies BYTES."""
     launchers = tmp_path / "launchers"
     (launchers / "common" / "bin").mkdir(parents=True)
     (launchers / "common" / "bin" / "run").write_text("#!/bin/sh\n")
     (launchers / "tool").mkdir()
     (launchers / "tool" / "commands").write_text("# name, class\ntool-run  org.example.Tool\n")
-    monkeypatch.setattr(distributions, "LAUNCHERS", launchers)
     write_lock(tmp_path / "tool.lock", [parse_jar("org.example:tool:1.0", SHA256)])
-    return tmp_path
+    return Places(artifacts=tmp_path, locks=tmp_path, launchers=launchers, fetch=_fetch)
+
+
+@pytest.fixture
+def cache(at) -> Path:
+    return at.artifacts
 
 
 def _fetch(jars: list[Jar], folder: Path) -> None:
@@ -68,9 +68,9 @@ def _fetch(jars: list[Jar], folder: Path) -> None:
 TOOL = Distribution(version="1.0", jars=["org.example:tool:1.0"])
 
 
-def ensure(distribution: Distribution = TOOL) -> list[str]:
+def ensure(at: Places, distribution: Distribution = TOOL) -> list[str]:
     said: list[str] = []
-    distributions.ensure("tool", distribution, said.append)
+    distributions.ensure("tool", distribution, said.append, at)
     return said
 
 
@@ -107,17 +107,17 @@ def test_the_committed_locks_hold_every_root():
             assert locked >= {rule.jar for rule in distribution.unpack}
 
 
-def test_a_jar_with_other_bytes_is_refused_by_name(cache):
+def test_a_jar_with_other_bytes_is_refused_by_name(at, cache):
     write_lock(cache / "tool.lock", [parse_jar("org.example:tool:1.0", "0" * 64)])
     with pytest.raises(OperatorError, match=r"org\.example:tool:1\.0: checksum mismatch"):
-        ensure()
+        ensure(at)
     assert not list(cache.glob("*.tar"))
-    assert not artifacts.MANIFEST.exists()
+    assert not (cache / artifacts.MANIFEST).exists()
 
 
-def test_a_tarball_holds_jars_and_launchers_and_is_in_the_manifest(cache):
-    ensure()
-    entry = artifacts.read_manifest()["tool"]
+def test_a_tarball_holds_jars_and_launchers_and_is_in_the_manifest(at, cache):
+    ensure(at)
+    entry = artifacts.read_manifest(cache)["tool"]
     tarball = cache / entry["file"]
     assert entry["sha256"] == hashlib.sha256(tarball.read_bytes()).hexdigest()
     with tarfile.open(tarball) as tar:
@@ -127,30 +127,30 @@ def test_a_tarball_holds_jars_and_launchers_and_is_in_the_manifest(cache):
     assert 'run" org.example.Tool "$@"' in command
 
 
-def test_a_build_is_reproducible_and_not_repeated(cache):
-    ensure()
-    first = artifacts.read_manifest()
-    assert ensure() == [f"{first['tool']['version']}, already built"]
+def test_a_build_is_reproducible_and_not_repeated(at, cache):
+    ensure(at)
+    first = artifacts.read_manifest(cache)
+    assert ensure(at) == [f"{first['tool']['version']}, already built"]
     (cache / first["tool"]["file"]).unlink()
-    ensure()
-    assert artifacts.read_manifest() == first
+    ensure(at)
+    assert artifacts.read_manifest(cache) == first
 
 
-def test_a_changed_launcher_is_a_new_version_and_the_old_tarball_goes(cache):
-    ensure()
-    before = artifacts.read_manifest()["tool"]
+def test_a_changed_launcher_is_a_new_version_and_the_old_tarball_goes(at, cache):
+    ensure(at)
+    before = artifacts.read_manifest(cache)["tool"]
     (cache / "launchers" / "common" / "bin" / "run").write_text("#!/bin/sh\n# other\n")
-    ensure()
-    after = artifacts.read_manifest()["tool"]
+    ensure(at)
+    after = artifacts.read_manifest(cache)["tool"]
     assert after["version"] != before["version"]
     assert [path.name for path in cache.glob("*.tar")] == [after["file"]]
 
 
-def test_an_interrupted_build_does_not_spoil_the_next(cache):
+def test_an_interrupted_build_does_not_spoil_the_next(at, cache):
     (cache / ".tool.partial" / "lib").mkdir(parents=True)
     (cache / ".tool.partial" / "lib" / "left-over.jar").write_text("half")
-    ensure()
-    with tarfile.open(cache / artifacts.read_manifest()["tool"]["file"]) as tar:
+    ensure(at)
+    with tarfile.open(cache / artifacts.read_manifest(cache)["tool"]["file"]) as tar:
         assert "lib/left-over.jar" not in tar.getnames()
 
 
@@ -178,14 +178,14 @@ def test_only_the_named_folder_of_a_jar_is_unpacked(tmp_path):
 
 def test_a_missing_manifest_says_what_to_run(cache):
     with pytest.raises(OperatorError) as refused:
-        artifacts.read_manifest()
+        artifacts.read_manifest(cache)
     assert refused.value.hint == "run `millrace setup`"
 
 
 def test_a_damaged_manifest_is_named(cache):
-    artifacts.MANIFEST.write_text(json.dumps({})[:-1])
+    (cache / artifacts.MANIFEST).write_text(json.dumps({})[:-1])
     with pytest.raises(OperatorError, match=r"manifest\.json: not valid JSON"):
-        artifacts.read_manifest()
+        artifacts.read_manifest(cache)
 
 
 @pytest.mark.parametrize(
@@ -212,15 +212,15 @@ def test_excluded_patterns_match_coordinates():
     assert not excluded(parse_jar("org.example:mssql:6"), distribution)
 
 
-def test_programs_out_of_debian_packages_can_be_run(cache, monkeypatch):
+def test_programs_out_of_debian_packages_can_be_run(at, cache, monkeypatch):
     def install(packages, root):
         for package in packages:
             (root / "bin" / package).write_bytes(b"\x7fELF")
             (root / "bin" / package).chmod(0o755)
 
     monkeypatch.setattr(distributions.debian, "install", install)
-    ensure(Distribution(version="1.0", debian=["exporter"]))
-    with tarfile.open(cache / artifacts.read_manifest()["tool"]["file"]) as tar:
+    ensure(at, Distribution(version="1.0", debian=["exporter"]))
+    with tarfile.open(cache / artifacts.read_manifest(cache)["tool"]["file"]) as tar:
         modes = {member.name: member.mode for member in tar if member.isfile()}
     assert modes == {"bin/tool-run": 0o755, "bin/exporter": 0o755}
 
