@@ -39,7 +39,7 @@ def drivers(found: dict[str, str | None]) -> zookeeper.Drivers:
 
 
 def test_an_application_has_the_drivers_that_are_there() -> None:
-    assert drivers({"1": LEADS.to_json(), "2": None}) == {"insights": [LEADS]}
+    assert drivers({"0": None, "1": LEADS.to_json()}) == {"insights": [LEADS]}
 
 
 def test_one_that_was_never_started_has_none() -> None:
