@@ -9,9 +9,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace.common.paths import ARTIFACTS
+from millrace.plan import load_plan
 from millrace.setup.artifacts import read_manifest
 from millrace.setup.locks import lock_path, read_lock
 from tests.jobs.samples import RECEIVED
+
+# Tests are over before the second compiler would pay: a third less CPU.
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,13 +43,15 @@ def connectors(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="session")
 def spark_settings(connectors: list[Path]) -> dict[str, str]:
-    """Of a local Spark as small as tests need it."""
+    """Of a local Spark as small as tests need it; what bounds its libraries is that of hosts."""
+    defaults = load_plan("local").spark.rendered()["settings"]["spark-defaults.conf"]
+    options = defaults["spark.executor.extraJavaOptions"].split()
+    limits = " ".join(option for option in options if option.startswith("-D"))
     return {
         "spark.jars": ",".join(map(str, connectors)),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
-        # Tests are over before the second compiler would pay: a third less CPU.
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {limits}",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",

@@ -72,6 +72,13 @@ def large(size: int) -> bytes:
     return encoded(url="/" + "x" * (size - len(encoded(url="/")) - 2))
 
 
+def claiming(size: int) -> bytes:
+    """A few bytes that say that a string of so many follows."""
+    text = io.BytesIO()
+    fastavro.schemaless_writer(text, "long", size)
+    return encoded().partition(b"\x080f9e")[0] + text.getvalue() + b"0f9e"
+
+
 EVENTS = [
     encoded(),
     encoded(event_time=RECEIVED + timedelta(hours=1)),
@@ -86,6 +93,8 @@ MALFORMED: dict[str, list[bytes | None]] = {
         b"",
         json.dumps(EVENT, default=str).encode(),
         encoded()[:-1],
+        claiming(2**30),
+        claiming(2**31 - 9),
         b"\0\0\0\0\x07" + encoded(),  # the header of a registry
     ],
     "more than Avro of the stream's schema": [encoded() + b"\0", encoded() + encoded()],
