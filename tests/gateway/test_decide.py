@@ -31,6 +31,9 @@ def failed(number: int, ago: float, lasted: float = 10) -> Run:
 
 
 OPEN = Submission("v2", "edge-1", NOW - 20)
+NEW_ONE_IS_READY = Observation(
+    NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=ONE, standbys=frozenset({TWO})
+)
 TABLE = {
     "absent: submit": (Observation(NOW, RUNNING_V2), Submit("v2"), "submitting"),
     "absent and to be stopped: nothing": (
@@ -152,33 +155,17 @@ TABLE = {
         "handing-over",
     ),
     "old leader, new one stands by: hand over": (
-        Observation(
-            NOW, RUNNING_V2, TOLD_V2, active=UPGRADE, leading=ONE, standbys=frozenset({TWO})
-        ),
+        NEW_ONE_IS_READY,
         SendOrder("stopped", "v1"),
         "draining",
     ),
     "handing over: wait": (
-        Observation(
-            NOW,
-            RUNNING_V2,
-            Order("stopped", "v1", NOW - 30),
-            active=UPGRADE,
-            leading=ONE,
-            standbys=frozenset({TWO}),
-        ),
+        replace(NEW_ONE_IS_READY, order=Order("stopped", "v1", NOW - 30)),
         Wait(),
         "draining",
     ),
     "handing over for too long: kill": (
-        Observation(
-            NOW,
-            RUNNING_V2,
-            Order("stopped", "v1", NOW - 91),
-            active=UPGRADE,
-            leading=ONE,
-            standbys=frozenset({TWO}),
-        ),
+        replace(NEW_ONE_IS_READY, order=Order("stopped", "v1", NOW - 91)),
         Kill(ONE),
         "draining",
     ),
