@@ -166,7 +166,7 @@ COMMANDS = {
         "await": Place(
             HOSTS,
             "await_command",
-            "Wait until the cluster is healthy: millrace await healthy --within 5m.",
+            "Wait until the cluster is healthy: millrace await healthy --within 2m.",
         ),
         "logs": Place(
             "millrace.support.logs",

@@ -10,7 +10,7 @@ from pathlib import Path
 from millrace.common.paths import REPO
 from millrace.drill.runbook import Block, Runbook
 
-LONGEST_SECONDS = 900  # of one block: a cold start of everything, and longer than a deployment
+LONGEST_SECONDS = 1800  # of one block: waits for a cold start of everything, more than once
 SHOWN_LINES = 20
 GRACE_SECONDS = 5  # to save its variables
 

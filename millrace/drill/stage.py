@@ -17,7 +17,7 @@ from millrace.drill.watch import Watch
 from millrace.ledger import IngestPath
 from millrace.plan import Plan
 
-LONGEST_HEAL_SECONDS = 300.0  # from the end of an experiment until all is healthy
+LONGEST_HEAL_SECONDS = 600.0  # from the end of an experiment until all is healthy
 ASK_EVERY_SECONDS = 10.0  # a look at every host is work for the machine that is measured
 
 
