@@ -65,9 +65,10 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
     )
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _event_loop() -> Iterator[None]:
-    """Pulumi's mocks take the thread's loop, and tests of other folders may have closed it."""
+    """Pulumi's mocks take the thread's loop, and tests of other folders may have closed it: between
+    any two files of this folder, which a worker takes as they come."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     yield
