@@ -28,7 +28,9 @@ class DriverRecord:
         standing_by_since: None unless it stands by.
         rehearsed_at: when it last rehearsed as a standby; None before.
         jobs: what each job of a leading driver does.
-        troubles: why some of these jobs don't run.
+        troubles: why some of these jobs don't run, or what they fail by.
+        failed_since: since when those that have failed do.
+        runbooks: the name of the page that says what to do, for each of these.
     """
 
     run: str
@@ -43,6 +45,8 @@ class DriverRecord:
     rehearsed_at: float | None = None
     jobs: dict[str, str] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
+    failed_since: dict[str, float] = field(default_factory=dict)
+    runbooks: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, content: dict[str, Any]) -> "DriverRecord":

@@ -32,7 +32,7 @@ from millrace_api.hub import Hub
 from millrace_api.live import Feed, RedisFeed
 from millrace_api.metrics import Metrics, Timed
 from millrace_api.planes import planes
-from millrace_api.progress import TrafficJob
+from millrace_api.progress import TrafficJob, states_of
 from millrace_api.ranges import HOUR, MINUTE, Window, parse_span
 from millrace_api.settings import Settings, load_settings
 from millrace_api.shared import Shared
@@ -213,9 +213,10 @@ async def extent(store: StoreDep, shared: SharedDep) -> models.Extent:
 
 @router.get("/v1/progress", tags=["state"])
 async def progress(store: StoreDep) -> models.Progress:
-    """How far each job is: watermark, newest event, age of its last batch."""
+    """How far each job is (watermark, newest event, age of its last batch), and what it does."""
     now = datetime.now(UTC)
-    return models.Progress(jobs=[models.Job.of(job, now) for job in await store.progress()])
+    jobs, states = await store.progress(), await states_of(store, now)
+    return models.Progress(jobs=[models.Job.of(job, states.get(job.job), now) for job in jobs])
 
 
 @router.get("/v1/status", tags=["state"])

@@ -13,8 +13,9 @@ from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
-from millrace_api import problems
+from millrace_api import models, problems
 from millrace_api.client_identity import ClientDep
+from millrace_api.progress import states_of
 from millrace_api.ranges import BadRange, Span, parse_moment
 from millrace_api.store import Store, StoreUnavailable
 from millrace_shared.buckets import bucket
@@ -65,8 +66,8 @@ class Output(BaseModel):
         return bucket(key, self.buckets)
 
 
-class DeclaredJob(BaseModel):
-    """A job with its window, and the columns of its rows by their types."""
+class DeclaredJob(models.Doing):
+    """A job with its window, the columns of its rows by their types, and what it does now."""
 
     job: str
     summary: str
@@ -99,9 +100,14 @@ class JobRows(BaseModel):
 async def jobs(request: Request) -> DeclaredJobs:
     """The jobs that are one file each, and what their rows have."""
     outputs = await refresh(request.app)
+    states = await states_of(request.app.state.store, datetime.now(UTC))
     return DeclaredJobs(
         jobs=[
-            DeclaredJob(**output.model_dump(), rows=f"/v1/jobs/{output.job}")
+            DeclaredJob(
+                **output.model_dump(),
+                **DeclaredJob.facts(states.get(output.job)),
+                rows=f"/v1/jobs/{output.job}",
+            )
             for output in outputs.values()
         ]
     )

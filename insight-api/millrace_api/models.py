@@ -1,7 +1,7 @@
 """What the API answers. Field descriptions are the documentation at ``/docs``."""
 
 from datetime import date, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -9,7 +9,7 @@ from millrace_api.history import Total
 from millrace_api.progress import is_final
 from millrace_api.ranges import Span, Window
 from millrace_api.sketches import Estimate, merge
-from millrace_api.store import DeadLetter, JobProgress, LateEvents, TrafficRow
+from millrace_api.store import DeadLetter, JobProgress, JobState, LateEvents, TrafficRow
 
 State = Literal["up", "degraded", "down"]
 
@@ -157,8 +157,28 @@ class Late(Range):
     days: list[LateDay]
 
 
-class Job(Answer):
-    """The last batch that a job committed."""
+class Doing(Answer):
+    """What a job does now, as the driver that leads tells it; null while none does."""
+
+    state: str | None = Field(examples=["running"], description="As `millrace jobs` shows it.")
+    trouble: str | None = Field(description="Why it doesn't run as it should.")
+    failed_since: datetime | None = Field(description="Null unless it has failed.")
+    runbook: str | None = Field(
+        examples=["/runbooks/job-failed"], description="The page that says what to do then."
+    )
+
+    @classmethod
+    def facts(cls, told: JobState | None) -> dict[str, Any]:
+        return {
+            "state": told and told.state,
+            "trouble": (told and told.trouble) or None,
+            "failed_since": told and told.failed_since,
+            "runbook": f"/runbooks/{told.runbook}" if told and told.runbook else None,
+        }
+
+
+class Job(Doing):
+    """The last batch that a job committed, and what it does now."""
 
     job: str = Field(examples=["traffic"])
     version: str = Field(description="Version of the job's code.")
@@ -171,9 +191,9 @@ class Job(Answer):
     input_rows_per_second: float
 
     @classmethod
-    def of(cls, progress: JobProgress, now: datetime) -> "Job":
+    def of(cls, progress: JobProgress, told: JobState | None, now: datetime) -> "Job":
         age = max(0.0, (now - progress.updated).total_seconds())
-        return cls(**vars(progress), age_seconds=round(age, 1))
+        return cls(**vars(progress), **cls.facts(told), age_seconds=round(age, 1))
 
 
 class Progress(Answer):

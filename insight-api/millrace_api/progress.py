@@ -1,17 +1,30 @@
 """What the jobs' progress says about results."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from millrace_api.shared import Shared
-from millrace_api.store import JobProgress, Store
+from millrace_api.store import JobProgress, JobState, Store, StoreUnavailable
 
 TRAFFIC_JOB = "traffic"
 KEPT_SECONDS = 0.2
+TOLD_WITHIN = timedelta(minutes=1)  # a driver that leads says it every ten seconds
 
 # The traffic job's checkpoint, and the moment up to which its windows are final.
 Closed = tuple[str, datetime | None]
+
+
+async def states_of(store: Store, now: datetime) -> dict[str, JobState]:
+    """What each job does now, by its name; of one that nobody tells of any more nothing is known.
+
+    No reason to fail: the table is made by the first deployment of jobs that write it.
+    """
+    try:
+        found = await store.states()
+    except StoreUnavailable:
+        return {}
+    return {job: told for job, told in found.items() if now - told.updated < TOLD_WITHIN}
 
 
 def traffic_job(jobs: Iterable[JobProgress]) -> JobProgress | None:

@@ -33,7 +33,7 @@ from millrace_api.ranges import Span, Window
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
 from millrace_api.sketches import union
-from millrace_shared import job_progress
+from millrace_shared import job_progress, job_states
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +137,22 @@ class JobProgress:
 
 
 @dataclass(frozen=True)
+class JobState:
+    """What a job does, as the driver that leads said at ``updated``.
+
+    ``trouble`` is why it doesn't run as it should; a job that has failed has ``failed_since``, and
+    the name of the ``runbook`` that says what to do.
+    """
+
+    job: str
+    state: str
+    trouble: str
+    failed_since: datetime | None
+    runbook: str
+    updated: datetime
+
+
+@dataclass(frozen=True)
 class JobWork:
     """What a job's driver has done since it began to lead."""
 
@@ -224,6 +240,9 @@ class Store(Protocol):
 
     async def progress_of(self, job: str) -> JobProgress | None:
         """One job's, where it has committed a batch: what questions ask before their rows."""
+
+    async def states(self) -> dict[str, JobState]:
+        """What each job does, by its name: as it was told last, however long ago."""
 
     async def work(self) -> list[JobWork]:
         """Every job whose driver tells."""
@@ -405,6 +424,10 @@ class CassandraStore:
         rows = await self._fetch(f"{PROGRESS} WHERE job = ?", (job,))
         return _job_progress(rows[0]) if rows else None
 
+    async def states(self) -> dict[str, JobState]:
+        found = await self._fetch(job_states.SELECT)
+        return {row.job: _job_state(row) for row in found}
+
     async def work(self) -> list[JobWork]:
         rows = await self._fetch(
             "SELECT job, batches, batch_ms, late_events FROM {keyspace}.job_work"
@@ -577,6 +600,17 @@ def _job_progress(row: Any) -> JobProgress | None:
         row.input_rows_per_second or 0.0,
         row.version or "",
         row.checkpoint or "",
+    )
+
+
+def _job_state(row: Any) -> JobState:
+    return JobState(
+        row.job,
+        row.state,
+        row.trouble or "",
+        row.failed_since and _utc(row.failed_since),
+        row.runbook or "",
+        _utc(row.updated),
     )
 
 

@@ -43,6 +43,7 @@ HELP = {
     "millrace_submission_failures": "Submissions in a row that brought no driver.",
     "millrace_job_state": "What the leading driver's job does.",
     "millrace_job_trouble": "Whether the job is kept out, fails and is tried again, or isolates.",
+    "millrace_job_failed_since_timestamp_seconds": "Of a job that has failed; names what to do.",
     "millrace_job_epoch_given": "The highest epoch that ZooKeeper knows of.",
     "millrace_job_lag_records": "Records that no committed batch has read.",
     "millrace_job_overdue_records": "Those that wait for longer than the job's lag_seconds.",
@@ -152,6 +153,9 @@ def _of_drivers(drivers: Sequence[DriverRecord]) -> Iterator[Sample]:
         for job, state in leads.jobs.items():
             yield "millrace_job_state", {"name": job, "state": state}, 1
             yield "millrace_job_trouble", {"name": job}, job in leads.troubles
+        for job, failed_since in leads.failed_since.items():
+            labels = {"name": job, "runbook": leads.runbooks.get(job, "")}
+            yield "millrace_job_failed_since_timestamp_seconds", labels, failed_since
 
 
 def exposition(found: Iterator[Sample]) -> str:

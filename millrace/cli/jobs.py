@@ -99,14 +99,20 @@ def ask_running(plan: Plan) -> dict[str, Running]:
         for job in jobs:
             state = DISABLED if not leading and job in disabled else state_of(leading, job)
             where = f" on {leading.host}" if leading else ""
-            trouble = leading.troubles.get(job) if leading else None
-            why = f": {trouble}" if trouble else ""
+            why = _why(leading, job) if leading else ""
             try:
                 behind = kafka.lag(admin, plan, job, time.time()).records
             except kafka.KafkaException:
                 behind = None
             running[job] = Running(state + where + why, behind)
     return running
+
+
+def _why(leading: DriverRecord, job: str) -> str:
+    """Returns why a job doesn't run well, and the page that says what to do."""
+    trouble, runbook = leading.troubles.get(job), leading.runbooks.get(job)
+    page = f" (runbooks/{runbook}.md)" if runbook else ""
+    return f": {trouble}{page}" if trouble else ""
 
 
 def jobs_view(plan: Plan, running: dict[str, Running]) -> Table:

@@ -454,7 +454,7 @@ def _job(plan: Plan, job: str, snapshot: Snapshot) -> Component:
     if state == "isolating":
         seen.append("isolating the records that it fails by" + (f": {trouble}" if trouble else ""))
     elif trouble:
-        problems.append(f"it has failed and is tried again: {trouble}")
+        problems.append(_failure(_leader_with(_drivers(snapshot), job), job, snapshot.at))
     if isinstance(lag, Lag) and lag.overdue:
         bound = plan.spark.settings.job(job).lag_seconds
         problems.append(
@@ -466,13 +466,25 @@ def _job(plan: Plan, job: str, snapshot: Snapshot) -> Component:
 
 def _work(drivers: Reply[Drivers], job: str) -> tuple[str | None, str | None]:
     """Returns what a job does and why it doesn't run well, by the driver that leads."""
+    leads = _leader_with(drivers, job)
+    return (leads.jobs.get(job), leads.troubles.get(job)) if leads else (None, None)
+
+
+def _leader_with(drivers: Reply[Drivers], job: str) -> DriverRecord | None:
     if isinstance(drivers, Silence | Fault):
-        return None, None
-    for mine in drivers.values():
-        leads = leader(mine)
-        if leads and (job in leads.jobs or job in leads.troubles):
-            return leads.jobs.get(job), leads.troubles.get(job)
-    return None, None
+        return None
+    leading = filter(None, map(leader, drivers.values()))
+    return next((leads for leads in leading if job in {*leads.jobs, *leads.troubles}), None)
+
+
+def _failure(leads: DriverRecord | None, job: str, now: float) -> str:
+    """Says why a job doesn't run, for how long, and what to do."""
+    if leads is None:
+        return "it has failed"
+    since, runbook = leads.failed_since.get(job), leads.runbooks.get(job)
+    ago = f" {age(now - since)} ago" if since is not None else ""
+    page = f": runbooks/{runbook}.md" if runbook else ""
+    return f"it has failed{ago} and is tried again: {leads.troubles.get(job)}{page}"
 
 
 def _upkeep(plan: Plan, snapshot: Snapshot) -> Component:

@@ -76,6 +76,11 @@ class Kind(Generic[S]):
     archives: bool = False
     frozen: Callable[[S, Sequence[Stream]], Frozen] = _nothing
 
+    @property
+    def is_program(self) -> bool:
+        """Whether its code is Millrace's own, and not that of a declaration."""
+        return self.analysed is None
+
     def load(self) -> Any:
         """The class that a driver runs; a `Job` is made of a `JobContext`."""
         return _class(self.program)

@@ -50,6 +50,7 @@ class JobSettings(KafkaClientSettings):
         stream: what it reads, unless ``streams`` are several.
         tasks: that read Kafka in a batch.
         max_events_per_second: the most that it takes of each stream.
+        longest_batch_seconds: after which a batch is cancelled.
         given: everything as ``configs/`` has it, a job's free settings included: what the function
             of a job of one file gets.
     """
@@ -57,6 +58,7 @@ class JobSettings(KafkaClientSettings):
     checkpoint: str
     trigger: str = MICRO_BATCH
     trigger_seconds: float
+    longest_batch_seconds: float
     rehearsal_pause_seconds: float
     stream: str
     streams: list[str] | None = None

@@ -6,6 +6,7 @@ this file first. Objects of the JVM have no types in Python: they are `Any`, her
 
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -19,6 +20,14 @@ def jvm(context: SparkContext) -> Any:
 def scala_context(context: SparkContext) -> Any:
     """Spark's own context, which manages executors."""
     return context._jsc.sc()
+
+
+def has_stopped(context: SparkContext) -> bool:
+    """Whether Spark, or its JVM, has ended: nothing can be asked of it any more."""
+    try:
+        return bool(scala_context(context).isStopped())
+    except (AttributeError, OSError, Py4JError):  # no context, no connection, no JVM
+        return True
 
 
 def hadoop_configuration(context: SparkContext) -> Any:

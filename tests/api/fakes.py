@@ -14,6 +14,7 @@ from millrace_api.store import (
     DeadLetter,
     DeadLetters,
     JobProgress,
+    JobState,
     JobWork,
     LateEvents,
     Pages,
@@ -33,6 +34,7 @@ class FakeStore:
     letter_counts: dict[str, int] = field(default_factory=dict)
     late: list[LateEvents] = field(default_factory=list)
     jobs: list[JobProgress] = field(default_factory=list)
+    doing: dict[str, JobState] = field(default_factory=dict)
     done: list[JobWork] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     described: list[str] = field(default_factory=list)
@@ -97,6 +99,10 @@ class FakeStore:
     async def quarantined(self) -> dict[str, int]:
         self._check()
         return self.left_out
+
+    async def states(self) -> dict[str, JobState]:
+        self._check()
+        return self.doing
 
     async def work(self) -> list[JobWork]:
         self._check()

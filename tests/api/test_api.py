@@ -8,7 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from fastapi.testclient import TestClient
 from millrace_api.ranges import Window
-from millrace_api.store import DeadLetter, JobProgress, LateEvents, TrafficRow
+from millrace_api.store import (
+    DeadLetter,
+    JobProgress,
+    JobState,
+    LateEvents,
+    StoreUnavailable,
+    TrafficRow,
+)
 
 from tests.api.fakes import FakeFeed, FakeStore
 
@@ -256,3 +263,46 @@ def test_one_address_does_not_take_all_streams(client: TestClient) -> None:
         answer = client.get("/v1/stream")
     assert answer.status_code == 429
     assert "retry-after" in answer.headers
+
+
+# -- What jobs do
+
+
+def told(now: datetime, ago: timedelta = timedelta(seconds=5)) -> JobState:
+    return JobState("traffic", "failed", "why", now - timedelta(hours=1), "job-failed", now - ago)
+
+
+def test_a_job_that_has_failed_says_why_since_when_and_what_to_do(
+    client: TestClient, store: FakeStore, progress: MakeProgress
+) -> None:
+    now = datetime.now(UTC)
+    store.jobs = [progress(None, now), progress(None, now, job="archive")]
+    store.doing = {"traffic": told(now)}
+    [failed, silent] = client.get("/v1/progress").json()["jobs"]
+    assert (failed["state"], failed["trouble"]) == ("failed", "why")
+    assert datetime.fromisoformat(failed["failed_since"]) == now - timedelta(hours=1)
+    assert failed["runbook"] == "/runbooks/job-failed"
+    keys = ("state", "trouble", "failed_since", "runbook")
+    assert [silent[key] for key in keys] == [None] * 4
+
+
+def test_what_a_driver_said_a_minute_ago_is_nobody_s_word(
+    client: TestClient, store: FakeStore, progress: MakeProgress
+) -> None:
+    now = datetime.now(UTC)
+    store.jobs = [progress(None, now)]
+    store.doing = {"traffic": told(now, timedelta(minutes=2))}
+    [job] = client.get("/v1/progress").json()["jobs"]
+    assert (job["state"], job["failed_since"]) == (None, None)
+
+
+def test_before_the_jobs_were_deployed_that_tell_their_states_progress_is_told(
+    client: TestClient, store: FakeStore, progress: MakeProgress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_table() -> None:
+        raise StoreUnavailable("the schema is not there yet")
+
+    monkeypatch.setattr(store, "states", no_table)
+    store.jobs = [progress(None, datetime.now(UTC))]
+    [job] = client.get("/v1/progress").json()["jobs"]
+    assert job["state"] is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from millrace_api.declared import Output
-from millrace_api.store import JobProgress
+from millrace_api.store import JobProgress, JobState
 from millrace_jobs.output import Output as Written
 
 from tests.api.fakes import FakeStore
@@ -46,6 +46,15 @@ def test_jobs_are_listed_with_their_columns(client: TestClient) -> None:
     [job] = client.get("/v1/jobs").json()["jobs"]
     assert job["rows"] == "/v1/jobs/by_status"
     assert job["key"] == {"status": "int"}
+    assert (job["state"], job["failed_since"]) == (None, None)
+
+
+def test_a_job_that_has_failed_is_listed_as_such(client: TestClient, store: FakeStore) -> None:
+    now = datetime.now(UTC)
+    store.doing = {"by_status": JobState("by_status", "failed", "why", now, "job-failed", now)}
+    [job] = client.get("/v1/jobs").json()["jobs"]
+    assert (job["state"], job["trouble"]) == ("failed", "why")
+    assert job["runbook"] == "/runbooks/job-failed"
 
 
 def test_rows_are_shown_with_their_windows(

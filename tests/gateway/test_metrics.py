@@ -38,6 +38,8 @@ LEADER = driver(
     "application_1",
     jobs={"traffic": "running", "archive": "failed"},
     troubles={"archive": 'its "checkpoint" is gone\n'},
+    failed_since={"archive": NOW - 50},
+    runbooks={"archive": "checkpoint-lost"},
 )
 STANDBY = driver("standby", "application_2", since=NOW - 600, rehearsed_at=NOW - 30)
 INSIGHTS = Application(
@@ -74,6 +76,15 @@ def test_who_drives_and_what_each_job_does() -> None:
     assert found["millrace_job_state", "insights", "archive", "failed"] == 1
     assert found["millrace_job_trouble", "insights", "archive"] == 1
     assert found["millrace_job_trouble", "insights", "traffic"] == 0
+    failed = {key: since for key, since in found.items() if "failed_since" in key[0]}
+    assert failed == {
+        (
+            "millrace_job_failed_since_timestamp_seconds",
+            "insights",
+            "archive",
+            "checkpoint-lost",
+        ): NOW - 50
+    }
 
 
 def test_nobody_drives_a_suspended_application() -> None:

@@ -90,6 +90,10 @@ class Kazoo:
             raise BadVersionError
         self._zookeeper.nodes[path] = Node(value, node.version + 1, node.session)
 
+    def delete(self, path: str) -> None:
+        if self._zookeeper.nodes.pop(path, None) is None:
+            raise NoNodeError
+
     def exists(self, path: str) -> Node | None:
         return self._zookeeper.nodes.get(path)
 

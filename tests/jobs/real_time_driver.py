@@ -14,6 +14,7 @@ from millrace_jobs import config
 from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.leader import supervisor
+from millrace_jobs.leader.running import AnyJob, StoppedJob
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.standby import ready
 from pyspark.sql import SparkSession
@@ -42,10 +43,11 @@ def main(asked: dict[str, Any]) -> None:
         take_epoch=lambda *_, **__: 1,
         put_contract=lambda *_: None,
         is_disabled=lambda _: False,
+        forget_hand_over=lambda _: None,
     )
-    job_now: supervisor.AnyJob = prepared
+    job_now: AnyJob = StoppedJob(prepared)
     while True:
-        job_now = supervisor.reconcile(job_now, coordination, is_first=True)
+        job_now = supervisor.reconcile(job_now, coordination)
         time.sleep(POLL_SECONDS)
 
 

@@ -17,7 +17,7 @@ from kazoo.exceptions import (
 )
 from millrace_jobs.driver.lifecycle import CHOOSY_ATTEMPTS, SharesHost, keep_apart, let_catch_up
 from millrace_jobs.leadership import coordination
-from millrace_jobs.leadership.coordination import Coordination
+from millrace_jobs.leadership.coordination import Coordination, JobReport
 from millrace_jobs.leadership.identity import Identity, identify
 from millrace_jobs.leadership.lease import LeaseLost
 
@@ -61,6 +61,10 @@ class FakeZooKeeper:
 
     def ensure_path(self, path: str) -> None:
         self.nodes.setdefault(path, (b"", 0))
+
+    def delete(self, path: str) -> None:
+        if self.nodes.pop(path, None) is None:
+            raise NoNodeError
 
     def exists(self, path: str) -> SimpleNamespace | None:
         return SimpleNamespace() if path in self.nodes else None
@@ -238,12 +242,45 @@ def test_what_jobs_do_is_told_when_it_changes(
     zookeeper: FakeZooKeeper, driver: Coordination
 ) -> None:
     driver.announce("leading")
+    told = JobReport("failed", "why", 7.0, "job-failed")
     for _ in range(3):
-        driver.announce_jobs({"traffic": "failed"}, {"traffic": "why"})
+        driver.announce_jobs({"traffic": told, "archive": JobReport("running")})
     [(value, number)] = [v for path, v in zookeeper.nodes.items() if path.endswith(IDENTITY.name)]
-    assert json.loads(value)["jobs"] == {"traffic": "failed"}
-    assert json.loads(value)["troubles"] == {"traffic": "why"}
+    record = DriverRecord.parse(value)
+    assert record.jobs == {"traffic": "failed", "archive": "running"}
+    assert record.troubles == {"traffic": "why"}
+    assert record.failed_since == {"traffic": 7.0}
+    assert record.runbooks == {"traffic": "job-failed"}
     assert number == 1
+
+
+def test_a_hand_over_is_known_to_the_next_driver_until_it_is_forgotten(
+    zookeeper: FakeZooKeeper, driver: Coordination
+) -> None:
+    another = Coordination(
+        "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
+    )
+    driver.forget_hand_over("traffic")
+    driver.note_hand_over("traffic", "why")
+    assert another.was_handed_over("traffic")
+    assert not another.was_handed_over("archive")
+    [(value, _)] = [v for path, v in zookeeper.nodes.items() if path.endswith("/handover")]
+    assert json.loads(value) == {"by": IDENTITY.name, "at": NOW, "reason": "why"}
+    another.forget_hand_over("traffic")
+    assert not driver.was_handed_over("traffic")
+
+
+def test_only_another_driver_that_is_warm_is_a_standby(
+    zookeeper: FakeZooKeeper, driver: Coordination
+) -> None:
+    another = Coordination(
+        "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
+    )
+    driver.announce("standby")
+    another.announce("warming")
+    assert not driver.has_standby()
+    another.announce("standby")
+    assert driver.has_standby()
 
 
 def test_a_driver_knows_which_attempt_of_which_application_it_is() -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kazoo.exceptions import BadVersionError
-from millrace_jobs.leader import supervisor
+from millrace_jobs.leader import running
 from millrace_jobs.leadership.coordination import Coordination
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.sinks import archive, results
@@ -163,10 +163,10 @@ PROTECTIONS = {
         [(Coordination, "take_epoch")], above_nothing, (Event.CRASH, Event.RESTORE_ZOOKEEPER), ALL
     ),
     "the continuity of one that went back": Protection(
-        [(supervisor, "check_continuity")], saying(None), (Event.ROLL_BACK,), ALL
+        [(running, "check_continuity")], saying(None), (Event.ROLL_BACK,), ALL
     ),
     "the continuity of one that is gone": Protection(
-        [(supervisor, "check_continuity")], saying(None), (Event.LOSE_CHECKPOINT,), ALL
+        [(running, "check_continuity")], saying(None), (Event.LOSE_CHECKPOINT,), ALL
     ),
     "the offsets of what is published": Protection(
         [(results, "check_published")], saying(None), (Event.ROLL_BACK_UNTOLD,), ALL
@@ -178,11 +178,9 @@ PROTECTIONS = {
     # A driver that wakes up fences its successor, which only joins again: the tokens and the
     # confirmation before its next batch keep it from more.
     "the lease before fencing": Protection([(Lease, "verify")], saying(None), WAKES, ()),
-    # It takes an epoch above its successor's, and is stopped before its first batch. What it tells
-    # of the job before that is of another time, and stands above what its successor tells.
-    "the lease with the epoch": Protection(
-        [(Lease, "write")], unconditional, WAKES, ("job_progress",)
-    ),
+    # It takes an epoch above its successor's, and is stopped before its first batch: before that it
+    # tells nothing that could stand above what its successor tells.
+    "the lease with the epoch": Protection([(Lease, "write")], unconditional, WAKES, ()),
 }
 
 

@@ -33,9 +33,9 @@ def asked(**questions: Any) -> dict[str, list[dict[str, Any]]]:
     """What is answered when a driver has looked three times."""
     coordination = Coordination(questions)
     job: Any = SimpleNamespace(output=SimpleNamespace(job="test"))
-    answering = OperatorRequests(coordination, [job])  # type: ignore[arg-type]
+    answering = OperatorRequests(coordination)  # type: ignore[arg-type]
     for _ in range(3):
-        answering.look()
+        answering.look([job])
         for thread in threading.enumerate():
             if thread.name in module.ANSWERS:
                 thread.join(PATIENCE_SECONDS)

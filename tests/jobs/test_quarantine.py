@@ -18,7 +18,7 @@ from millrace_jobs.declared import job as declared_job
 from millrace_jobs.declared.loader import Declaration
 from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.place import Place
-from millrace_jobs.leader import supervisor
+from millrace_jobs.leader import running
 from millrace_jobs.quarantine import store
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined, Range, Skip, find
 from millrace_jobs.quarantine.store import Quarantine, in_a_line, is_of_values, without
@@ -183,9 +183,7 @@ class Running:
         frame = self.job.frame(1000)
         query = (
             frame.writeStream.outputMode("update")
-            .foreachBatch(
-                supervisor.while_leading(self._write, self._lease, self._draining, raised)
-            )
+            .foreachBatch(running.while_leading(self._write, self._lease, self._draining, raised))
             .option("checkpointLocation", str(self._folder / "checkpoint"))
             .trigger(availableNow=True)
             .start()

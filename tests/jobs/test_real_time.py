@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,8 @@ from millrace_jobs.declared.real_time import RealTime, Selection
 from millrace_jobs.inputs import sources
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.leader import supervisor
-from millrace_jobs.leadership.lease import LeaseLost
+from millrace_jobs.leader.failures import Attempts
+from millrace_jobs.leader.running import RunningJob
 from millrace_jobs.quarantine.search import NotIsolatable
 from millrace_jobs.query import heartbeat
 from millrace_jobs.query.context import JobContext
@@ -200,12 +202,12 @@ class Query:
         self.isActive = False
 
 
-def running(query: Query, **more: Any) -> supervisor.RunningJob:
-    context: Any = SimpleNamespace(job=JOB)
+def running(query: Query, **more: Any) -> RunningJob:
+    context: Any = SimpleNamespace(job=JOB, settings=settings_of("traffic"))
     job = RealTime(context, positions=SimpleNamespace())  # type: ignore[arg-type]
     one = ready.ReadyJob(context, job, None)  # type: ignore[arg-type]
-    follow = SimpleNamespace(follow=lambda: None)
-    return supervisor.RunningJob(one, query, follow, threading.Event(), **more)  # type: ignore[arg-type]
+    follow = SimpleNamespace(follow=lambda: None, silent_seconds=1e9, has_told=False)
+    return RunningJob(one, query, follow, threading.Event(), **more)  # type: ignore[arg-type]
 
 
 def fails_by(cause: Exception | None) -> Query:
@@ -234,41 +236,31 @@ def test_it_runs_before_its_first_batch_has_ended() -> None:
 
 
 def test_to_end_it_waits_for_no_batch() -> None:
-    job = running(Query())
-    supervisor.drain([job])
+    one = supervisor.Supervised(running(Query()).ready)
+    one.job = job = running(Query())
+    supervisor.drain([one])
     assert not job.query.isActive
-    disabled: Any = SimpleNamespace(is_disabled=lambda _: True)
-    assert supervisor.reconcile(running(Query()), disabled, is_first=True).state == "disabled"
+    disabled: Any = SimpleNamespace(is_disabled=lambda _: True, forget_hand_over=lambda _: None)
+    assert supervisor.reconcile(running(Query()), disabled).state == "disabled"
 
 
-def test_who_starts_it_waits_for_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "start", lambda *_: running(Query()))
-    monkeypatch.setattr(supervisor, "FIRST_BATCHES_SECONDS", 1e9)
-    assert supervisor.reconcile(running(Query()).ready, ENABLED, is_first=True).state == "running"
+def test_it_is_no_batch_that_takes_too_long() -> None:
+    job = running(Query())
+    assert supervisor.reconcile(job, ENABLED) is job
 
 
-def test_it_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost: Any = SimpleNamespace(
-        lease=SimpleNamespace(is_lost=True), is_stop_desired=lambda _: False
-    )
-    with pytest.raises(LeaseLost):
-        supervisor.supervise([running(Query())], lost, "v1", None, None)  # type: ignore[arg-type]
-
-
-def test_a_record_that_it_fails_by_ends_no_driver_and_is_told(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("cause", [POISON, None])
+def test_what_it_fails_by_ends_no_driver_and_is_told(
+    monkeypatch: pytest.MonkeyPatch, cause: Exception | None
 ) -> None:
-    monkeypatch.setattr(supervisor, "start", lambda *_: running(fails_by(POISON)))
-    again = supervisor.reconcile(running(fails_by(POISON)), ENABLED, is_first=True)
-    paused = supervisor.reconcile(again, ENABLED, is_first=True)
-    assert paused.state == "failed"
-    assert "no record is put aside: [DIVIDE_BY_ZERO]" in paused.trouble
-    assert isinstance(paused.error, NotIsolatable)  # type: ignore[union-attr]
-
-
-def test_what_fails_by_its_host_is_left_to_the_standby() -> None:
-    with pytest.raises(RuntimeError, match="as Spark says it"):
-        supervisor.reconcile(running(fails_by(None)), ENABLED, is_first=True)
+    monkeypatch.setattr(supervisor, "start", lambda *_: running(fails_by(cause)))
+    again = supervisor.reconcile(running(fails_by(cause)), ENABLED)
+    tried = supervisor.reconcile(again, ENABLED)
+    assert isinstance(tried.error, NotIsolatable if cause else RuntimeError)  # type: ignore[union-attr]
+    failed = supervisor.reconcile(replace(tried, attempts=Attempts(in_vain=1)), ENABLED)
+    assert failed.state == "failed"
+    why = "no record is put aside: [DIVIDE_BY_ZERO]" if cause else "as Spark says it"
+    assert why in failed.trouble
 
 
 # -- How far it is

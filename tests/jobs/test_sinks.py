@@ -240,7 +240,9 @@ def test_clients_of_a_dead_coordinator_soon_ask_for_its_successor(
     made: list[dict[str, Any]] = []
     monkeypatch.setattr(results, "Producer", made.append)
     monkeypatch.setattr(results, "Consumer", made.append)
-    Results("brokers", NAMES.kafka, "traffic", SETTINGS, lambda: None)
+    one = Results("brokers", NAMES.kafka, "traffic", SETTINGS, lambda: None)
+    assert made == []  # until they are used
+    assert (one._producer, one._group) == (None, None)
     assert [settings["reconnect.backoff.max.ms"] for settings in made] == [500, 500]
 
 

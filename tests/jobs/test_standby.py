@@ -57,16 +57,19 @@ class Rehearsed:
         self.done.append((job, scratch, more.get("batches")))
         if job == self.fails:
             raise StreamingQueryException("no such table")
+        self._job = job
         if warm := more.get("when_warm"):
             warm()
 
-    def wait(self) -> None: ...
+    def wait(self) -> None:
+        if self._job == self.fails_later:
+            raise StreamingQueryException("no such table")
 
 
 @pytest.fixture
 def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is rehearsed, while jobs are as wide as said in `on_all_executors`."""
-    Rehearsed.done, Rehearsed.fails = [], None
+    Rehearsed.done, Rehearsed.fails, Rehearsed.fails_later = [], None, None
     monkeypatch.setattr(wait, "Rehearsal", Rehearsed)
     monkeypatch.setattr(wait, "scratch", lambda _, name: name)
     monkeypatch.setattr(
@@ -126,6 +129,25 @@ def test_what_fails_on_all_executors_keeps_nobody_from_standing_by(rehearsed: li
     driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
     wait.rehearse(to_rehearse("traffic", "archive"), workers(rehearsed), driver)
     assert rehearsed[-2:] == [("archive, wide", "archive-on-all", 2), "standby"]
+
+
+@pytest.mark.parametrize("when", ["fails", "fails_later"])
+def test_a_first_job_that_cannot_be_rehearsed_leaves_it_to_the_next(
+    rehearsed: list[Any], when: str
+) -> None:
+    setattr(Rehearsed, when, "traffic")
+    driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
+    found = wait.rehearse(to_rehearse("traffic", "archive"), workers(rehearsed), driver)
+    assert found is not None
+    assert ("archive", "archive", None) in rehearsed
+    assert rehearsed[-1] == "standby"
+
+
+def test_who_can_rehearse_nothing_is_a_standby_all_the_same(rehearsed: list[Any]) -> None:
+    Rehearsed.fails = "traffic"
+    driver: Any = SimpleNamespace(announce_standby=lambda: rehearsed.append("standby"))
+    assert wait.rehearse(to_rehearse("traffic"), workers(rehearsed), driver) is None
+    assert rehearsed == [("traffic", "traffic", None), "standby"]
 
 
 @pytest.mark.parametrize(("number", "tasks", "partitions"), [(2, 2, 3), (1, 1, 3), (4, 4, 4)])

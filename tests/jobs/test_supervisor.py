@@ -1,4 +1,4 @@
-"""How jobs begin, go on, are refused, start again and are drained."""
+"""How jobs begin, go on, fail alone, are handed over, end and are drained."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -10,17 +10,24 @@ from typing import Any
 
 import pytest
 from millrace_jobs.inputs.continuity import CheckpointMismatch, Known
+from millrace_jobs.leader import running as running_job
 from millrace_jobs.leader import supervisor
+from millrace_jobs.leader.failures import Attempts, Failure, HandedOver
+from millrace_jobs.leader.job_states import report_of
+from millrace_jobs.leader.running import RunningJob, StoppedJob
+from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.heartbeat import JobRow
 from millrace_jobs.query.write_version import write_version
-from millrace_jobs.standby.ready import ReadyJob
+from millrace_jobs.standby.executors import SparkStopped
+from millrace_jobs.standby.ready import ReadyJob, UnreadyJob
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.jobs.fakes import FakeJob, FakeTables
 from tests.jobs.samples import settings_of
-from tests.waiting import PATIENCE_SECONDS, pause
+from tests.jobs.world import InLine
+from tests.waiting import PATIENCE_SECONDS, pause, wait_until
 
 
 def test_draining_lets_the_batch_end_and_begins_no_other(
@@ -39,25 +46,185 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
     query = (
         spark.readStream.format("rate")
         .load()
-        .writeStream.foreachBatch(supervisor.while_leading(slow, lease, draining, []))
+        .writeStream.foreachBatch(running_job.while_leading(slow, lease, draining, []))
         .option("checkpointLocation", str(tmp_path))
         .start()
     )
     assert began.wait(PATIENCE_SECONDS)
-    ready: Any = SimpleNamespace(job=FakeJob())
-    one: Any = supervisor.RunningJob(ready, query, None, draining)  # type: ignore[arg-type]
+    one = supervisor.Supervised(prepared("traffic"))
+    one.job = RunningJob(prepared("traffic"), query, None, draining)  # type: ignore[arg-type]
     supervisor.drain([one])
     assert not query.isActive
     assert finished == [0]
     assert "0" in {path.name for path in (tmp_path / "offsets").iterdir()}
 
 
+# -- Stand-ins
+
+
+def prepared(name: str, job: Any = None) -> ReadyJob:
+    context: Any = SimpleNamespace(
+        job=name,
+        settings=settings_of("traffic"),
+        spark=SimpleNamespace(sparkContext=SimpleNamespace(cancelJobGroup=lambda _: None)),
+    )
+    return ReadyJob(context, job or FakeJob(), None)  # type: ignore[arg-type]
+
+
+def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any) -> Any:
+    """A job whose query says one of the ``errors`` after the other, and ended some ``batches``."""
+    left = iter(errors)
+    query = SimpleNamespace(
+        exception=lambda: next(left, None),
+        lastProgress=SimpleNamespace(batchId=batches, numInputRows=0) if batches else None,
+        isActive=not errors,
+        status={"isTriggerActive": False},
+        runId="run",
+    )
+    query.stop = lambda: setattr(query, "isActive", False)
+    facts: dict[str, Any] = {"has_begun": batches > 0, "has_told": True, "silent_seconds": 0.0}
+    facts |= {"follow": lambda: None}
+    return RunningJob(
+        more.pop("ready", None) or prepared(name),
+        query,  # type: ignore[arg-type]
+        SimpleNamespace(**facts),  # type: ignore[arg-type]
+        threading.Event(),
+        **more,
+    )
+
+
+class Driver:
+    """What the supervisor asks of ZooKeeper, and what it leaves there."""
+
+    def __init__(self, *, standby: bool = False, handed_over: Iterable[str] = ()) -> None:
+        self.lease: Any = SimpleNamespace(is_lost=False)
+        self.standby = standby
+        self.noted = dict.fromkeys(handed_over, "before")
+        self.contracts: dict[str, Any] = {}
+        self.told: list[dict[str, Any]] = []
+        self.is_disabled: Callable[[str], bool | None] = lambda job: False
+
+    def has_standby(self) -> bool:
+        return self.standby
+
+    def was_handed_over(self, job: str) -> bool:
+        return job in self.noted
+
+    def note_hand_over(self, job: str, reason: str) -> None:
+        self.noted[job] = reason
+
+    def forget_hand_over(self, job: str) -> None:
+        self.noted.pop(job, None)
+
+    def put_contract(self, job: str, contract: Any) -> None:
+        self.contracts[job] = contract
+
+    def announce_jobs(self, reports: dict[str, Any]) -> None:
+        self.told.append(reports)
+
+    @property
+    def states(self) -> list[dict[str, str]]:
+        return [{job: told.state for job, told in reports.items()} for reports in self.told]
+
+
+Orders = Callable[[str], bool | None]
+
+
+def only(*disabled: str) -> Orders:
+    return lambda job: job in disabled
+
+
+def silent(_: str) -> None:
+    """ZooKeeper doesn't say."""
+
+
+class Clock:
+    """The monotonic one, which is the test's to move; each poll moves it by a second."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        stand_in = SimpleNamespace(monotonic=lambda: self.now, time=lambda: 5e8, sleep=self.sleep)
+        monkeypatch.setattr(supervisor, "time", stand_in)
+        monkeypatch.setattr(running_job, "time", stand_in)
+
+    def sleep(self, _: float) -> None:
+        self.now += 1
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def starting(monkeypatch: pytest.MonkeyPatch, *successors: Any) -> list[str]:
+    """Each start gives one of the ``successors``, or raises it; the names of those started."""
+    started: list[str] = []
+    left = iter(successors)
+
+    def start(ready: Any, _: Any, attempts: Attempts) -> Any:
+        started.append(ready.name)
+        successor = next(left)
+        if isinstance(successor, Exception):
+            raise successor
+        return replace(successor, attempts=attempts)
+
+    monkeypatch.setattr(supervisor, "start", start)
+    return started
+
+
+def supervised(
+    monkeypatch: pytest.MonkeyPatch,
+    jobs: list[Any],
+    driver: Driver,
+    orders: Iterable[Orders] = (only(),) * 5,
+    rehearse: Callable[[list[ReadyJob]], None] = lambda jobs: None,
+    verify: Callable[[], None] = lambda: None,
+) -> list[supervisor.Supervised]:
+    """The jobs after a look for each order, which is about those that are disabled."""
+    looks = iter(orders)
+
+    def is_stop_desired(_: str) -> bool:
+        order = next(looks, None)
+        if order:
+            driver.is_disabled = order
+        return order is None
+
+    driver.is_stop_desired = is_stop_desired  # type: ignore[attr-defined]
+    monkeypatch.setattr(supervisor, "Worker", InLine)
+    found = []
+    for job in jobs:
+        one = supervisor.Supervised(job if isinstance(job, ReadyJob | UnreadyJob) else job.ready)
+        if isinstance(job, RunningJob | StoppedJob):
+            one.job = job
+        found.append(one)
+    supervisor.supervise(
+        found,
+        driver,  # type: ignore[arg-type]
+        "v1",
+        SimpleNamespace(verify=verify),  # type: ignore[arg-type]
+        SimpleNamespace(tell=lambda _: None),  # type: ignore[arg-type]
+        SimpleNamespace(look=lambda _: None),  # type: ignore[arg-type]
+        SimpleNamespace(look=rehearse),  # type: ignore[arg-type]
+    )
+    return found
+
+
+def looked(job: Any, driver: Driver, times: int = 1) -> Any:
+    for _ in range(times):
+        job = supervisor.reconcile(job, driver)  # type: ignore[arg-type]
+    return job
+
+
+# -- Results come first
+
+
 class Results:
     """A query that each look finds one report further; None is no report yet."""
 
+    isActive = True
+
     def __init__(self, *reports: tuple[int, int] | None) -> None:
         self.looks = 0
-        self.isActive = True
         self._reports = reports
 
     @property
@@ -76,117 +243,72 @@ class Results:
     ],
 )
 def test_other_jobs_begin_when_results_have_caught_up(
-    monkeypatch: pytest.MonkeyPatch, reports: list[tuple[int, int] | None], looks: int
+    reports: list[tuple[int, int] | None], looks: int, clock: Clock
 ) -> None:
-    monkeypatch.setattr(supervisor, "DRAIN_POLL_SECONDS", 0)
-    query: Any = Results(*reports)
-    supervisor.await_results(query)
-    assert query.looks == looks
+    first = replace(running("traffic"), query=Results(*reports))
+    results = supervisor.ResultsFirst()
+    while not results.are_there(first):
+        pass
+    assert first.query.looks == looks
+    assert results.are_there(StoppedJob(prepared("traffic")))  # whatever it does from now on
 
 
-def test_other_jobs_wait_for_results_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0, 19, 21])
-    slept: list[float] = []
-    monkeypatch.setattr(
-        supervisor, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=slept.append)
-    )
-    query: Any = Results(None, None, None)
-    supervisor.await_results(query)
-    assert len(slept) == 1
+def test_other_jobs_wait_for_results_only_so_long(clock: Clock) -> None:
+    first = replace(running("traffic"), query=Results(None, None, None))
+    results = supervisor.ResultsFirst()
+    assert not results.are_there(first)
+    clock.now += supervisor.FIRST_BATCHES_SECONDS - 1
+    assert not results.are_there(first)
+    clock.now += 1
+    assert results.are_there(first)
 
 
-def prepared(name: str) -> Any:
-    return ReadyJob(SimpleNamespace(job=name), FakeJob(), None)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "first",
+    [
+        StoppedJob(prepared("traffic"), is_disabled=True),
+        StoppedJob(prepared("traffic"), Attempts(in_vain=1)),
+        running("traffic", RuntimeError()),
+        running("traffic", ready=prepared("traffic", FakeJob(is_endless=True))),
+    ],
+)
+def test_a_first_job_that_brings_no_results_holds_back_nobody(first: Any, clock: Clock) -> None:
+    assert supervisor.ResultsFirst().are_there(first)
 
 
-def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any) -> Any:
-    """A job whose query says one of the ``errors`` after the other, and ended some ``batches``."""
-    left = iter(errors)
-    query = SimpleNamespace(
-        exception=lambda: next(left, None),
-        lastProgress=object() if batches else None,
-        isActive=True,
-        status={"isTriggerActive": False},
-    )
-    query.stop = lambda: setattr(query, "isActive", False)
-    follow: Any = SimpleNamespace(follow=lambda: None, has_begun=batches > 0)
-    return supervisor.RunningJob(prepared(name), query, follow, threading.Event(), **more)
+def test_a_first_job_that_doesn_t_start_holds_back_nobody_for_long(clock: Clock) -> None:
+    results = supervisor.ResultsFirst()
+    hangs = StoppedJob(prepared("traffic"))
+    assert not results.are_there(hangs)
+    clock.now += supervisor.FIRST_BATCHES_SECONDS
+    assert results.are_there(hangs)
 
 
-class Isolating(FakeJob):
-    isolating_for = "batch 7: ValueError"  # type: ignore[assignment]
+# -- Orders
 
 
-def test_a_job_that_looks_for_records_says_what_it_failed_by() -> None:
-    sound = running("sessions", trouble="an older one")
-    job: Any = Isolating()
-    searching = replace(sound, ready=replace(sound.ready, job=job))
-    assert supervisor.trouble_of(searching) == "batch 7: ValueError"
-    assert supervisor.trouble_of(sound) == "an older one"
-    assert supervisor.trouble_of(running("traffic")) == ""
+def test_jobs_start_one_after_the_other(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    first = running("traffic")
+    started = starting(monkeypatch, first, running("archive"))
+    seen: list[list[str]] = []
 
+    def look(_: Any) -> None:
+        seen.append([*started])
+        if len(seen) == 2:
+            first.query.lastProgress = SimpleNamespace(batchId=0, numInputRows=0)
 
-Orders = Callable[[str], bool | None]
-
-
-def supervised(
-    monkeypatch: pytest.MonkeyPatch,
-    jobs: list[Any],
-    *successors: Any,
-    orders: Iterable[Orders] = (lambda job: False,) * 5,
-    told: list[dict[str, str]] | None = None,
-    rehearse: Callable[[list[ReadyJob]], None] = lambda jobs: None,
-) -> list[str]:
-    """The jobs that were started until the driver was told to stop, after a look for each order:
-    which jobs are disabled."""
-    started: list[str] = []
-    left = iter(successors)
-    looks = iter(orders)
-    driver: Any = SimpleNamespace(
-        lease=SimpleNamespace(is_lost=False),
-        announce_jobs=lambda states, _: told is not None and told.append(states),
-    )
-
-    def is_stop_desired(_: str) -> bool:
-        driver.is_disabled = next(looks, None)
-        return driver.is_disabled is None
-
-    def start(ready: Any, _: Any) -> Any:
-        started.append(ready.name)
-        successor = next(left)
-        if isinstance(successor, Exception):
-            raise successor
-        return successor
-
-    monkeypatch.setattr(supervisor, "start", start)
-    monkeypatch.setattr(supervisor, "await_results", lambda query: started.append("first batch"))
-    monkeypatch.setattr(supervisor, "POLL_SECONDS", 0)
-    driver.is_stop_desired = is_stop_desired
-    questions = SimpleNamespace(look=lambda: None)
-    supervisor.supervise(jobs, driver, "v1", questions, SimpleNamespace(look=rehearse))
-    return started
-
-
-def only(*disabled: str) -> Orders:
-    return lambda job: job in disabled
-
-
-def silent(_: str) -> None:
-    """ZooKeeper doesn't say."""
-
-
-def test_jobs_start_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [prepared("traffic"), prepared("archive")]
-    started = supervised(monkeypatch, jobs, running("traffic"), running("archive"))
-    assert started == ["traffic", "first batch", "archive"]
+    supervised(monkeypatch, jobs, Driver(), orders=[only()] * 3, rehearse=look)
+    assert seen == [["traffic"], ["traffic"], ["traffic", "archive"]]
 
 
-def test_who_is_new_rehearses_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_new_rehearses_what_runs(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     looks: list[list[str]] = []
     jobs = [running("traffic", batches=1), running("archive", batches=1)]
     supervised(
         monkeypatch,
         jobs,
+        Driver(),
         orders=[only(), only("archive")],
         rehearse=lambda ready: looks.append([job.name for job in ready]),
     )
@@ -195,29 +317,32 @@ def test_who_is_new_rehearses_what_runs(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("name", ["traffic", "archive"])
 def test_a_disabled_job_ends_and_an_enabled_one_goes_on(
-    monkeypatch: pytest.MonkeyPatch, name: str
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, name: str
 ) -> None:
-    told: list[dict[str, str]] = []
+    driver = Driver()
     jobs = [running("traffic", batches=1), running("archive", batches=1)]
     others = [job for job in jobs if job.name != name]
     [query] = [job.query for job in jobs if job.name == name]
     orders = [only(), only(name), only(name), only(), only()]
-    started = supervised(monkeypatch, jobs, running(name, batches=1), orders=orders, told=told)
-    assert [word for word in started if word != "first batch"] == [name]
+    started = starting(monkeypatch, running(name, batches=1))
+    supervised(monkeypatch, jobs, driver, orders=orders)
+    assert started == [name]
     assert not query.isActive
-    assert all(job in jobs and job.query.isActive for job in others)
-    assert [states[name] for states in told] == [
+    assert all(job.query.isActive for job in others)
+    assert [states[name] for states in driver.states] == [
         "running",
         "disabled",
         "disabled",
         "running",
         "running",
     ]
-    assert {states[other.name] for states in told for other in others} == {"running"}
+    assert {states[other.name] for states in driver.states for other in others} == {"running"}
 
 
-def test_a_batch_of_a_disabled_job_ends_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[dict[str, str]] = []
+def test_a_batch_of_a_disabled_job_ends_first(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    driver = Driver()
     job = running("traffic", batches=1)
     job.query.status = {"isTriggerActive": True}
 
@@ -226,73 +351,379 @@ def test_a_batch_of_a_disabled_job_ends_first(monkeypatch: pytest.MonkeyPatch) -
         return False  # and is enabled again meanwhile
 
     orders = [only("traffic"), only(), ended, only()]
-    started = supervised(
-        monkeypatch, [job], running("traffic", batches=1), orders=orders, told=told
-    )
-    assert started == ["traffic", "first batch"]
-    assert [states["traffic"] for states in told] == ["draining", "draining", "disabled", "running"]
+    started = starting(monkeypatch, running("traffic", batches=1))
+    supervised(monkeypatch, [job], driver, orders=orders)
+    assert started == ["traffic"]
+    told = [states["traffic"] for states in driver.states]
+    assert told == ["draining", "draining", "disabled", "running"]
 
 
-def test_what_ends_a_disabled_job_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    drained = running("traffic", *[supervisor.Drained()] * 5)
-    drained.query.isActive = False
-    assert supervised(monkeypatch, [drained], orders=[only("traffic")] * 3) == []
+def test_a_batch_of_a_disabled_job_that_doesn_t_end_is_cancelled(clock: Clock) -> None:
+    driver = Driver()
+    driver.is_disabled = only("traffic")
+    job = running("traffic", batches=1)
+    job.query.status = {"isTriggerActive": True}
+    draining = looked(job, driver)
+    assert draining.cancelled_at is None
+    clock.now += running_job.DRAIN_SECONDS + 1
+    cancelled = looked(draining, driver)
+    assert cancelled.cancelled_at == clock.now
+    wait_until(lambda: not job.query.isActive, PATIENCE_SECONDS, "the query's end", every=0.01)
+    assert looked(cancelled, driver).state == "disabled"
 
 
-def test_a_driver_that_takes_over_starts_no_disabled_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ends_a_disabled_job_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    drained = running("traffic", *[running_job.Drained()] * 5)
+    started = starting(monkeypatch)
+    driver = Driver()
+    supervised(monkeypatch, [drained], driver, orders=[only("traffic")] * 3)
+    assert started == []
+    assert driver.states == [{"traffic": "disabled"}] * 3
+
+
+def test_a_driver_that_takes_over_starts_no_disabled_job(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
     jobs = [prepared("traffic"), prepared("archive")]
-    started = supervised(monkeypatch, jobs, running("archive"), orders=[only("traffic")] * 3)
+    started = starting(monkeypatch, running("archive"))
+    supervised(monkeypatch, jobs, Driver(), orders=[only("traffic")] * 3)
     assert started == ["archive"]
 
 
-def test_with_all_jobs_disabled_it_still_leads(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[dict[str, str]] = []
-    assert supervised(monkeypatch, [prepared("a")], orders=[only("a")] * 3, told=told) == []
-    assert told == [{"a": "disabled"}] * 3
+def test_with_all_jobs_disabled_it_still_leads(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    driver = Driver()
+    started = starting(monkeypatch)
+    supervised(monkeypatch, [prepared("a")], driver, orders=[only("a")] * 3)
+    assert started == []
+    assert driver.states == [{"a": "disabled"}] * 3
 
 
-def test_while_zookeeper_is_silent_nothing_starts_or_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_zookeeper_is_silent_nothing_starts_or_ends(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
     job = running("archive")
-    jobs = [prepared("traffic"), job]
-    assert supervised(monkeypatch, jobs, orders=[silent] * 3) == []
+    started = starting(monkeypatch)
+    supervised(monkeypatch, [prepared("traffic"), job], Driver(), orders=[silent] * 3)
+    assert started == []
     assert job.query.isActive
 
 
-def test_without_the_first_job_the_others_fail_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = [prepared("traffic"), running("archive", RuntimeError())]
-    orders = [only("traffic")] * 3
-    assert supervised(monkeypatch, jobs, running("archive"), orders=orders) == ["archive"]
+# -- A job fails alone
 
 
-def test_a_failed_archive_is_started_again_and_results_go_on(
-    monkeypatch: pytest.MonkeyPatch,
+PROGRAMS = ("traffic", "archive")
+JOBS = (*PROGRAMS, "theirs")
+
+
+class Isolating(FakeJob):
+    isolating_for = "batch 7: ValueError"  # type: ignore[assignment]
+
+
+def test_a_job_that_looks_for_records_says_what_it_failed_by() -> None:
+    searching = running("sessions", ready=prepared("sessions", Isolating()))
+    assert (searching.state, searching.trouble) == ("isolating", "batch 7: ValueError")
+    assert running("traffic").trouble == ""
+
+
+GONE = CheckpointMismatch("job archive: the checkpoint hdfs://x: it is gone")
+FAILED = Attempts(2, 1060.0, Failure("why", "job-failed", 4e8))
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_refused_job_stays_out_until_its_checkpoint_is_back(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, name: str
 ) -> None:
-    jobs = [running("traffic"), running("archive", RuntimeError("offsets/5\nits plan"))]
-    traffic = jobs[0]
-    assert supervised(monkeypatch, jobs, running("archive")) == ["archive"]
-    assert jobs[0] is traffic
-    assert jobs[1].is_second_try
+    driver = Driver(standby=True)
+    started = starting(monkeypatch, GONE, GONE, running(name, batches=1))
+    refused = looked(StoppedJob(prepared(name)), driver)
+    assert (refused.state, refused.trouble) == ("failed", str(GONE))
+    assert report_of(refused).runbook == "checkpoint-lost"
+    assert looked(refused, driver) == refused  # not at every look
+    clock.now = refused.attempts.again_at
+    again = looked(refused, driver)
+    assert again.trouble == str(GONE)
+    clock.now = again.attempts.again_at
+    back = looked(again, driver, times=2)
+    assert (back.state, back.trouble) == ("running", "")
+    assert started == [name] * 3
 
 
-def test_an_archive_that_ended_a_batch_since_may_fail_again(
-    monkeypatch: pytest.MonkeyPatch,
+def test_what_was_published_for_other_offsets_is_refused_in_the_middle_of_a_batch(
+    clock: Clock,
 ) -> None:
-    once = running("archive", None, RuntimeError(), batches=1)
-    jobs = [running("traffic"), running("archive", RuntimeError())]
-    assert supervised(monkeypatch, jobs, once, running("archive")) == ["archive", "archive"]
+    job = running("traffic", ValueError("in Spark's words"), raised=[GONE])
+    refused = looked(job, Driver(standby=True))
+    assert (refused.state, refused.trouble) == ("failed", str(GONE))
 
 
-def test_an_archive_that_fails_again_at_once_ends_the_driver(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_that_fails_is_started_again_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, name: str
 ) -> None:
-    jobs = [running("traffic"), running("archive", RuntimeError("once"))]
-    with pytest.raises(RuntimeError, match="twice"):
-        supervised(monkeypatch, jobs, running("archive", RuntimeError("twice")))
+    other = running("other", batches=1)
+    started = starting(monkeypatch, running(name, batches=1))
+    driver = Driver(standby=True)
+    jobs = [other, running(name, RuntimeError("offsets/5\nits plan"))]
+    supervised(monkeypatch, jobs, driver)
+    assert started == [name]
+    assert driver.states[-1] == {"other": "running", name: "running"}
+    assert driver.noted == {}
 
 
-def test_a_failed_traffic_job_is_left_to_the_standby(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RuntimeError, match="traffic"):
-        supervised(monkeypatch, [running("traffic", RuntimeError("traffic")), running("archive")])
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("in_start", [True, False])
+def test_a_job_that_fails_again_at_once_has_failed_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, name: str, in_start: bool
+) -> None:
+    """No standby is there, or the job has been handed over: no driver ends."""
+    error = RuntimeError("once more\nits plan")
+    again = error if in_start else running(name, error)
+    started = starting(monkeypatch, again)
+    driver = Driver(standby=True, handed_over=[name])
+    jobs = [running("other", batches=1), running(name, RuntimeError("once"))]
+    [_, failed] = supervised(monkeypatch, jobs, driver)
+    assert started == [name]
+    assert driver.states[-1] == {"other": "running", name: "failed"}
+    report = report_of(failed.job)
+    assert (report.trouble, report.runbook) == ("once more", "job-failed")
+    assert report.failed_since == 5e8
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_s_lasting_error_is_handed_over_once_and_only_to_a_standby(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, name: str
+) -> None:
+    def failing() -> Any:
+        return running(name, RuntimeError("twice"), attempts=Attempts(in_vain=1))
+
+    alone = Driver()
+    assert looked(failing(), alone).state == "failed"
+    assert alone.noted == {}
+    driver = Driver(standby=True)
+    with pytest.raises(HandedOver, match=f"job {name}: twice"):
+        looked(failing(), driver)
+    assert driver.noted == {name: "twice"}
+    assert looked(failing(), driver).state == "failed"  # as the next driver finds it
+
+
+def test_the_hand_over_ends_the_driver(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    failing = running("archive", RuntimeError("twice"), attempts=Attempts(in_vain=1))
+    with pytest.raises(HandedOver, match="archive"):
+        supervised(monkeypatch, [running("traffic", batches=1), failing], Driver(standby=True))
+
+
+def test_a_declared_job_s_error_is_handed_to_nobody(clock: Clock) -> None:
+    driver = Driver(standby=True)
+    failing = running("theirs", RuntimeError("twice"), attempts=Attempts(in_vain=1))
+    assert looked(failing, driver).state == "failed"
+
+
+@pytest.mark.parametrize("error", [NotIsolatable("it is the code"), GONE])
+def test_what_another_driver_would_find_is_handed_to_nobody(error: Exception, clock: Clock) -> None:
+    failing = running("traffic", ValueError(), raised=[error], attempts=Attempts(in_vain=1))
+    assert looked(failing, Driver(standby=True)).state == "failed"
+
+
+def test_a_hand_over_is_forgotten_once_the_job_has_ended_a_batch(clock: Clock) -> None:
+    driver = Driver(handed_over=["traffic"])
+    assert driver.was_handed_over(looked(running("traffic"), driver).name)
+    proven = looked(running("traffic", batches=1, attempts=FAILED), driver)
+    assert not driver.was_handed_over("traffic")
+    assert (proven.state, proven.attempts) == ("running", Attempts())
+
+
+def test_a_hand_over_is_forgotten_when_the_job_is_disabled(clock: Clock) -> None:
+    driver = Driver(handed_over=["traffic"])
+    driver.is_disabled = only("traffic")
+    disabled = looked(StoppedJob(prepared("traffic"), FAILED), driver)
+    assert (disabled.state, disabled.trouble) == ("disabled", "")
+    assert driver.noted == {}
+
+
+def test_a_failed_job_is_failed_until_it_has_ended_a_batch(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    started = starting(monkeypatch, running("theirs"))
+    waits = StoppedJob(prepared("theirs"), FAILED)
+    assert looked(waits, Driver()) == waits
+    clock.now = FAILED.again_at
+    tried = looked(waits, Driver())
+    assert started == ["theirs"]
+    assert (tried.state, tried.trouble) == ("failed", "why")
+    tried.query.lastProgress = object()
+    assert looked(tried, Driver()).trouble == ""
+
+
+def test_a_job_that_fails_by_its_code_is_tried_again_more_and_more_rarely(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    error = NotIsolatable("more than 50 further records fail: no\nand more")
+    starting(monkeypatch, *(running("theirs", error) for _ in range(9)))
+    job: Any = running("theirs", error)
+    pauses = []
+    for _ in range(8):
+        job = looked(job, Driver())
+        if job.attempts.failure:
+            assert job.trouble == "more than 50 further records fail: no"
+            pauses.append(job.attempts.again_at - clock.now)
+            clock.now = job.attempts.again_at
+        job = looked(job, Driver())
+    assert pauses == [60, 120, 240, 480, 960, 960, 960]
+    ended_one = running("theirs", error, batches=1, attempts=job.attempts)
+    assert looked(ended_one, Driver()).attempts == Attempts(in_vain=1)
+
+
+def test_without_what_it_failed_by_a_job_goes_on_at_once(clock: Clock) -> None:
+    error = Quarantined("batch 5 is run again without events-0-7")
+    job = looked(running("theirs", error, attempts=Attempts(in_vain=1)), Driver())
+    assert (job.state, job.attempts) == ("starting", Attempts(in_vain=1))
+
+
+def test_a_job_that_couldn_t_be_prepared_is_prepared_by_whoever_leads(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    tries = iter([RuntimeError("no such table"), RuntimeError("no such table"), None])
+
+    def prepare() -> ReadyJob:
+        if error := next(tries):
+            raise error
+        return prepared("theirs")
+
+    unready: Any = UnreadyJob("theirs", RuntimeError("no such table"), prepare)
+    starting(monkeypatch, running("theirs"))
+    failed = looked(StoppedJob(unready), Driver(), times=2)
+    assert (failed.state, failed.trouble) == ("failed", "no such table")
+    clock.now = failed.attempts.again_at
+    assert isinstance(looked(failed, Driver()), RunningJob)
+
+
+def test_a_heartbeat_that_fails_ends_no_query(clock: Clock) -> None:
+    job = running("traffic", batches=1)
+
+    def fail() -> None:
+        raise RuntimeError("no quorum")
+
+    job.progress.follow = fail
+    assert looked(job, Driver()).query.isActive
+
+
+def test_a_job_that_hangs_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On real threads: a start that doesn't end."""
+    over, started = threading.Event(), threading.Event()
+
+    def start(ready: Any, *_: Any) -> Any:
+        if ready.name == "hangs":
+            over.wait(PATIENCE_SECONDS)
+        started.set()
+        return running(ready.name, batches=1)
+
+    monkeypatch.setattr(supervisor, "start", start)
+    driver = Driver()
+    hangs, other = (supervisor.Supervised(prepared(name)) for name in ("hangs", "other"))
+
+    def step(job: Any) -> Any:
+        return supervisor.reconcile(job, driver)  # type: ignore[arg-type]
+
+    for one in (hangs, other):
+        one.look(step)
+    assert started.wait(PATIENCE_SECONDS)
+    other.wait(PATIENCE_SECONDS)
+    hangs.look(step)  # it isn't asked twice
+    assert (hangs.job.state, other.job.state) == ("starting", "running")
+    over.set()
+    hangs.wait(PATIENCE_SECONDS)
+    assert hangs.job.state == "running"
+
+
+@pytest.mark.parametrize("error", [LeaseLost(), SparkStopped("Spark has stopped")])
+def test_only_the_lease_and_spark_end_a_driver(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, error: Exception
+) -> None:
+    def verify() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        supervised(monkeypatch, [running("traffic")], Driver(), verify=verify)
+
+
+def test_what_goes_on_beside_jobs_ends_no_driver(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    def fail(_: Any) -> None:
+        raise ValueError("no JSON")
+
+    driver = Driver()
+    supervised(monkeypatch, [running("traffic", batches=1)], driver, rehearse=fail)
+    assert len(driver.told) == 5
+
+
+# -- A batch has a longest time
+
+
+def too_long(name: str = "traffic", **more: Any) -> Any:
+    job = running(name, **more)
+    job.progress.silent_seconds = job.longest_seconds + 1
+    return job
+
+
+def test_a_batch_that_takes_too_long_is_cancelled_and_tried_again_with_more_time(
+    clock: Clock,
+) -> None:
+    driver = Driver(standby=True)
+    job = too_long()
+    cancelled = looked(job, driver)
+    wait_until(lambda: not job.query.isActive, PATIENCE_SECONDS, "the query's end", every=0.01)
+    again = looked(cancelled, driver)
+    assert (again.state, again.attempts) == ("starting", Attempts(in_vain=1))
+    longest = job.ready.context.settings.longest_batch_seconds
+    assert (
+        job.longest_seconds
+        < 2 * longest
+        < running("traffic", attempts=again.attempts).longest_seconds
+    )
+
+
+def test_a_batch_that_takes_too_long_again_is_handed_to_nobody(clock: Clock) -> None:
+    """It is its data, or these cores: the standby's are the same."""
+    driver = Driver(standby=True)
+    job = too_long(attempts=Attempts(in_vain=1))
+    cancelled = looked(job, driver)
+    wait_until(lambda: not job.query.isActive, PATIENCE_SECONDS, "the query's end", every=0.01)
+    failed = looked(cancelled, driver)
+    assert failed.state == "failed"
+    assert "was cancelled" in failed.trouble
+
+
+def test_a_batch_that_can_t_be_cancelled_is_left_to_the_standby(clock: Clock) -> None:
+    def stuck(name: str) -> Any:
+        job = too_long(name)
+        job.query.stop = lambda: None
+        return replace(job, cancelled_at=clock.now - running_job.CANCEL_SECONDS - 1)
+
+    with pytest.raises(HandedOver, match="can't be cancelled"):
+        looked(stuck("traffic"), Driver(standby=True))
+    failed = looked(stuck("theirs"), Driver(standby=True), times=2)
+    assert isinstance(failed, RunningJob)  # its query is there: no other may begin
+    assert failed.state == "failed"
+    failed.query.isActive = False
+    assert isinstance(looked(failed, Driver()), StoppedJob)
+
+
+def test_an_endless_batch_may_take_as_long_as_it_likes(clock: Clock) -> None:
+    job = too_long(ready=prepared("theirs", FakeJob(is_endless=True)))
+    assert looked(job, Driver()).cancelled_at is None
+
+
+def test_the_search_for_records_gets_more_time(clock: Clock) -> None:
+    searching = running("theirs", ready=prepared("theirs", Isolating()))
+    assert searching.longest_seconds > running("theirs").longest_seconds
+
+
+# -- How one starts
 
 
 @pytest.mark.parametrize("written", [90, 0])
@@ -313,14 +744,14 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
         asked.append(above)
         return above + 1
 
-    monkeypatch.setattr(supervisor, "contract", lambda *_: {})
+    monkeypatch.setattr(running_job, "contract", lambda *_: {})
     monkeypatch.setattr(JobContext, "settings", settings_of("traffic"))
     monkeypatch.setattr(JobContext, "streams", [SimpleNamespace(topic="events")])
     driver: Any = SimpleNamespace(
         take_epoch=take_epoch, put_contract=lambda *_: None, kept_checkpoint=lambda _: "traffic"
     )
     with pytest.raises(Started):
-        supervisor.start(ReadyJob(context, FakeJob(on_lead=lead), None), driver)  # type: ignore[arg-type]
+        running_job.start(ReadyJob(context, FakeJob(on_lead=lead), None), driver)  # type: ignore[arg-type]
     assert asked == [written]
     assert tables.rows == [{"job": "traffic", "epoch": written + 1}]
     assert tables.timestamps == [write_version(written + 1, 0)]
@@ -355,7 +786,7 @@ def test_a_job_s_row_is_read_once_before_its_query(
     writer.queryName = writer.outputMode = lambda _: writer
     writer.option = lambda *_: writer
     query: Any = SimpleNamespace(id="query", _jsq=None)
-    monkeypatch.setattr(supervisor, "contract", lambda *_: {})
+    monkeypatch.setattr(running_job, "contract", lambda *_: {})
     taken: list[int] = []
     driver: Any = SimpleNamespace(
         take_epoch=lambda _, above: taken.append(above) or above + 1,  # type: ignore[func-returns-value]
@@ -370,7 +801,7 @@ def test_a_job_s_row_is_read_once_before_its_query(
         return query
 
     job = FakeJob(start=start)
-    started = supervisor.start(ReadyJob(context, job, frame), driver)
+    started = running_job.start(ReadyJob(context, job, frame), driver)
     assert before == [1]
     assert taken == [90]
     assert started.progress._batch == 7  # of the same query: it goes on from there
@@ -387,161 +818,45 @@ def test_a_checkpoint_that_vanished_is_refused_before_anything_is_fenced(
     monkeypatch.setattr(JobContext, "settings", settings_of("traffic"))
     driver: Any = SimpleNamespace(kept_checkpoint=lambda _: kept)
     with pytest.raises(CheckpointMismatch, match="is gone"):
-        supervisor.start(ReadyJob(context, None, None), driver)  # type: ignore[arg-type]
+        running_job.start(ReadyJob(context, None, None), driver)  # type: ignore[arg-type]
     assert tables.rows == []
 
 
 def test_another_folder_is_a_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
     context = JobContext("traffic", *[None] * 5)  # type: ignore[arg-type]
     monkeypatch.setattr(JobContext, "settings", settings_of("traffic", checkpoint="traffic-2"))
-    supervisor.check_continuity(context, Known("query", 7), "traffic")
+    running_job.check_continuity(context, Known("query", 7), "traffic")
 
 
-def test_a_declared_job_that_fails_again_pauses_and_ends_no_other(
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_contract_follows_the_first_heartbeat(clock: Clock) -> None:
+    driver, agreed = Driver(), {"checkpoint": "traffic-2"}
+    job = running("traffic", agreed=agreed)
+    job.progress.has_told = False
+    job = looked(job, driver)
+    assert driver.contracts == {}
+    job.progress.has_told = True
+    job = looked(job, driver)
+    assert driver.contracts == {"traffic": agreed}
+    driver.contracts.clear()
+    assert looked(job, driver) == job
+    assert driver.contracts == {}  # once
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ("old query", "traffic"),  # it died before its first heartbeat
+        ("new query", "traffic"),  # between its heartbeat and its contract
+        ("new query", "traffic-2"),  # after both
+    ],
+)
+def test_after_a_crash_a_new_checkpoint_goes_on_wherever_it_was(
+    monkeypatch: pytest.MonkeyPatch, told: str, kept: str
 ) -> None:
-    clock = [1000.0]
-    monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
-    failed = declared_job(SimpleNamespace(lastProgress=None))
-    started = replace(failed)
-    monkeypatch.setattr(supervisor, "start", lambda *_: started)
-    error = ValueError("poison")
-
-    again = supervisor.start_again(failed, error, None)  # type: ignore[arg-type]
-    assert again.is_second_try
-    paused = supervisor.start_again(again, error, None)  # type: ignore[arg-type]
-    assert paused.paused_until > clock[0]
-    assert supervisor.start_again(paused, error, None) is paused  # type: ignore[arg-type]
-    clock[0] = paused.paused_until
-    resumed = supervisor.start_again(paused, error, None)  # type: ignore[arg-type]
-    assert resumed.is_second_try
-    assert not resumed.paused_until
-
-
-GONE = CheckpointMismatch("job archive: the checkpoint hdfs://x: it is gone")
-
-
-def refusing(monkeypatch: pytest.MonkeyPatch, *refusals: Exception | None) -> list[float]:
-    """Starts of jobs are refused by turns; the clock, which is the test's to move."""
-    clock = [1000.0]
-    left = iter(refusals)
-
-    def start(ready: Any, _: Any) -> Any:
-        if error := next(left):
-            raise error
-        return running(ready.name, batches=1)
-
-    monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(supervisor, "start", start)
-    monkeypatch.setattr(supervisor, "await_results", lambda _: None)
-    return clock
-
-
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_refused_job_stays_out_until_its_checkpoint_is_back(
-    monkeypatch: pytest.MonkeyPatch, is_first: bool
-) -> None:
-    clock = refusing(monkeypatch, GONE, GONE, None)
-    driver: Any = SimpleNamespace(is_disabled=lambda _: False)
-
-    def look(job: Any) -> Any:
-        return supervisor.reconcile(job, driver, is_first=is_first)
-
-    refused = look(prepared("archive"))
-    assert (refused.state, refused.trouble) == ("failed", str(GONE))
-    assert look(refused) is refused  # not at every look
-    clock[0] = refused.refused_until
-    again = look(refused)
-    assert again.trouble == str(GONE)
-    clock[0] = again.refused_until
-    back = look(again)
-    assert (back.state, back.trouble) == ("running", "")
-
-
-def test_what_was_published_for_other_offsets_is_refused_in_the_middle_of_a_batch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    refusing(monkeypatch)
-    driver: Any = SimpleNamespace(is_disabled=lambda _: False)
-    job = running("traffic", ValueError("in Spark's words"), raised=[GONE])
-    refused = supervisor.reconcile(job, driver, is_first=True)
-    assert isinstance(refused, ReadyJob)
-    assert refused.state == "failed"
-
-
-def test_a_refused_job_that_is_disabled_has_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    refusing(monkeypatch, GONE)
-    driver: Any = SimpleNamespace(is_disabled=lambda _: False)
-    refused = supervisor.reconcile(prepared("archive"), driver, is_first=False)
-    driver.is_disabled = lambda _: True
-    assert supervisor.reconcile(refused, driver, is_first=False).state == "disabled"
-
-
-def test_a_refused_job_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = [prepared("traffic"), prepared("archive")]
-    told: list[dict[str, str]] = []
-    other = running("archive", batches=1)
-
-    monkeypatch.setattr(supervisor, "refuse", lambda job, _: replace(job, trouble="gone"))
-    started = supervised(monkeypatch, jobs, GONE, other, *[GONE] * 4, told=told)
-    assert "archive" in started
-    assert told[-1] == {"traffic": "failed", "archive": "running"}
-
-
-def declared_job(query: Any, **more: Any) -> supervisor.RunningJob:
-    ready = ReadyJob(
-        SimpleNamespace(job="theirs"),  # type: ignore[arg-type]
-        FakeJob(may_pause=True),
-        None,  # type: ignore[arg-type]
-    )
-    return supervisor.RunningJob(ready, query, None, threading.Event(), **more)  # type: ignore[arg-type]
-
-
-def test_without_what_it_failed_by_a_job_goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "start", lambda *_: started)
-    started = declared_job(SimpleNamespace(lastProgress=None))
-    again = supervisor.start_again(
-        replace(started, is_second_try=True),
-        Quarantined("batch 5 is run again without events-0-7"),
-        None,  # type: ignore[arg-type]
-    )
-    assert not again.paused_until
-
-
-def test_a_job_that_fails_by_its_code_is_tried_again_more_and_more_rarely(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = [1000.0]
-    monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(
-        supervisor, "start", lambda *_: declared_job(SimpleNamespace(lastProgress=None))
-    )
-    job = declared_job(SimpleNamespace(lastProgress=None), is_second_try=True)
-    error = NotIsolatable("more than 50 further records fail: no\nand more")
-    pauses = []
-    for _ in range(7):
-        job = supervisor.start_again(job, error, None)  # type: ignore[arg-type]
-        assert job.trouble == "more than 50 further records fail: no"
-        pauses.append(job.paused_until - clock[0])
-        clock[0] = job.paused_until
-        job = supervisor.start_again(job, error, None)  # type: ignore[arg-type]
-        assert not job.trouble
-    assert pauses == [60, 120, 240, 480, 960, 960, 960]
-    ended_one = replace(job, query=SimpleNamespace(lastProgress=object()))  # type: ignore[arg-type]
-    job = supervisor.start_again(ended_one, error, None)  # type: ignore[arg-type]
-    assert supervisor.start_again(job, error, None).paused_until == clock[0] + 60  # type: ignore[arg-type]
-
-
-def test_a_first_job_that_fails_by_its_data_ends_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    query = SimpleNamespace(exception=lambda: RuntimeError("as Spark says it"), lastProgress=None)
-    failed = declared_job(query, raised=[NotIsolatable("it is the code")], is_second_try=True)
-    told: list[dict[str, str]] = []
-    jobs: list[Any] = [failed, running("archive")]
-    assert supervised(monkeypatch, jobs, told=told) == []
-    assert [states["theirs"] for states in told] == ["failed"] * 5
-    other = declared_job(query)
-    with pytest.raises(RuntimeError, match="as Spark says it"):
-        supervised(monkeypatch, [other])
+    begun = SimpleNamespace(query_id=lambda: "new query", newest=lambda: 9, location="")
+    context = JobContext("traffic", *[None] * 3, begun, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(JobContext, "settings", settings_of("traffic", checkpoint="traffic-2"))
+    running_job.check_continuity(context, Known(told, 9), kept)
 
 
 @pytest.mark.parametrize("changed", [True, False])
@@ -571,13 +886,13 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
         refresh=lambda: changed,
         frame=lambda: Frame("built anew"),
     )
-    monkeypatch.setattr(supervisor, "check_continuity", lambda *_: None)
+    monkeypatch.setattr(running_job, "check_continuity", lambda *_: None)
     monkeypatch.setattr(JobRow, "read", lambda *_: JobRow())
-    monkeypatch.setattr(supervisor, "claim", lambda _: None)
-    monkeypatch.setattr(supervisor, "contract", lambda *_: {})
+    monkeypatch.setattr(running_job, "claim", lambda _: None)
+    monkeypatch.setattr(running_job, "contract", lambda *_: {})
     driver: Any = SimpleNamespace(
         take_epoch=lambda *_, **__: 1, put_contract=lambda *_: None, kept_checkpoint=lambda _: None
     )
     with pytest.raises(Started):
-        supervisor.start(ReadyJob(context, job, Frame("prepared")), driver)  # type: ignore[arg-type]
+        running_job.start(ReadyJob(context, job, Frame("prepared")), driver)  # type: ignore[arg-type]
     assert steps == ["lead", "built anew" if changed else "prepared"]

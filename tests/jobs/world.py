@@ -22,7 +22,8 @@ from millrace_jobs import retries
 from millrace_jobs.config import Config
 from millrace_jobs.driver import work
 from millrace_jobs.inputs.continuity import CheckpointMismatch
-from millrace_jobs.leader import supervisor
+from millrace_jobs.leader import failures, job_states, running, supervisor
+from millrace_jobs.leader.failures import Attempts
 from millrace_jobs.leadership import coordination, lease
 from millrace_jobs.leadership.coordination import Coordination
 from millrace_jobs.leadership.identity import Identity
@@ -32,7 +33,6 @@ from millrace_jobs.programs import traffic as traffic_job
 from millrace_jobs.query import heartbeat, late_events
 from millrace_jobs.sinks import archive, cassandra, concurrently, dead_letters, positions, results
 from millrace_jobs.standby import wait
-from millrace_jobs.standby.ready import ReadyJob
 from pyspark.sql import Row
 
 from tests.jobs import fakes
@@ -150,7 +150,9 @@ class Driver:
             mine = Coordination("", znodes, CONFIG.application, identity, seconds)
             self.lease = mine.lease
             spark: Any = fakes.Spark(self.world.hdfs)
-            workers: Any = SimpleNamespace(complete=lambda: None, addresses=frozenset)
+            workers: Any = SimpleNamespace(
+                complete=lambda: None, addresses=frozenset, verify=lambda: None
+            )
             work.serve(CONFIG, spark, workers, mine, rehearsing=False)
         except (Exception, Crash) as end:
             self.world.ends.append(end)
@@ -577,13 +579,28 @@ class Column:
     __invert__ = __add__ = __mod__ = __call__ = __getattr__ = anything
 
 
-refuse = supervisor.refuse
+class InLine:
+    """A worker that has done what it is given when `begin` returns: on the driver's thread."""
+
+    is_busy = False
+
+    def __init__(self, _: str) -> None: ...
+
+    def begin(self, work: Callable[[], None]) -> None:
+        work()
+
+    def wait(self, seconds: float) -> bool:
+        return True
 
 
-def refused(job: ReadyJob, error: CheckpointMismatch) -> ReadyJob:
+failed = failures.failed
+
+
+def refused(attempts: Attempts, error: Exception, **times: float) -> Attempts:
     """An operator sees it at once."""
-    here.driver.world.put_checkpoints_back()
-    return refuse(job, error)
+    if isinstance(error, CheckpointMismatch):
+        here.driver.world.put_checkpoints_back()
+    return failed(attempts, error, **times)
 
 
 PLACES: list[tuple[Any, str, Any]] = [
@@ -596,9 +613,16 @@ PLACES: list[tuple[Any, str, Any]] = [
     (
         supervisor,
         "time",
-        SimpleNamespace(monotonic=lambda: here.driver.slept, sleep=lambda _: here.driver.sleep()),
+        SimpleNamespace(
+            monotonic=lambda: here.driver.slept,
+            time=lambda: 0.0,
+            sleep=lambda _: here.driver.sleep(),
+        ),
     ),
-    (supervisor, "refuse", refused),
+    (running, "time", SimpleNamespace(monotonic=lambda: here.driver.slept)),
+    (supervisor, "Worker", InLine),
+    (failures, "failed", refused),
+    (job_states.JobStates, "tell", lambda self, reports: None),
     (wait, "rehearse", lambda *_: SimpleNamespace(end=lambda: None)),
     (heartbeat, "time", SimpleNamespace(monotonic=lambda: here.driver.slept)),
     (heartbeat, "BatchReports", fakes.BatchReports),

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from millrace import config
 from millrace.common.paths import REPO
-from millrace_shared import job_progress, names
+from millrace_shared import job_progress, job_states, names
 from millrace_shared.buckets import bucket
 from millrace_shared.driver_record import STATES, DriverRecord, leader
 from millrace_shared.strict import Misconfigured
@@ -33,6 +33,8 @@ records = st.builds(
     rehearsed_at=st.none() | times,
     jobs=texts,
     troubles=texts,
+    failed_since=st.dictionaries(st.text(), times),
+    runbooks=texts,
 )
 
 
@@ -79,11 +81,12 @@ def test_who_leads() -> None:
     assert leader([newer, draining, RECORD]) is newer
 
 
-def test_the_columns_of_job_progress_are_those_of_the_schema() -> None:
+@pytest.mark.parametrize("shared", [job_progress, job_states])
+def test_the_columns_of_a_table_are_those_of_the_schema(shared: Any) -> None:
     schema = (REPO / "spark-jobs" / "schema.cql").read_text()
-    _, _, rest = schema.partition(f":keyspace.{job_progress.TABLE} (")
+    _, _, rest = schema.partition(f":keyspace.{shared.TABLE} (")
     lines = rest.partition(");")[0].strip().splitlines()
-    assert {line.split()[0] for line in lines} == {*job_progress.COLUMNS}
+    assert {line.split()[0] for line in lines} == {*shared.COLUMNS}
 
 
 def test_a_query_of_job_progress_names_its_columns() -> None:

@@ -143,15 +143,23 @@ function showPlanes(status) {
   );
 }
 
+// What a job does; of one that has failed since when, why, and the page that says what to do.
+function doing({ state, trouble, failed_since: since, runbook }) {
+  if (!since) return state ?? "–";
+  const words = element("span", { title: trouble }, `${state} since ${moment(Date.parse(since))}: ${trouble} `);
+  if (runbook) words.append(element("a", { href: runbook }, "Runbook"));
+  return words;
+}
+
 function showJobs(progress) {
   const time = (text) => (text ? moment(Date.parse(text)) : "–");
   $("jobs").replaceChildren(
     ...progress.jobs.map((job) =>
-      element("tr", {}, ...[job.job, job.version, `${job.epoch} · ${number.format(job.batch)}`,
+      element("tr", { className: job.failed_since ? "alert" : "" }, ...[job.job, doing(job), job.version, `${job.epoch} · ${number.format(job.batch)}`,
         time(job.max_event_time), time(job.watermark), compact.format(job.input_rows_per_second),
-        ago(job.age_seconds)].map((text) => element("td", {}, text)))),
+        ago(job.age_seconds)].map((shown) => element("td", {}, shown)))),
   );
-  if (!progress.jobs.length) $("jobs").append(element("tr", {}, element("td", { colSpan: 7 }, "No job has committed a batch yet.")));
+  if (!progress.jobs.length) $("jobs").append(element("tr", {}, element("td", { colSpan: 8 }, "No job has committed a batch yet.")));
 }
 
 function showRange(windows) {

@@ -92,7 +92,6 @@ class Declared(Computation, MicroBatches):
     """The job as a driver runs it: its rows go to its table and to the results topic."""
 
     output_mode = "update"
-    may_pause = True  # its trouble is no other job's
     context: JobContext
 
     def __init__(

@@ -69,7 +69,6 @@ class RealTime(Selection):
     output_mode = "update"  # Spark knows no other in real time
     late_events = None  # no event is dropped
     is_endless = True
-    may_pause = True  # its trouble is no other job's
     isolating_for = ""
     stored_rows = None
     context: JobContext

@@ -1,21 +1,30 @@
 """A driver's work: stands by with all its jobs, then leads."""
 
+import logging
 import os
 import time
+from collections.abc import Iterable
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from millrace_jobs.config import Config
-from millrace_jobs.leader.supervisor import AnyJob, drain, supervise
+from millrace_jobs.declared.loader import InvalidJob
+from millrace_jobs.leader.job_states import JobStates
+from millrace_jobs.leader.supervisor import Supervised, drain, supervise
 from millrace_jobs.leadership.coordination import Coordination
+from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.requests.operator_requests import OperatorRequests
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.spark_internals import hadoop_configuration, jvm
 from millrace_jobs.standby import executors
 from millrace_jobs.standby.executor_warmup import ExecutorWarmup
 from millrace_jobs.standby.executors import Executors
-from millrace_jobs.standby.ready import prepare
+from millrace_jobs.standby.ready import ReadyJob, UnreadyJob, prepare
 from millrace_jobs.standby.wait import await_leadership
+from millrace_shared.driver_record import DriverRecord
+
+log = logging.getLogger(__name__)
 
 TRIGGERS = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
 
@@ -44,23 +53,22 @@ def serve(
 ) -> None:
     """Stand by, then lead until told to stop, until something fails, or another one leads."""
     tables = Tables(config)
-    jobs: list[AnyJob] = []
+    jobs: list[Supervised] = []
     try:
-        ready = [prepare(name, config, spark, tables, coordination.lease) for name in config.jobs]
-        # The one whose results are waited for starts first, and is drained last.
-        ready.sort(key=lambda one: one.context.settings.trigger_seconds)
-        enabled = [one for one in ready if not coordination.is_disabled(one.name)]
+        ready = prepare_all(config, spark, tables, coordination)
+        able = [one for one in ready if isinstance(one, ReadyJob)]
+        enabled = [one for one in able if not coordination.is_disabled(one.name)]
         quiet_seconds = 2 * config.lease_seconds + config.catch_up_seconds
         await_leadership(enabled, workers, quiet_seconds, coordination, rehearsing=rehearsing)
         workers.complete()
         if coordination.is_stop_desired(config.version):
             return
         coordination.announce("leading")
-        jobs += ready
-        stored = [rows for one in ready if (rows := one.job.stored_rows)]
-        requests, warmup = OperatorRequests(coordination, stored), ExecutorWarmup(workers)
+        jobs += map(Supervised, ready)
+        states, requests = JobStates(tables), OperatorRequests(coordination)
+        warmup = ExecutorWarmup(workers)
         try:
-            supervise(jobs, coordination, config.version, requests, warmup)
+            supervise(jobs, coordination, config.version, workers, states, requests, warmup)
         finally:
             warmup.end()
         coordination.announce("draining")
@@ -69,6 +77,41 @@ def serve(
             drain(jobs)  # else nothing that its batches still write would count
         coordination.lease.release()
         tables.close()
+
+
+def prepare_all(
+    config: Config, spark: SparkSession, tables: Tables, coordination: Coordination
+) -> list[ReadyJob | UnreadyJob]:
+    """The jobs, in the order in which they start. One that can't be prepared fails alone.
+
+    Raises InvalidJob of a version that is to replace another one, and can't go on with a job that
+    goes on there.
+    """
+
+    def prepared(name: str) -> ReadyJob | UnreadyJob:
+        again = partial(prepare, name, config, spark, tables, coordination.lease)
+        try:
+            return again()
+        except Exception as error:
+            others = coordination.others()
+            if isinstance(error, InvalidJob) and runs_elsewhere(name, config.version, others):
+                raise
+            log.error("job %s can't be prepared: %s", name, in_a_line(error))
+            return UnreadyJob(name, error, again)
+
+    # The one whose results are waited for starts first, and is drained last.
+    names = sorted(config.jobs, key=lambda name: config.settings[name].trigger_seconds)
+    return [prepared(name) for name in names]
+
+
+def runs_elsewhere(job: str, version: str, drivers: Iterable[DriverRecord]) -> bool:
+    """Whether a driver of another version leads with the job, and it hasn't failed there."""
+    return any(
+        driver.state == "leading"
+        and driver.version != version
+        and driver.jobs.get(job, "failed") != "failed"
+        for driver in drivers
+    )
 
 
 def _forget_sources(spark: SparkSession) -> None:

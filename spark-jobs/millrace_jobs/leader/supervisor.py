@@ -1,290 +1,284 @@
-"""Leads: starts the jobs, keeps them as they are to be, and drains them in the end."""
+"""Leads: starts the jobs, keeps them as they are to be, and drains them in the end.
+
+A job fails alone. Each has a thread of its own, on which it is started, followed and ended; the
+supervisor only looks at what they do, and of a job nothing is raised there but a hand-over.
+"""
 
 import logging
-import threading
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
-from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
-
-from millrace_jobs.contract import contract
-from millrace_jobs.inputs.continuity import CheckpointMismatch
-from millrace_jobs.leadership.coordination import Coordination, JobState
-from millrace_jobs.leadership.lease import Lease, LeaseLost
-from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
+from millrace_jobs.kinds import kind_of
+from millrace_jobs.leader import failures
+from millrace_jobs.leader.background import Worker
+from millrace_jobs.leader.failures import FRESH, Attempts, BatchTooLong, HandedOver, Next
+from millrace_jobs.leader.job_states import JobStates, report_of
+from millrace_jobs.leader.running import (
+    DRAIN_SECONDS,
+    AnyJob,
+    RunningJob,
+    StoppedJob,
+    cancel,
+    follow,
+    has_ended,
+    start,
+)
+from millrace_jobs.leadership.coordination import Coordination
+from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.store import in_a_line
-from millrace_jobs.query.heartbeat import Heartbeat, JobRow, claim
-from millrace_jobs.query.job import Job, Write
 from millrace_jobs.requests.operator_requests import OperatorRequests
 from millrace_jobs.standby.executor_warmup import ExecutorWarmup
-from millrace_jobs.standby.ready import ReadyJob, check_continuity
+from millrace_jobs.standby.executors import Executors
+from millrace_jobs.standby.ready import ReadyJob, UnreadyJob
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 POLL_SECONDS = 0.5
 FIRST_BATCHES = 3
 FIRST_BATCHES_SECONDS = 20.0
-DRAIN_SECONDS = 60.0
 DRAIN_POLL_SECONDS = 0.02
-PAUSE_SECONDS = 60.0  # twice as long after each that was no use
-LONGEST_PAUSE_SECONDS = 960.0
-REFUSED_SECONDS = 10.0  # until a refused checkpoint is looked at again
-OF_DATA = (Quarantined, NotIsolatable)  # another driver would fail in the same batch
 
 
-class Drained(Exception):
-    """Raised instead of beginning another batch. The next driver begins it."""
+class Supervised:
+    """A job as it is by now, and the thread that looks after it."""
+
+    def __init__(self, ready: ReadyJob | UnreadyJob) -> None:
+        self.job: AnyJob = StoppedJob(ready)
+        self.hands_over: HandedOver | None = None
+        self._worker = Worker(f"job {ready.name}")
+
+    def look(self, step: Callable[[AnyJob], AnyJob]) -> None:
+        """Have the next step done beside, unless the last one takes longer."""
+        if not self._worker.is_busy:
+            self._worker.begin(partial(self._take, step))
+
+    def wait(self, seconds: float) -> None:
+        """Until no step is under way, or it has taken long enough."""
+        self._worker.wait(max(seconds, 0.0))
+
+    def _take(self, step: Callable[[AnyJob], AnyJob]) -> None:
+        try:
+            self.job = step(self.job)
+        except HandedOver as order:
+            self.hands_over = order
+        except LeaseLost:
+            log.warning("job %s: another driver leads", self.job.name)
 
 
-@dataclass(frozen=True)
-class RunningJob:
-    """A job with its query, from one start of the query to the next."""
+class ResultsFirst:
+    """Holds the other jobs' starts back until the first one's results have caught up.
 
-    ready: ReadyJob
-    query: StreamingQuery
-    progress: Heartbeat
-    draining: threading.Event
-    raised: list[Exception] = field(default_factory=list)  # by the sink, as it was
-    is_second_try: bool = False
-    paused_until: float = 0.0  # of the monotonic clock; it was no use to start it again before
-    pauses: int = 0  # since it last ended a batch
-    trouble: str = ""  # why it pauses
-
-    @property
-    def name(self) -> str:
-        return self.ready.name
-
-    @property
-    def job(self) -> Job:
-        return self.ready.job
-
-    @property
-    def state(self) -> JobState:
-        if self.draining.is_set():
-            return "draining"
-        if self.paused_until:
-            return "failed"
-        if self.job.isolating_for:
-            return "isolating"
-        if self.job.is_endless and self.query.status["isTriggerActive"]:
-            return "running"  # long before its first batch ends
-        return "running" if self.progress.has_begun else "starting"
-
-    @property
-    def error(self) -> Exception | None:
-        """What has ended the query: as the job or its sink says it, else in Spark's words."""
-        ended = self.query.exception()
-        if ended is None:
-            return None
-        if own := self.job.own_error(ended):
-            return own
-        return self.raised[-1] if self.raised else ended
-
-
-AnyJob = ReadyJob | RunningJob
-
-
-def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
-    """Take the job over from whoever ran it before, and start its query."""
-    context, job = one.context, one.job
-    row = JobRow.read(context.tables, context.job)
-    check_continuity(context, row.known, coordination.kept_checkpoint(context.job))
-    context.epoch = coordination.take_epoch(context.job, above=row.epoch)
-    claim(context)
-    agreed = contract(context.job, context.settings, context.streams)
-    coordination.put_contract(context.job, agreed)
-    job.on_lead()
-    path = context.checkpoint.location
-    log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)
-    if job.refresh():
-        one = replace(one, frame=job.frame())
-    committed = context.checkpoint.last_committed()
-    # Jobs share executors in turns; otherwise a long batch of one would hold up the others.
-    context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", context.job)
-    draining, raised = threading.Event(), list[Exception]()
-    writer = (
-        one.frame.writeStream.queryName(context.job)
-        .outputMode(job.output_mode)
-        .option("checkpointLocation", path)
-    )
-    every = f"{context.settings.trigger_seconds:g} seconds"
-    query = job.start(
-        writer, every, lambda write: while_leading(write, context.lease, draining, raised)
-    )
-    # The row as it is by now: a driver that was frozen may have told more before it was fenced.
-    told = JobRow.read(context.tables, context.job)
-    progress = Heartbeat(context, query, job, told, committed)
-    return RunningJob(one, query, progress, draining, raised)
-
-
-def await_results(query: StreamingQuery) -> None:
-    """Let results catch up before the other jobs ask for their share of the cores.
-
-    The first batch is the predecessor's; the one after it has all that came meanwhile.
+    Its first batch is the predecessor's; the one after it has all that came meanwhile. A first job
+    that doesn't start, or takes too long, holds back nobody.
     """
-    deadline = time.monotonic() + FIRST_BATCHES_SECONDS
-    first: int | None = None
-    while query.isActive and time.monotonic() < deadline:
-        if progress := query.lastProgress:
-            first = progress.batchId if first is None else first
-            if progress.batchId >= first + FIRST_BATCHES - 1 or not progress.numInputRows:
-                break
-        time.sleep(DRAIN_POLL_SECONDS)
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + FIRST_BATCHES_SECONDS
+        self._query: object = None
+        self._first_batch: int | None = None
+        self._are_there = False
+
+    def are_there(self, first: AnyJob) -> bool:
+        self._are_there = self._are_there or self._look(first)
+        return self._are_there
+
+    def _look(self, first: AnyJob) -> bool:
+        if isinstance(first, StoppedJob):
+            is_out = first.is_disabled or first.attempts != FRESH
+            return is_out or time.monotonic() >= self._until
+        if first.job.is_endless or not first.query.isActive:
+            return True
+        if self._query is None:
+            self._query, self._until = first.query, time.monotonic() + FIRST_BATCHES_SECONDS
+        if report := first.query.lastProgress:
+            if self._first_batch is None:
+                self._first_batch = report.batchId
+            if report.batchId >= self._first_batch + FIRST_BATCHES - 1 or not report.numInputRows:
+                return True
+        return time.monotonic() >= self._until
 
 
 def supervise(
-    jobs: list[AnyJob],
+    jobs: Sequence[Supervised],
     coordination: Coordination,
     version: str,
+    workers: Executors,
+    states: JobStates,
     requests: OperatorRequests,
     warmup: ExecutorWarmup,
 ) -> None:
-    """Start the jobs that aren't disabled, and keep them so, in the list that is given.
+    """Start the jobs that aren't disabled, and keep them so.
 
-    Returns when the application is to stop. Raises LeaseLost when another driver leads, and the
-    error of a job that ends the driver.
+    Returns when the application is to stop. Raises LeaseLost when another driver leads,
+    SparkStopped when no job can run here any more, HandedOver for one that the standby is to try.
     """
+    results = ResultsFirst()
     while not coordination.is_stop_desired(version):
         if coordination.lease.is_lost:
             raise LeaseLost("another driver has taken over")
-        for number, job in enumerate(jobs):
-            jobs[number] = reconcile(job, coordination, is_first=number == 0)
-        coordination.announce_jobs(
-            {job.name: job.state for job in jobs},
-            {job.name: trouble for job in jobs if (trouble := trouble_of(job))},
-        )
-        requests.look()
-        warmup.look([job.ready for job in jobs if isinstance(job, RunningJob)])
+        workers.verify()
+        for number, one in enumerate(jobs):
+            if one.hands_over:
+                raise one.hands_over
+            may_start = number == 0 or results.are_there(jobs[0].job)
+            one.look(partial(reconcile, coordination=coordination, may_start=may_start))
+        reports = {one.job.name: report_of(one.job) for one in jobs}
+        coordination.announce_jobs(reports)
+        states.tell(reports)
+        running = [one.job.ready for one in jobs if isinstance(one.job, RunningJob)]
+        _quietly(requests.look, [rows for one in running if (rows := one.job.stored_rows)])
+        _quietly(warmup.look, running)
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
 
 
-def trouble_of(job: AnyJob) -> str:
-    """Says why a job is kept out or pauses, or what it failed by while it looks for the records."""
-    return job.job.isolating_for or job.trouble
+def _quietly(look: Callable[[T], None], at: T) -> None:
+    """What operators ask, and what keeps executors warm, is worth no driver."""
+    try:
+        look(at)
+    except Exception as error:
+        log.warning("beside the jobs: %s", in_a_line(error))
 
 
-def reconcile(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
-    """The job after a look at it: as it was, started, started again, ended by an order, or refused.
+def reconcile(job: AnyJob, coordination: Coordination, *, may_start: bool = True) -> AnyJob:
+    """The job after a look at it: as it was, started, started again, ended by an order, or failed.
 
-    While ZooKeeper doesn't say whether the job is disabled, none is started or ended. Being the
-    first is a property of the job, not of those that run: without it, the others fail as before.
+    While ZooKeeper doesn't say whether the job is disabled, none is started or ended. Raises
+    HandedOver and LeaseLost, and nothing else.
     """
     try:
-        return _reconcile(job, coordination, is_first=is_first)
-    except CheckpointMismatch as error:
-        return refuse(job.ready if isinstance(job, RunningJob) else job, error)
-
-
-def refuse(job: ReadyJob, error: CheckpointMismatch) -> ReadyJob:
-    """The job stays out until its checkpoint goes on where it stopped; the others don't notice.
-
-    Another driver would find the same. Who puts the checkpoint back needn't do more.
-    """
-    trouble = str(error)
-    if trouble != job.trouble:
-        log.error("%s", trouble)
-    return replace(job, trouble=trouble, refused_until=time.monotonic() + REFUSED_SECONDS)
-
-
-def _reconcile(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
-    disabled = coordination.is_disabled(job.name)
-    if isinstance(job, ReadyJob):
-        if disabled:
-            return replace(job, trouble="")
-        if disabled is None or time.monotonic() < job.refused_until:
+        disabled = coordination.is_disabled(job.name)
+        if isinstance(job, RunningJob):
+            return _keep(job, coordination, disabled=disabled)
+        if disabled is None:
             return job
-        job = start(replace(job, trouble="", refused_until=0.0), coordination)
-        if is_first and not job.job.is_endless:
-            await_results(job.query)
-        return job
+        if disabled:
+            return _keep_out(job, coordination)
+        if not may_start or time.monotonic() < job.attempts.again_at:
+            return replace(job, is_disabled=False)
+        return _start(replace(job, is_disabled=False), coordination)
+    except (HandedOver, LeaseLost):
+        raise
+    except Exception as error:
+        if isinstance(job, StoppedJob):
+            return _after(job, error, coordination)
+        log.warning("job %s: looking after it: %s", job.name, in_a_line(error))
+        return job  # with its query, which goes on
+
+
+def _keep_out(job: StoppedJob, coordination: Coordination) -> StoppedJob:
+    """What had become of it is over: who enables it again means it."""
+    if not job.is_disabled:
+        coordination.forget_hand_over(job.name)
+    return StoppedJob(job.ready, is_disabled=True)
+
+
+def _start(job: StoppedJob, coordination: Coordination) -> RunningJob:
+    ready = job.ready.prepare() if isinstance(job.ready, UnreadyJob) else job.ready
+    return start(ready, coordination, job.attempts)
+
+
+def _keep(job: RunningJob, coordination: Coordination, *, disabled: bool | None) -> AnyJob:
     if disabled or job.draining.is_set():
-        return end(job)
+        return _end(job, coordination)
+    if job.cancelled_at is not None:
+        return _await_cancelled(job, coordination)
     if error := job.error:
-        if isinstance(error, CheckpointMismatch):
-            raise error
-        if is_first and not isinstance(error, OF_DATA):  # its results continue sooner elsewhere
-            raise error
-        job = start_again(job, error, coordination)
-    if not job.paused_until:  # a heartbeat would say that it writes
-        job.progress.follow()
-    return job
+        return _after(job, error, coordination)
+    job = _followed(job, coordination)
+    return cancel(job) if job.takes_too_long else job
 
 
-def end(job: RunningJob) -> AnyJob:
-    """Ready to go on from its checkpoint, once the job's batch has ended; no other one begins."""
-    if not has_ended(job):
+def _followed(job: RunningJob, coordination: Coordination) -> RunningJob:
+    """A heartbeat that can't be written is no failure. Batches that need Cassandra fail by it."""
+    try:
+        return follow(job, coordination)
+    except Exception as error:
+        log.warning("job %s: following it: %s", job.name, in_a_line(error))
         return job
-    if not job.paused_until:
-        job.progress.follow()  # what its last batch did
-    log.info("job %s has ended: it is disabled", job.name)
-    return job.ready
 
 
-def start_again(job: RunningJob, error: Exception, coordination: Coordination) -> RunningJob:
-    """The job, from its checkpoint, unless it was no use the last time.
+def _end(job: RunningJob, coordination: Coordination) -> AnyJob:
+    """Ready to go on from its checkpoint, once the job's batch has ended; no other one begins.
 
-    Then a job that may makes a pause, because its trouble is no other job's; of another job the
-    error is raised. A predecessor that was frozen and wakes up may begin its next batch a moment
-    before this driver does, which Spark takes for a second query on the checkpoint.
+    A batch that doesn't end is cancelled.
     """
-    if time.monotonic() < job.paused_until:
+    if has_ended(job):
+        _followed(job, coordination)  # what its last batch did
+        log.info("job %s has ended: it is disabled", job.name)
+        return _keep_out(StoppedJob(job.ready), coordination)
+    now = time.monotonic()
+    since = now if job.draining_since is None else job.draining_since
+    job = replace(job, draining_since=since)
+    return cancel(job) if job.cancelled_at is None and now > since + DRAIN_SECONDS else job
+
+
+def _await_cancelled(job: RunningJob, coordination: Coordination) -> AnyJob:
+    took = f"a batch took more than {job.longest_seconds:.0f} s"
+    if not job.query.isActive:
+        return _after(job, BatchTooLong(f"{took}, and was cancelled"), coordination)
+    if not job.was_cancelled_in_vain or job.attempts.failure:
         return job
-    ended_none = job.query.lastProgress is None
-    was_no_use = job.is_second_try and ended_none and not isinstance(error, Quarantined)
-    pauses = job.pauses if ended_none else 0
-    reason = in_a_line(error)
-    if was_no_use and not job.paused_until:
-        if not job.job.may_pause:
-            raise error
-        seconds = min(PAUSE_SECONDS * 2**pauses, LONGEST_PAUSE_SECONDS)
-        log.error("job %s pauses for %.0f s: %s", job.name, seconds, reason)
-        until = time.monotonic() + seconds
-        return replace(job, paused_until=until, pauses=pauses + 1, trouble=reason)
-    log.warning("job %s is started again: %s", job.name, reason)
-    return replace(start(job.ready, coordination), is_second_try=True, pauses=pauses)
+    stuck = RuntimeError(f"{took}, and can't be cancelled: what holds it is in the driver")
+    if _is_program(job) and _hand_over(job, stuck, coordination):
+        raise HandedOver(f"job {job.name}: {stuck}")
+    return replace(job, attempts=_failed(job, stuck))
 
 
-def drain(jobs: list[AnyJob]) -> None:
+def _after(job: AnyJob, error: Exception, coordination: Coordination) -> StoppedJob:
+    """The job without a query, and what becomes of it by an error of its query or of its start."""
+    attempts, reason = _attempts(job), in_a_line(error)
+    match failures.following(attempts, error, is_program=_is_program(job)):
+        case Next.AGAIN:
+            log.warning("job %s is started again: %s", job.name, reason)
+            return StoppedJob(job.ready, failures.again(attempts, error))
+        case Next.HAND_OVER if _hand_over(job, error, coordination):
+            raise HandedOver(f"job {job.name}: {reason}")
+    return StoppedJob(job.ready, _failed(job, error))
+
+
+def _attempts(job: AnyJob) -> Attempts:
+    return FRESH if isinstance(job, RunningJob) and job.has_ended_a_batch else job.attempts
+
+
+def _failed(job: AnyJob, error: Exception) -> Attempts:
+    found = failures.failed(_attempts(job), error, now=time.monotonic(), at=time.time())
+    if job.trouble != (found.failure and found.failure.reason):
+        log.error("job %s has failed: %s", job.name, in_a_line(error))
+    return found
+
+
+def _is_program(job: AnyJob) -> bool:
+    return kind_of(job.name).is_program
+
+
+def _hand_over(job: AnyJob, error: Exception, coordination: Coordination) -> bool:
+    """Whether the standby is to try what the job fails by. It is asked once, and that is noted."""
+    if coordination.was_handed_over(job.name) or not coordination.has_standby():
+        return False
+    coordination.note_hand_over(job.name, in_a_line(error))
+    return True
+
+
+def drain(jobs: Sequence[Supervised]) -> None:
     """Let running batches end and begin no others, one job after the other.
 
     The first job, whose results are waited for, goes on until the others have ended.
     """
     deadline = time.monotonic() + DRAIN_SECONDS
-    for job in reversed([job for job in jobs if isinstance(job, RunningJob)]):
+    for one in reversed(jobs):
+        one.wait(deadline - time.monotonic())  # it may be about to start
+        if isinstance(one.job, RunningJob) and one.job.cancelled_at is None:
+            _drain(one.job, deadline)
+
+
+def _drain(job: RunningJob, deadline: float) -> None:
+    try:
         while not has_ended(job) and time.monotonic() < deadline:
             time.sleep(DRAIN_POLL_SECONDS)
-
-
-def has_ended(job: RunningJob) -> bool:
-    """Begins no other batch; ends the query if it is between two.
-
-    `StreamingQuery.stop` would interrupt a running batch, in the middle of its Python sink. In real
-    time there is none, nor a time between two batches, and what is interrupted is sent again.
-    """
-    job.draining.set()
-    if job.query.isActive and (job.job.is_endless or not job.query.status["isTriggerActive"]):
-        job.query.stop()
-    return not job.query.isActive
-
-
-def while_leading(
-    write: Write, lease: Lease, draining: threading.Event, raised: list[Exception]
-) -> Write:
-    """A sink that begins a batch only while this driver surely leads, and isn't draining.
-
-    What ``write`` raises is kept in ``raised``: Spark passes on the text alone.
-    """
-
-    def write_batch(frame: DataFrame, batch: int) -> None:
-        if draining.is_set():
-            raise Drained
-        lease.confirm()
-        try:
-            write(frame, batch)
-        except Exception as error:  # of which Spark tells the text
-            raised.append(error)
-            raise
-
-    return write_batch
+    except Exception as error:  # of a Spark that has ended: there is nothing to wait for
+        log.warning("job %s: draining it: %s", job.name, in_a_line(error))

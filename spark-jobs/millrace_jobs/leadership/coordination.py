@@ -6,6 +6,7 @@ JOBS/JOB/epoch                      the highest epoch that was given out
         /recount/answer             the answer to the last one
         /retry                      records to be counted that were put aside; an answer, too
         /disabled                   there while an operator wants the job not to run
+        /handover                   there from when a driver ended by the job until it goes on
 APPLICATIONS/APPLICATION/leader     the lock whose holder leads
                         /drivers    each living driver and what it does, for operators
                         /desired    the gateway's order
@@ -18,7 +19,9 @@ import logging
 import os
 import threading
 import time
-from dataclasses import asdict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from kazoo.client import KazooClient, KazooState
@@ -44,6 +47,16 @@ Topic = Literal["recount", "retry"]
 JobState = Literal["starting", "running", "isolating", "failed", "draining", "disabled"]
 
 
+@dataclass(frozen=True)
+class JobReport:
+    """What a leading driver tells of a job. ``failed_since`` is in seconds since 1970."""
+
+    state: JobState
+    trouble: str = ""
+    failed_since: float | None = None
+    runbook: str = ""
+
+
 class Coordination:
     """One driver's part. ``lease`` says whether it may write."""
 
@@ -61,8 +74,7 @@ class Coordination:
         self._state: State = "warming"
         self._since = time.time()
         self._rehearsed_at: float | None = None
-        self._job_states: dict[str, JobState] = {}
-        self._troubles: dict[str, str] = {}
+        self._reports: Mapping[str, JobReport] = {}
         self._announcing = threading.Lock()
         self._guard: Watchdog | None = None
         self._client = KazooClient(
@@ -103,13 +115,13 @@ class Coordination:
         self._rehearsed_at = time.time()
         self._announce_again()
 
-    def announce_jobs(self, states: dict[str, JobState], troubles: dict[str, str]) -> None:
+    def announce_jobs(self, reports: Mapping[str, JobReport]) -> None:
         """Tell what the leading driver's jobs do, and why they don't, if that has changed.
 
         Not worth a failure.
         """
-        if (states, troubles) != (self._job_states, self._troubles):
-            self._job_states, self._troubles = states, troubles
+        if reports != self._reports:
+            self._reports = dict(reports)
             self._announce_again()
 
     def _announce(self, state: State) -> None:
@@ -117,14 +129,21 @@ class Coordination:
             self._state, self._since = state, time.time()
         self._client.ensure_path(f"{self._path}/drivers")
         node = f"{self._path}/drivers/{self._identity.name}"
+        reports = self._reports
         record = DriverRecord(
             **asdict(self._identity),
             state=self._state,
             since=self._since,
             standing_by_since=self._since if self._state == "standby" else None,
             rehearsed_at=self._rehearsed_at,
-            jobs=dict[str, str](self._job_states),
-            troubles=self._troubles,
+            jobs={job: report.state for job, report in reports.items()},
+            troubles={job: report.trouble for job, report in reports.items() if report.trouble},
+            failed_since={
+                job: report.failed_since
+                for job, report in reports.items()
+                if report.failed_since is not None
+            },
+            runbooks={job: report.runbook for job, report in reports.items() if report.runbook},
         )
         value = record.to_json().encode()
         try:
@@ -214,6 +233,29 @@ class Coordination:
         except (KazooException, KazooTimeoutError) as error:
             log.warning("ZooKeeper: is job %s disabled? %s", job, error)
             return None
+
+    def has_standby(self) -> bool:
+        """Whether another driver is warm, and would lead next."""
+        return any(driver.state == "standby" for driver in self.others())
+
+    def was_handed_over(self, job: str) -> bool:
+        """Whether a driver has ended by this job, which has ended no batch since."""
+        return self._client.retry(self._client.exists, self._handover(job)) is not None
+
+    def note_hand_over(self, job: str, reason: str) -> None:
+        """For the driver that leads next: it isn't to hand the job over again."""
+        note = {"by": self._identity.name, "at": time.time(), "reason": reason}
+        path = self._handover(job)
+        self._client.retry(self._client.ensure_path, path)
+        self._client.retry(self._client.set, path, json.dumps(note).encode())
+
+    def forget_hand_over(self, job: str) -> None:
+        """The job has ended a batch, or was disabled."""
+        with suppress(NoNodeError):
+            self._client.retry(self._client.delete, self._handover(job))
+
+    def _handover(self, job: str) -> str:
+        return f"{self._jobs}/{job}/handover"
 
     def end_with_process(self, guard: Watchdog) -> None:
         """Should this process be killed, let the standby lead at once all the same."""

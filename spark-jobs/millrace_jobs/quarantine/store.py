@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.errors import (
@@ -43,6 +43,7 @@ COLUMNS = (
 WITHIN = timedelta(hours=1)  # so many records at most
 PROBES_AT_ONCE = 4  # most of a small one's time is its planning
 REASON_CHARACTERS = 200
+JOB_GROUP = "spark.jobGroup.id"  # Spark's name for it, where a query has put its run
 # What an expression makes of a value, or a function in Python. A store that is away, an executor
 # that is lost: those are others.
 OF_VALUES = (
@@ -109,7 +110,8 @@ class Quarantine:
             return None
 
         try:
-            with ThreadPoolExecutor(PROBES_AT_ONCE, initializer=self._use_own_pool) as pool:
+            use = partial(self._use_own_pool, self._group())
+            with ThreadPoolExecutor(PROBES_AT_ONCE, initializer=use) as pool:
                 ranges = [one for found in events for one in _ranges_of(found)]
                 return find(ranges, lambda tried: list(pool.map(error_of, tried)), limit)
         finally:
@@ -159,9 +161,17 @@ class Quarantine:
             for stream in context.streams
         ]
 
-    def _use_own_pool(self) -> None:
+    def _group(self) -> str | None:
+        """Spark's group for the jobs of the batch, as long as a batch is run."""
+        group: str | None = self._context.spark.sparkContext.getLocalProperty(JOB_GROUP)
+        return group
+
+    def _use_own_pool(self, group: str | None) -> None:
+        """Probes are cancelled with the batch that they are about."""
         context = self._context.spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", self._context.job)
+        if group:
+            context.setJobGroup(group, "looking for records", interruptOnCancel=True)
 
 
 def skips_of(context: JobContext) -> list[Skip]:

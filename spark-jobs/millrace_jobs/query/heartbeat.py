@@ -90,7 +90,7 @@ def claim(context: JobContext) -> None:
 
 
 class Heartbeat:
-    """Follows one query, and never fails it.
+    """Follows one query, and never fails it. Not for several threads.
 
     ``batch`` in the row is the newest one whose late events are counted. Batches for which that was
     impossible stand in ``late_uncounted``: with any, ``late_events`` is a lower bound.
@@ -116,8 +116,15 @@ class Heartbeat:
         self._began = time.monotonic()
         self._reported = -HEARTBEAT_SECONDS
         self._heartbeats = 0
+        self._has_told = False
         self._reports = BatchReports(query)
+        self._heard = self._looked = self._began  # of the query; for its reports
+        self._unread: list[Any] = []
         found = row.of_query(str(query.id))
+        # Until it has ended a batch, and counted what was left to count, a driver before that was
+        # frozen and wakes up may tell of a newer batch, and readers trust that none goes back.
+        self._tells_how_far = committed < 0
+        self._has_row = row.checkpoint is not None
         self._batch = found.batch
         self._watermark = found.watermark
         self._max_event_time = found.max_event_time
@@ -135,6 +142,22 @@ class Heartbeat:
     def has_begun(self) -> bool:
         """Whether the query was seen to work; an idle one looks for records, too."""
         return self._reports.has_any
+
+    @property
+    def has_told(self) -> bool:
+        """Whether readers know this query's checkpoint by now."""
+        return self._has_told
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long the query had reported nothing when it was last asked. An idle one reports every
+        ten seconds, so it is at a batch for about so long."""
+        return self._looked - self._heard
+
+    @property
+    def _has_settled(self) -> bool:
+        """Whether the query has ended a batch, or had none to end."""
+        return self._reports.has_any or self._looked >= self._began + CATCH_UP_SECONDS
 
     def _catch_up(self) -> None:
         """Take in what the driver before this one committed without having reported it."""
@@ -159,14 +182,19 @@ class Heartbeat:
         self._committed = None
 
     def follow(self) -> None:
-        """Take in the batches that ended since the last call, and write the row when it is time."""
-        news = [p for p in self._reports.news() if p.batchId > self._batch and _has_run(p)]
-        now = time.monotonic()
+        """Take in the batches that ended since the last call, and write the row when it is time.
+
+        Raises the errors of Cassandra, Kafka and HDFS; the next call goes on from there.
+        """
+        now = self._listen()
+        news = any(p.batchId > self._batch and _has_run(p) for p in self._unread)
         since_began = now - self._began
         if news or since_began > FIRST_BATCH_SECONDS:  # results come first, the past later
             self._catch_up()
-        for progress in news:
-            self._take_in(progress)
+        while self._unread:
+            progress = self._unread.pop(0)
+            if progress.batchId > self._batch and _has_run(progress):
+                self._take_in(progress)
         is_time = since_began >= CATCH_UP_SECONDS and now - self._counted_at >= LATE_SECONDS
         if self._late_events and self._uncounted and is_time:
             for consecutive in _runs(self._uncounted):
@@ -175,6 +203,15 @@ class Heartbeat:
         if news or since_began - self._reported >= HEARTBEAT_SECONDS:
             self._write()
             self._reported = since_began
+
+    def _listen(self) -> float:
+        """Read what the query has reported; the time at which it was asked."""
+        reports, now = self._reports.news(), time.monotonic()
+        self._unread += reports
+        self._looked = now
+        if reports:
+            self._heard = now
+        return now
 
     def _take_in(self, progress: Any) -> None:
         if self._late_events:
@@ -229,21 +266,28 @@ class Heartbeat:
 
     def _write(self) -> None:
         context = self._context
-        row = (
-            context.job,
-            str(self._query.id),
-            context.epoch,
-            self._uncounted[0].number - 1 if self._uncounted else self._batch,
-            self._watermark,
-            self._max_event_time,
-            self._rate,
-            datetime.now(UTC),
-            context.config.version,
-        )
+        told: dict[str, Any] = {
+            "job": context.job,
+            "epoch": context.epoch,
+            "input_rows_per_second": self._rate,
+            "updated": datetime.now(UTC),
+            "version": context.config.version,
+        }
+        knows_all = self._committed is None and not self._uncounted
+        self._tells_how_far |= knows_all and self._has_settled
+        if self._tells_how_far:
+            told |= {
+                "checkpoint": str(self._query.id),
+                '"batch"': self._uncounted[0].number - 1 if self._uncounted else self._batch,
+                "watermark": self._watermark,
+                "max_event_time": self._max_event_time,
+            }
         # A heartbeat isn't a batch: its place within the epoch is its own number, which at two a
         # second stays below that of the next epoch for 68 years.
         version = context.version(self._heartbeats)
-        context.tables.upsert(job_progress.TABLE, job_progress.COLUMNS, [row], version)
+        if self._tells_how_far or self._has_row:
+            context.tables.upsert(job_progress.TABLE, (*told,), [(*told.values(),)], version)
+            self._has_told = self._tells_how_far
         work = (context.job, self._batches, self._batch_ms, self._late)
         if work != self._noted_work:  # that of an idle job stays as it is
             context.tables.upsert("job_work", WORK_COLUMNS, [work], version)

@@ -31,11 +31,6 @@ class Job(Protocol):
         """Whether a batch of the query takes in records until it is stopped."""
 
     @property
-    def may_pause(self) -> bool:
-        """Whether the job may stay out for a while when starting it again was no use. The error of
-        a job that may not ends the driver."""
-
-    @property
     def isolating_for(self) -> str:
         """What a batch failed by while the job looks for its records; empty while it doesn't."""
 
@@ -121,7 +116,6 @@ class MicroBatches:
     """What jobs have in common whose batches are written by this driver, one after the other."""
 
     is_endless = False
-    may_pause = False
 
     @property
     def isolating_for(self) -> str:

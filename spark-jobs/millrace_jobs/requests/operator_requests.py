@@ -39,16 +39,15 @@ ANSWERS: Mapping[Topic, Callable[[StoredRows, Question], dict[str, Any]]] = {
 class OperatorRequests:
     """Answers one question after the other, on a thread of its own."""
 
-    def __init__(self, coordination: Coordination, jobs: Iterable[StoredRows]) -> None:
+    def __init__(self, coordination: Coordination) -> None:
         self._coordination = coordination
-        self._jobs = list(jobs)
         self._busy: threading.Thread | None = None
 
-    def look(self) -> None:
-        """Take up a question, if there is one and none is being answered."""
+    def look(self, jobs: Iterable[StoredRows]) -> None:
+        """Take up a question about one of the jobs, if there is one and none is being answered."""
         if self._busy and self._busy.is_alive():
             return
-        for job in self._jobs:
+        for job in jobs:
             for about in ANSWERS:
                 if question := self._coordination.question(job.output.job, about):
                     self._busy = threading.Thread(

@@ -23,7 +23,10 @@ BATCHES_WAITING = 4
 
 
 class LiveStream:
-    """Sends on a thread of its own; what doesn't fit into its short queue is dropped."""
+    """Sends on a thread of its own; what doesn't fit into its short queue is dropped.
+
+    The thread begins with the first update: a job that is only rehearsed has none to send.
+    """
 
     def __init__(self, config: Config) -> None:
         at_once = Retry(NoBackoff(), 0)
@@ -33,9 +36,12 @@ class LiveStream:
         self._stream = names.live_stream
         self._master = sentinel.master_for(names.master, **timeouts, retry=at_once)
         self._waiting: queue.Queue[Sequence[dict[str, Any]]] = queue.Queue(BATCHES_WAITING)
-        threading.Thread(target=self._run, name="live-stream", daemon=True).start()
+        self._thread: threading.Thread | None = None
 
     def announce(self, entries: Sequence[dict[str, Any]]) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="live-stream", daemon=True)
+            self._thread.start()
         try:
             self._waiting.put_nowait(entries)
         except queue.Full:

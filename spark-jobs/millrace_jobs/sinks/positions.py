@@ -6,6 +6,7 @@ a batch.
 """
 
 import time
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -19,14 +20,17 @@ class Positions:
     """Of one consumer group, which reads nothing but where a partition ends."""
 
     def __init__(self, brokers: str, group: str) -> None:
-        self._group: Any = Consumer(
-            {
-                "bootstrap.servers": brokers,
-                "group.id": group,
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-            }
-        )
+        self._settings = {
+            "bootstrap.servers": brokers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+
+    @cached_property
+    def _group(self) -> Any:
+        """Has threads of its own from its beginning, and a job that is only prepared needs none."""
+        return Consumer(self._settings)
 
     def tell(self, read: Offsets) -> None:
         """Commit beside whatever comes next: nothing waits for it, and nothing fails with it."""

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -50,19 +51,27 @@ class Results:
             "reconnect.backoff.max.ms": settings.kafka_reconnect_ms,
         }
         self._verify = verify
-        self._group = Consumer(common | {"group.id": name})
+        self._group_settings = common | {"group.id": name}
         # The default of 60 s would block readers for so long after a driver died in a transaction.
         self._settings = common | {
             "transactional.id": name,
             "transaction.timeout.ms": 15000,
             "linger.ms": 5,
         }
-        self._producer = Producer(self._settings)
         self._job = job
         self._published: int | None = None
         self._producing = threading.RLock()  # a producer has one transaction at a time
         self._joining = ThreadPoolExecutor(1, "results")  # one after the other
         self._joined: Future[None] | None = None
+
+    @cached_property
+    def _producer(self) -> Producer:
+        """Has threads of its own from its beginning, and a job that is only prepared needs none."""
+        return Producer(self._settings)
+
+    @cached_property
+    def _group(self) -> Consumer:
+        return Consumer(self._group_settings)
 
     def connect(self) -> None:
         """Reach the brokers ahead of time; fences nobody."""

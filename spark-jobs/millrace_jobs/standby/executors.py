@@ -10,10 +10,14 @@ import time
 
 from pyspark.sql import SparkSession
 
-from millrace_jobs.spark_internals import configured, jvm, scala_context
+from millrace_jobs.spark_internals import configured, has_stopped, jvm, scala_context
 
 SECONDS = 60.0  # on a busy machine
 POLL_SECONDS = 0.2
+
+
+class SparkStopped(Exception):
+    """The driver's Spark has ended, and no job can run in it any more."""
 
 
 class Executors:
@@ -38,6 +42,11 @@ class Executors:
         while len(self.addresses()) <= self.number and time.monotonic() < deadline:
             if over.wait(POLL_SECONDS):
                 break
+
+    def verify(self) -> None:
+        """Raises SparkStopped where there can be none any more."""
+        if has_stopped(self._context):
+            raise SparkStopped("Spark has stopped, or its JVM has ended")
 
     def addresses(self) -> frozenset[str]:
         """Of those that are there, and of the driver, which Spark counts, too."""

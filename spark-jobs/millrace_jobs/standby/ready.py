@@ -11,7 +11,6 @@ from millrace_jobs.inputs import continuity
 from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.inputs.continuity import Found, Known
 from millrace_jobs.kinds import kind_of
-from millrace_jobs.leadership.coordination import JobState
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import Job
@@ -33,17 +32,19 @@ class ReadyJob:
     context: JobContext
     job: Job
     frame: DataFrame
-    trouble: str = ""  # why its checkpoint was refused
-    refused_until: float = 0.0  # of the monotonic clock
 
     @property
     def name(self) -> str:
         return self.context.job
 
-    @property
-    def state(self) -> JobState:
-        """Of a leading driver's: what is neither disabled nor refused runs."""
-        return "failed" if self.trouble else "disabled"
+
+@dataclass(frozen=True)
+class UnreadyJob:
+    """A job that couldn't be prepared. Whoever leads tries to again."""
+
+    name: str
+    error: Exception
+    prepare: Callable[[], ReadyJob]
 
 
 def prepare(

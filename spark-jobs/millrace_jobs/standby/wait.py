@@ -57,13 +57,32 @@ def await_leadership(
 
 def rehearse(
     enabled: Sequence[ReadyJob], workers: Executors, coordination: Coordination
-) -> Rehearsal:
+) -> Rehearsal | None:
     """As far as there is something to rehearse with; the rest goes on beside standing by.
 
-    That is the first job, as it will run. Then each job runs for a few batches on all executors:
-    one that was new to an archive took the first job's cores for half a minute.
+    That is the first job that can be, as it will run. None where none can: what keeps them from it
+    is for whoever leads to tell, and a cold standby is better than none.
     """
-    first = enabled[0]
+    for number, first in enumerate(enabled):
+        try:
+            rehearsal = rehearse_first(first, enabled[number:], workers, coordination)
+            rehearsal.wait()
+        except Exception as error:
+            log.warning("rehearsal of %s: %s", first.name, in_a_line(error))
+        else:
+            workers.complete()
+            return rehearsal
+    workers.complete()
+    coordination.announce_standby()
+    return None
+
+
+def rehearse_first(
+    first: ReadyJob, enabled: Sequence[ReadyJob], workers: Executors, coordination: Coordination
+) -> Rehearsal:
+    """Runs the first job; then each runs for a few batches on all executors: one that was new to an
+    archive took the first job's cores for half a minute.
+    """
     context = first.context
     over = threading.Event()
 
@@ -82,7 +101,7 @@ def rehearse(
                 rehearse_on_all(one, workers.number, over)
         coordination.announce_standby()
 
-    rehearsal = Rehearsal(
+    return Rehearsal(
         first.job,
         scratch(context, context.job),
         context.settings.rehearsal_pause_seconds,
@@ -90,9 +109,6 @@ def rehearse(
         when_warm=rehearse_all,
         over=over,
     )
-    rehearsal.wait()
-    workers.complete()
-    return rehearsal
 
 
 def rehearse_on_all(one: ReadyJob, number: int, over: threading.Event) -> None:

@@ -146,10 +146,15 @@ def test_a_job_that_failed_is_listed_with_the_reason(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [_, leads, _] = service.drivers(PLAN)["insights"]
-    told = replace(leads, jobs={"sessions": "failed"}, troubles={"sessions": "it is the code"})
+    told = replace(
+        leads,
+        jobs={"sessions": "failed"},
+        troubles={"sessions": "it is the code"},
+        runbooks={"sessions": "job-failed"},
+    )
     monkeypatch.setattr(service, "drivers", lambda _: {"insights": [told]})
     state = commands.ask_running(PLAN)["sessions"].state
-    assert state == "failed on worker-2: it is the code"
+    assert state == "failed on worker-2: it is the code (runbooks/job-failed.md)"
 
 
 def test_without_a_cluster_jobs_are_listed_by_the_plan(

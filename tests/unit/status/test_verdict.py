@@ -409,6 +409,13 @@ def test_a_job_that_failed_shows_why():
     assert found.state == "degraded"
     assert found.problems == [f"it has failed and is tried again: {why}"]
     assert found.trouble == why
+    told = replace(
+        failed, failed_since={"sessions": snapshot.at - 300}, runbooks={"sessions": "job-failed"}
+    )
+    found = verdict(with_drivers(snapshot, told, standby), "Job sessions")
+    assert found.problems == [
+        f"it has failed 5 min ago and is tried again: {why}: runbooks/job-failed.md"
+    ]
     assert verdict(snapshot, "Job traffic").state == "healthy"
     lines = json.loads(json.dumps(judge(PLAN, snapshot).as_json()))["components"]
     assert [line["trouble"] for line in lines if line["name"] == "Job sessions"] == [why]
