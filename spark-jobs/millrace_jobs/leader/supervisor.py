@@ -19,6 +19,7 @@ from millrace_jobs.leader.job_states import JobStates, report_of
 from millrace_jobs.leader.running import (
     DRAIN_SECONDS,
     AnyJob,
+    Cancelled,
     RunningJob,
     StoppedJob,
     cancel,
@@ -185,8 +186,8 @@ def _start(job: StoppedJob, coordination: Coordination) -> RunningJob:
 def _keep(job: RunningJob, coordination: Coordination, *, disabled: bool | None) -> AnyJob:
     if disabled or job.draining.is_set():
         return _end(job, coordination)
-    if job.cancelled_at is not None:
-        return _await_cancelled(job, coordination)
+    if job.cancelled:
+        return _await_cancelled(job, job.cancelled, coordination)
     if error := job.error:
         return _after(job, error, coordination)
     job = _followed(job, coordination)
@@ -214,14 +215,14 @@ def _end(job: RunningJob, coordination: Coordination) -> AnyJob:
     now = time.monotonic()
     since = now if job.draining_since is None else job.draining_since
     job = replace(job, draining_since=since)
-    return cancel(job) if job.cancelled_at is None and now > since + DRAIN_SECONDS else job
+    return cancel(job) if not job.cancelled and now > since + DRAIN_SECONDS else job
 
 
-def _await_cancelled(job: RunningJob, coordination: Coordination) -> AnyJob:
+def _await_cancelled(job: RunningJob, cancelled: Cancelled, coordination: Coordination) -> AnyJob:
     took = f"a batch took more than {job.longest_seconds:.0f} s"
-    if not job.query.isActive:
+    if job.is_over:
         return _after(job, BatchTooLong(f"{took}, and was cancelled"), coordination)
-    if not job.was_cancelled_in_vain or job.attempts.failure:
+    if not cancelled.is_in_vain or job.attempts.failure:
         return job
     stuck = RuntimeError(f"{took}, and can't be cancelled: what holds it is in the driver")
     if _is_program(job) and _hand_over(job, stuck, coordination):
@@ -272,7 +273,7 @@ def drain(jobs: Sequence[Supervised]) -> None:
     deadline = time.monotonic() + DRAIN_SECONDS
     for one in reversed(jobs):
         one.wait(deadline - time.monotonic())  # it may be about to start
-        if isinstance(one.job, RunningJob) and one.job.cancelled_at is None:
+        if isinstance(one.job, RunningJob) and not one.job.cancelled:
             _drain(one.job, deadline)
 
 
