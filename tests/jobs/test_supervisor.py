@@ -103,11 +103,20 @@ def test_a_batch_that_hangs_in_its_spark_job_is_cancelled(
 # -- Stand-ins
 
 
+class Context:
+    """Spark's, in which nothing hangs."""
+
+    class _jsc:
+        @staticmethod
+        def sc() -> Any:
+            return SimpleNamespace(cancelJobGroupAndFutureJobs=lambda _: None)
+
+
 def prepared(name: str, job: Any = None) -> ReadyJob:
     context: Any = SimpleNamespace(
         job=name,
         settings=settings_of("traffic"),
-        spark=SimpleNamespace(sparkContext=SimpleNamespace(cancelJobGroup=lambda _: None)),
+        spark=SimpleNamespace(sparkContext=Context),
     )
     return ReadyJob(context, job or FakeJob(), None)  # type: ignore[arg-type]
 
@@ -673,6 +682,11 @@ def test_a_job_that_hangs_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     assert started.wait(PATIENCE_SECONDS)
     other.wait(PATIENCE_SECONDS)
     hangs.look(step)  # it isn't asked twice
+    assert hangs.report().state == "starting"
+    monkeypatch.setattr(supervisor, "STUCK_SECONDS", 0.0)
+    stuck = hangs.report()
+    assert (stuck.state, stuck.runbook) == ("failed", "job-failed")
+    assert other.report().state == "running"
     assert (hangs.job.state, other.job.state) == ("starting", "running")
     over.set()
     hangs.wait(PATIENCE_SECONDS)

@@ -15,6 +15,7 @@ from millrace_jobs.leadership.coordination import Coordination, JobState
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.query.heartbeat import Heartbeat, JobRow, claim
 from millrace_jobs.query.job import Job, Write
+from millrace_jobs.spark_internals import cancel_group
 from millrace_jobs.standby.ready import ReadyJob, UnreadyJob, check_continuity
 
 log = logging.getLogger(__name__)
@@ -212,7 +213,7 @@ def cancel(job: RunningJob) -> RunningJob:
 
     def stop() -> None:
         try:
-            context.cancelJobGroup(str(query.runId))
+            cancel_group(context, str(query.runId))
             query.stop()
         finally:
             has_stopped.set()
