@@ -19,6 +19,7 @@ ONE_ROW = "for ever: one row a job"
 # Tables whose rows are replaced, or are removed by whoever adds to them.
 BOUNDED = {
     "job_progress": ONE_ROW,
+    "job_states": ONE_ROW,
     "job_work": ONE_ROW,
     "job_outputs": ONE_ROW,
     "lookup_pins": ONE_ROW,

@@ -5,7 +5,7 @@ a deployment renders (see `millrace_jobs.config`). A module imports only what is
 
     main.py       what spark-submit runs; check.py, contract.py and upkeep.py are run by the gateway
     driver/       a driver process, from its start to its end
-    leader/       starts the jobs, keeps them running, drains them
+    leader/       starts the jobs, keeps them running and apart, drains them
     requests/     what operators ask of a job: rows counted again, records retried
     standby/      keeps a driver warm with all jobs until it leads
     programs/     the jobs archive and traffic

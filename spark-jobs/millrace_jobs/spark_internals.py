@@ -30,6 +30,14 @@ def has_stopped(context: SparkContext) -> bool:
         return True
 
 
+def cancel_group(context: SparkContext, group: str) -> None:
+    """Cancel the group's Spark jobs, and those that it begins from now on.
+
+    PySpark's `cancelJobGroup` knows only the former: a batch that is between two goes on.
+    """
+    scala_context(context).cancelJobGroupAndFutureJobs(group)
+
+
 def hadoop_configuration(context: SparkContext) -> Any:
     """The configuration that Spark opens file systems with. It is the session's own, no copy."""
     return context._jsc.hadoopConfiguration()

@@ -8,6 +8,8 @@ from millrace_jobs.leader import failures
 from millrace_jobs.leader.failures import FRESH, Attempts, BatchTooLong, Next
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 
+from millrace.drill.runbook import RUNBOOKS
+
 ERRORS = (
     RuntimeError("a host"),
     NotIsolatable("its code"),
@@ -67,3 +69,4 @@ def test_each_failure_has_a_page(error: Exception, runbook: str) -> None:
     found = failures.failed(FRESH, error, now=0, at=0)
     assert found.failure
     assert found.failure.runbook == runbook
+    assert (RUNBOOKS / f"{runbook}.md").exists()

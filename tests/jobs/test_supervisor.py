@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from millrace_jobs.leader.job_states import report_of
 from millrace_jobs.leader.running import RunningJob, StoppedJob
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
+from millrace_jobs.quarantine.store import JOB_GROUP
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.heartbeat import JobRow
 from millrace_jobs.query.write_version import write_version
@@ -59,14 +61,62 @@ def test_draining_lets_the_batch_end_and_begins_no_other(
     assert "0" in {path.name for path in (tmp_path / "offsets").iterdir()}
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_batch_that_hangs_in_its_spark_job_is_cancelled(
+    spark: SparkSession, tmp_path: Path, beside: bool
+) -> None:
+    """Also in a job on another thread, as the search for records has them."""
+    began = threading.Event()
+    hang = "reflect('java.lang.Thread', 'sleep', 86400000L)"
+
+    def probe(frame: DataFrame, group: str | None) -> None:
+        if group:
+            spark.sparkContext.setJobGroup(group, "a probe", interruptOnCancel=True)
+        began.set()
+        frame.selectExpr(hang).collect()
+
+    def write(frame: DataFrame, _: int) -> None:
+        group = spark.sparkContext.getLocalProperty(JOB_GROUP)
+        assert group
+        if not beside:
+            probe(frame, None)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(probe, frame.sparkSession.range(1), group).result()
+
+    lease: Any = SimpleNamespace(confirm=lambda: None)
+    query = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", 1)
+        .load()
+        .writeStream.foreachBatch(running_job.while_leading(write, lease, threading.Event(), []))
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    assert began.wait(PATIENCE_SECONDS)
+    context: Any = SimpleNamespace(job="traffic", spark=spark, settings=settings_of("traffic"))
+    ready = ReadyJob(context, FakeJob(), None)  # type: ignore[arg-type]
+    progress: Any = SimpleNamespace(silent_seconds=0.0)
+    cancelled = running_job.cancel(RunningJob(ready, query, progress, threading.Event()))
+    wait_until(lambda: cancelled.is_over, PATIENCE_SECONDS, "the query's end", every=0.1)
+
+
 # -- Stand-ins
+
+
+class Context:
+    """Spark's, in which nothing hangs."""
+
+    class _jsc:
+        @staticmethod
+        def sc() -> Any:
+            return SimpleNamespace(cancelJobGroupAndFutureJobs=lambda _: None)
 
 
 def prepared(name: str, job: Any = None) -> ReadyJob:
     context: Any = SimpleNamespace(
         job=name,
         settings=settings_of("traffic"),
-        spark=SimpleNamespace(sparkContext=SimpleNamespace(cancelJobGroup=lambda _: None)),
+        spark=SimpleNamespace(sparkContext=Context),
     )
     return ReadyJob(context, job or FakeJob(), None)  # type: ignore[arg-type]
 
@@ -364,11 +414,10 @@ def test_a_batch_of_a_disabled_job_that_doesn_t_end_is_cancelled(clock: Clock) -
     job = running("traffic", batches=1)
     job.query.status = {"isTriggerActive": True}
     draining = looked(job, driver)
-    assert draining.cancelled_at is None
+    assert draining.cancelled is None
     clock.now += running_job.DRAIN_SECONDS + 1
     cancelled = looked(draining, driver)
-    assert cancelled.cancelled_at == clock.now
-    wait_until(lambda: not job.query.isActive, PATIENCE_SECONDS, "the query's end", every=0.01)
+    wait_until(lambda: cancelled.is_over, PATIENCE_SECONDS, "the query's end", every=0.01)
     assert looked(cancelled, driver).state == "disabled"
 
 
@@ -633,6 +682,11 @@ def test_a_job_that_hangs_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     assert started.wait(PATIENCE_SECONDS)
     other.wait(PATIENCE_SECONDS)
     hangs.look(step)  # it isn't asked twice
+    assert hangs.report().state == "starting"
+    monkeypatch.setattr(supervisor, "STUCK_SECONDS", 0.0)
+    stuck = hangs.report()
+    assert (stuck.state, stuck.runbook) == ("failed", "job-failed")
+    assert other.report().state == "running"
     assert (hangs.job.state, other.job.state) == ("starting", "running")
     over.set()
     hangs.wait(PATIENCE_SECONDS)
@@ -676,7 +730,7 @@ def test_a_batch_that_takes_too_long_is_cancelled_and_tried_again_with_more_time
     driver = Driver(standby=True)
     job = too_long()
     cancelled = looked(job, driver)
-    wait_until(lambda: not job.query.isActive, PATIENCE_SECONDS, "the query's end", every=0.01)
+    wait_until(lambda: cancelled.is_over, PATIENCE_SECONDS, "the query's end", every=0.01)
     again = looked(cancelled, driver)
     assert (again.state, again.attempts) == ("starting", Attempts(in_vain=1))
     longest = job.ready.context.settings.longest_batch_seconds
@@ -692,7 +746,7 @@ def test_a_batch_that_takes_too_long_again_is_handed_to_nobody(clock: Clock) -> 
     driver = Driver(standby=True)
     job = too_long(attempts=Attempts(in_vain=1))
     cancelled = looked(job, driver)
-    wait_until(lambda: not job.query.isActive, PATIENCE_SECONDS, "the query's end", every=0.01)
+    wait_until(lambda: cancelled.is_over, PATIENCE_SECONDS, "the query's end", every=0.01)
     failed = looked(cancelled, driver)
     assert failed.state == "failed"
     assert "was cancelled" in failed.trouble
@@ -701,21 +755,22 @@ def test_a_batch_that_takes_too_long_again_is_handed_to_nobody(clock: Clock) -> 
 def test_a_batch_that_can_t_be_cancelled_is_left_to_the_standby(clock: Clock) -> None:
     def stuck(name: str) -> Any:
         job = too_long(name)
-        job.query.stop = lambda: None
-        return replace(job, cancelled_at=clock.now - running_job.CANCEL_SECONDS - 1)
+        at = clock.now - running_job.CANCEL_SECONDS - 1
+        job.query.isActive = False  # as Spark says it of one that was told to stop
+        return replace(job, cancelled=running_job.Cancelled(at, threading.Event()))
 
     with pytest.raises(HandedOver, match="can't be cancelled"):
         looked(stuck("traffic"), Driver(standby=True))
     failed = looked(stuck("theirs"), Driver(standby=True), times=2)
     assert isinstance(failed, RunningJob)  # its query is there: no other may begin
     assert failed.state == "failed"
-    failed.query.isActive = False
+    failed.cancelled.has_stopped.set()
     assert isinstance(looked(failed, Driver()), StoppedJob)
 
 
 def test_an_endless_batch_may_take_as_long_as_it_likes(clock: Clock) -> None:
     job = too_long(ready=prepared("theirs", FakeJob(is_endless=True)))
-    assert looked(job, Driver()).cancelled_at is None
+    assert looked(job, Driver()).cancelled is None
 
 
 def test_the_search_for_records_gets_more_time(clock: Clock) -> None:

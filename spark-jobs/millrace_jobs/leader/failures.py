@@ -13,6 +13,7 @@ from millrace_jobs.quarantine.store import in_a_line
 PAUSE_SECONDS = 60.0  # twice as long after each start that was no use
 LONGEST_PAUSE_SECONDS = 960.0
 REFUSED_SECONDS = 10.0  # until a refused checkpoint is looked at again
+JOB_FAILED, CHECKPOINT_LOST = "job-failed", "checkpoint-lost"  # names of runbooks
 MOST_PATIENCE = 8  # times its longest time, for a batch that was too long before
 
 
@@ -99,8 +100,8 @@ def failed(attempts: Attempts, error: Exception, *, now: float, at: float) -> At
     """
     since = attempts.failure.since if attempts.failure else at
     if isinstance(error, CheckpointMismatch):  # who puts it back needn't do more
-        failure = Failure(str(error), "checkpoint-lost", since)
+        failure = Failure(str(error), CHECKPOINT_LOST, since)
         return replace(attempts, again_at=now + REFUSED_SECONDS, failure=failure)
-    failure = Failure(in_a_line(error), "job-failed", since)
+    failure = Failure(in_a_line(error), JOB_FAILED, since)
     pause = min(PAUSE_SECONDS * 2 ** max(attempts.in_vain - 1, 0), LONGEST_PAUSE_SECONDS)
     return Attempts(attempts.in_vain + 1, now + pause, failure)

@@ -15,6 +15,7 @@ from millrace_jobs.leadership.coordination import Coordination, JobState
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.query.heartbeat import Heartbeat, JobRow, claim
 from millrace_jobs.query.job import Job, Write
+from millrace_jobs.spark_internals import cancel_group
 from millrace_jobs.standby.ready import ReadyJob, UnreadyJob, check_continuity
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class RunningJob:
     agreed: dict[str, Any] | None = None  # the contract, until it is told
     is_proven: bool = False  # it has ended a batch, and that was noted
     draining_since: float | None = None
-    cancelled_at: float | None = None
+    cancelled: "Cancelled | None" = None
 
     @property
     def name(self) -> str:
@@ -123,9 +124,25 @@ class RunningJob:
         return not self.job.is_endless and self.progress.silent_seconds > self.longest_seconds
 
     @property
-    def was_cancelled_in_vain(self) -> bool:
-        at = self.cancelled_at
-        return at is not None and time.monotonic() > at + CANCEL_SECONDS and self.query.isActive
+    def is_over(self) -> bool:
+        """Whether no batch is under way any more, and none begins.
+
+        Spark calls a query inactive that was told to stop, and is at its batch still.
+        """
+        stops = self.cancelled is not None and not self.cancelled.has_stopped.is_set()
+        return not self.query.isActive and not stops
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """A batch that is cancelled, since when, and whether it has ended by now."""
+
+    at: float
+    has_stopped: threading.Event
+
+    @property
+    def is_in_vain(self) -> bool:
+        return time.monotonic() > self.at + CANCEL_SECONDS
 
 
 AnyJob = StoppedJob | RunningJob
@@ -192,13 +209,17 @@ def cancel(job: RunningJob) -> RunningJob:
     """
     log.error("job %s: its batch is cancelled", job.name)
     context, query = job.ready.context.spark.sparkContext, job.query
+    has_stopped = threading.Event()
 
     def stop() -> None:
-        context.cancelJobGroup(str(query.runId))
-        query.stop()
+        try:
+            cancel_group(context, str(query.runId))
+            query.stop()
+        finally:
+            has_stopped.set()
 
     threading.Thread(target=stop, name=f"cancelling {job.name}", daemon=True).start()
-    return replace(job, cancelled_at=time.monotonic())
+    return replace(job, cancelled=Cancelled(time.monotonic(), has_stopped))
 
 
 def has_ended(job: RunningJob) -> bool:
@@ -208,6 +229,8 @@ def has_ended(job: RunningJob) -> bool:
     time there is none, nor a time between two batches, and what is interrupted is sent again.
     """
     job.draining.set()
+    if job.cancelled:
+        return job.is_over
     if job.query.isActive and (job.job.is_endless or not job.query.status["isTriggerActive"]):
         job.query.stop()
     return not job.query.isActive

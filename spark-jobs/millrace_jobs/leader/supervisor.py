@@ -14,11 +14,19 @@ from typing import TypeVar
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.leader import failures
 from millrace_jobs.leader.background import Worker
-from millrace_jobs.leader.failures import FRESH, Attempts, BatchTooLong, HandedOver, Next
+from millrace_jobs.leader.failures import (
+    FRESH,
+    JOB_FAILED,
+    Attempts,
+    BatchTooLong,
+    HandedOver,
+    Next,
+)
 from millrace_jobs.leader.job_states import JobStates, report_of
 from millrace_jobs.leader.running import (
     DRAIN_SECONDS,
     AnyJob,
+    Cancelled,
     RunningJob,
     StoppedJob,
     cancel,
@@ -26,7 +34,7 @@ from millrace_jobs.leader.running import (
     has_ended,
     start,
 )
-from millrace_jobs.leadership.coordination import Coordination
+from millrace_jobs.leadership.coordination import Coordination, JobReport
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.requests.operator_requests import OperatorRequests
@@ -41,6 +49,7 @@ POLL_SECONDS = 0.5
 FIRST_BATCHES = 3
 FIRST_BATCHES_SECONDS = 20.0
 DRAIN_POLL_SECONDS = 0.02
+STUCK_SECONDS = 600.0  # longer than Cassandra is asked again, a few times
 
 
 class Supervised:
@@ -49,12 +58,23 @@ class Supervised:
     def __init__(self, ready: ReadyJob | UnreadyJob) -> None:
         self.job: AnyJob = StoppedJob(ready)
         self.hands_over: HandedOver | None = None
+        self._since = 0.0  # of the step that is under way
         self._worker = Worker(f"job {ready.name}")
 
     def look(self, step: Callable[[AnyJob], AnyJob]) -> None:
         """Have the next step done beside, unless the last one takes longer."""
         if not self._worker.is_busy:
+            self._since = time.monotonic()
             self._worker.begin(partial(self._take, step))
+
+    def report(self) -> JobReport:
+        """What it does; a step that doesn't end is a failure, though nothing can end it."""
+        seconds = time.monotonic() - self._since
+        if not self._worker.is_busy or seconds < STUCK_SECONDS:
+            return report_of(self.job)
+        what = "looking after it" if isinstance(self.job, RunningJob) else "its start"
+        trouble = f"{what} takes longer than {STUCK_SECONDS:.0f} s, and holds up no other job"
+        return JobReport("failed", trouble, round(time.time() - seconds), JOB_FAILED)
 
     def wait(self, seconds: float) -> None:
         """Until no step is under way, or it has taken long enough."""
@@ -126,7 +146,7 @@ def supervise(
                 raise one.hands_over
             may_start = number == 0 or results.are_there(jobs[0].job)
             one.look(partial(reconcile, coordination=coordination, may_start=may_start))
-        reports = {one.job.name: report_of(one.job) for one in jobs}
+        reports = {one.job.name: one.report() for one in jobs}
         coordination.announce_jobs(reports)
         states.tell(reports)
         running = [one.job.ready for one in jobs if isinstance(one.job, RunningJob)]
@@ -185,8 +205,8 @@ def _start(job: StoppedJob, coordination: Coordination) -> RunningJob:
 def _keep(job: RunningJob, coordination: Coordination, *, disabled: bool | None) -> AnyJob:
     if disabled or job.draining.is_set():
         return _end(job, coordination)
-    if job.cancelled_at is not None:
-        return _await_cancelled(job, coordination)
+    if job.cancelled:
+        return _await_cancelled(job, job.cancelled, coordination)
     if error := job.error:
         return _after(job, error, coordination)
     job = _followed(job, coordination)
@@ -214,14 +234,14 @@ def _end(job: RunningJob, coordination: Coordination) -> AnyJob:
     now = time.monotonic()
     since = now if job.draining_since is None else job.draining_since
     job = replace(job, draining_since=since)
-    return cancel(job) if job.cancelled_at is None and now > since + DRAIN_SECONDS else job
+    return cancel(job) if not job.cancelled and now > since + DRAIN_SECONDS else job
 
 
-def _await_cancelled(job: RunningJob, coordination: Coordination) -> AnyJob:
+def _await_cancelled(job: RunningJob, cancelled: Cancelled, coordination: Coordination) -> AnyJob:
     took = f"a batch took more than {job.longest_seconds:.0f} s"
-    if not job.query.isActive:
+    if job.is_over:
         return _after(job, BatchTooLong(f"{took}, and was cancelled"), coordination)
-    if not job.was_cancelled_in_vain or job.attempts.failure:
+    if not cancelled.is_in_vain or job.attempts.failure:
         return job
     stuck = RuntimeError(f"{took}, and can't be cancelled: what holds it is in the driver")
     if _is_program(job) and _hand_over(job, stuck, coordination):
@@ -272,7 +292,7 @@ def drain(jobs: Sequence[Supervised]) -> None:
     deadline = time.monotonic() + DRAIN_SECONDS
     for one in reversed(jobs):
         one.wait(deadline - time.monotonic())  # it may be about to start
-        if isinstance(one.job, RunningJob) and one.job.cancelled_at is None:
+        if isinstance(one.job, RunningJob) and not one.job.cancelled:
             _drain(one.job, deadline)
 
 

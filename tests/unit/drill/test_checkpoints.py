@@ -17,6 +17,7 @@ STAND_INS = {
 case $1 in
     hosts) echo worker-1 ;;
     who) [ "${3:-}" ] && echo the pids || echo worker-1 ;;
+    jobs) [ $# -gt 1 ] || printf '%s\\n' 'traffic … failed' 'archive … running' ;;
     logs) grep -hE "${!#}" "$STAGE/stdout" ;;
     on) shift 3
         [ "$1" = kill ] || exec "$@" ;;
@@ -37,14 +38,15 @@ esac
     # Batches go on meanwhile.
     "sleep": f'touch "$STAGE/files{CHECKPOINTS}/$JOB/offsets/10"\n',
 }
-LOST, ROLLED_BACK = "checkpoint-lost", "checkpoint-rolled-back"
+LOST, ROLLED_BACK, STATE = "checkpoint-lost", "checkpoint-rolled-back", "state-lost"
 # Of each drill the job, what its driver finds, and the batches that must be there in the end.
 DRILLS = {
     LOST: ("archive", Found(None, -1), {"8", "9"}),
     ROLLED_BACK: ("traffic", Found("query", 9), {"8", "9", "10"}),
+    STATE: ("traffic", Found("query", 9), {"8", "9"}),  # which Spark refuses, and not the driver
 }
 # How often HDFS is called until the fault is healed; the rollback's own calls come behind these.
-CALLS = {LOST: 3, ROLLED_BACK: 7}
+CALLS = {LOST: 3, ROLLED_BACK: 7, STATE: 4}
 each = pytest.mark.parametrize("name", DRILLS)
 
 
@@ -60,6 +62,10 @@ class Stage:
     @property
     def folders(self) -> set[str]:
         return {path.name for path in self.checkpoint.parent.iterdir()}
+
+    @property
+    def has_state(self) -> bool:
+        return (self.checkpoint / "state" / "9.delta").exists()
 
     @property
     def batches(self) -> set[str]:
@@ -86,8 +92,9 @@ class Stage:
 def stage(name: str, tmp_path: Path) -> Stage:
     """Two batches are in the checkpoint; the driver's refusal is in its log, in its own words."""
     made = Stage(name, tmp_path)
-    (made.checkpoint / "offsets").mkdir(parents=True)
-    for file in ("metadata", "offsets/8", "offsets/9"):
+    for folder in ("offsets", "state"):
+        (made.checkpoint / folder).mkdir(parents=True)
+    for file in ("metadata", "offsets/8", "offsets/9", "state/9.delta"):
         (made.checkpoint / file).touch()
     job, found, _ = DRILLS[name]
     with pytest.raises(CheckpointMismatch) as refused:
@@ -103,6 +110,7 @@ def test_after_the_recovery_the_newest_checkpoint_is_there_and_no_other(stage):
     assert stage.run()
     assert stage.folders == {stage.checkpoint.name}
     assert stage.batches == DRILLS[stage.name][2]
+    assert stage.has_state
 
 
 @each
@@ -113,6 +121,7 @@ def test_wherever_a_drill_stops_the_newest_checkpoint_is_put_back(stage):
         stage.run(failing=failing)
         assert stage.folders == {stage.checkpoint.name}, f"call {failing}"
         assert stage.batches == DRILLS[stage.name][2], f"call {failing}"
+        assert stage.has_state, f"call {failing}"
 
 
 @pytest.mark.parametrize("name", [LOST])
@@ -127,3 +136,10 @@ def test_a_driver_that_goes_on_from_the_copy_fails_the_drill(stage):
     assert not stage.run(meanwhile=f"touch {stage.checkpoint}/offsets/11")
     assert stage.folders == {stage.checkpoint.name}
     assert stage.batches == {"8", "9", "10"}
+
+
+@pytest.mark.parametrize("name", [STATE])
+def test_state_that_was_begun_anew_is_replaced(stage):
+    assert stage.run(meanwhile=f"mkdir -p {stage.checkpoint}/state/0")
+    assert stage.folders == {stage.checkpoint.name}
+    assert stage.has_state
