@@ -29,6 +29,7 @@ class DriverRecord:
         rehearsed_at: when it last rehearsed as a standby; None before.
         jobs: what each job of a leading driver does.
         troubles: why some of these jobs don't run.
+        behind_since: since when those are behind whose results are waited for.
     """
 
     run: str
@@ -43,6 +44,7 @@ class DriverRecord:
     rehearsed_at: float | None = None
     jobs: dict[str, str] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
+    behind_since: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, content: dict[str, Any]) -> "DriverRecord":

@@ -239,10 +239,11 @@ def test_what_jobs_do_is_told_when_it_changes(
 ) -> None:
     driver.announce("leading")
     for _ in range(3):
-        driver.announce_jobs({"traffic": "failed"}, {"traffic": "why"})
+        driver.announce_jobs({"traffic": "failed"}, {"traffic": "why"}, {"traffic": 5.0})
     [(value, number)] = [v for path, v in zookeeper.nodes.items() if path.endswith(IDENTITY.name)]
     assert json.loads(value)["jobs"] == {"traffic": "failed"}
     assert json.loads(value)["troubles"] == {"traffic": "why"}
+    assert json.loads(value)["behind_since"] == {"traffic": 5.0}
     assert number == 1
 
 

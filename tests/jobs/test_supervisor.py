@@ -109,7 +109,7 @@ def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any)
         status={"isTriggerActive": False},
     )
     query.stop = lambda: setattr(query, "isActive", False)
-    follow: Any = SimpleNamespace(follow=lambda: None, has_begun=batches > 0)
+    follow: Any = SimpleNamespace(follow=lambda: None, has_begun=batches > 0, pacing=None)
     return supervisor.RunningJob(prepared(name), query, follow, threading.Event(), **more)
 
 
@@ -144,7 +144,7 @@ def supervised(
     looks = iter(orders)
     driver: Any = SimpleNamespace(
         lease=SimpleNamespace(is_lost=False),
-        announce_jobs=lambda states, _: told is not None and told.append(states),
+        announce_jobs=lambda states, *_: told is not None and told.append(states),
     )
 
     def is_stop_desired(_: str) -> bool:
@@ -341,6 +341,7 @@ def test_a_job_s_row_is_read_once_before_its_query(
         return ROW
 
     context: Any = SimpleNamespace(job="traffic", streams=[], lease=None)
+    context.least_offsets = context.max_offsets = 1
     context.tables = SimpleNamespace(select_one=select_one, upsert=lambda *_: None)
     context.version = lambda batch: batch
     context.settings = settings_of("traffic")
@@ -494,7 +495,8 @@ def declared_job(query: Any, **more: Any) -> supervisor.RunningJob:
         FakeJob(may_pause=True),
         None,  # type: ignore[arg-type]
     )
-    return supervisor.RunningJob(ready, query, None, threading.Event(), **more)  # type: ignore[arg-type]
+    progress: Any = SimpleNamespace(pacing=None)
+    return supervisor.RunningJob(ready, query, progress, threading.Event(), **more)
 
 
 def test_without_what_it_failed_by_a_job_goes_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,14 @@ from pyspark.sql.streaming import StreamingQuery
 
 from millrace_jobs.contract import contract
 from millrace_jobs.inputs.continuity import CheckpointMismatch
+from millrace_jobs.leader.turns import Turns
 from millrace_jobs.leadership.coordination import Coordination, JobState
 from millrace_jobs.leadership.lease import Lease, LeaseLost
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query.heartbeat import Heartbeat, JobRow, claim
 from millrace_jobs.query.job import Job, Write
+from millrace_jobs.query.pacing import Pacing
 from millrace_jobs.requests.operator_requests import OperatorRequests
 from millrace_jobs.standby.executor_warmup import ExecutorWarmup
 from millrace_jobs.standby.ready import ReadyJob, check_continuity
@@ -114,7 +116,8 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     )
     # The row as it is by now: a driver that was frozen may have told more before it was fenced.
     told = JobRow.read(context.tables, context.job)
-    progress = Heartbeat(context, query, job, told, committed)
+    pacing = None if job.is_endless else Pacing(context, query)
+    progress = Heartbeat(context, query, job, told, committed, pacing)
     return RunningJob(one, query, progress, draining, raised)
 
 
@@ -145,17 +148,21 @@ def supervise(
     Returns when the application is to stop. Raises LeaseLost when another driver leads, and the
     error of a job that ends the driver.
     """
+    turns = Turns()
     while not coordination.is_stop_desired(version):
         if coordination.lease.is_lost:
             raise LeaseLost("another driver has taken over")
         for number, job in enumerate(jobs):
             jobs[number] = reconcile(job, coordination, is_first=number == 0)
+        running = [job for job in jobs if isinstance(job, RunningJob)]
+        turns.look([pacing for job in running if (pacing := job.progress.pacing)])
         coordination.announce_jobs(
             {job.name: job.state for job in jobs},
             {job.name: trouble for job in jobs if (trouble := trouble_of(job))},
+            turns.behind_since(),
         )
         requests.look()
-        warmup.look([job.ready for job in jobs if isinstance(job, RunningJob)])
+        warmup.look([job.ready for job in running])
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
 

@@ -63,6 +63,7 @@ class Coordination:
         self._rehearsed_at: float | None = None
         self._job_states: dict[str, JobState] = {}
         self._troubles: dict[str, str] = {}
+        self._behind_since: dict[str, float] = {}
         self._announcing = threading.Lock()
         self._guard: Watchdog | None = None
         self._client = KazooClient(
@@ -103,13 +104,20 @@ class Coordination:
         self._rehearsed_at = time.time()
         self._announce_again()
 
-    def announce_jobs(self, states: dict[str, JobState], troubles: dict[str, str]) -> None:
-        """Tell what the leading driver's jobs do, and why they don't, if that has changed.
+    def announce_jobs(
+        self,
+        states: dict[str, JobState],
+        troubles: dict[str, str],
+        behind_since: dict[str, float],
+    ) -> None:
+        """Tell what the leading driver's jobs do, why they don't, and which are behind, if that has
+        changed.
 
         Not worth a failure.
         """
-        if (states, troubles) != (self._job_states, self._troubles):
-            self._job_states, self._troubles = states, troubles
+        known = self._job_states, self._troubles, self._behind_since
+        if (states, troubles, behind_since) != known:
+            self._job_states, self._troubles, self._behind_since = states, troubles, behind_since
             self._announce_again()
 
     def _announce(self, state: State) -> None:
@@ -125,6 +133,7 @@ class Coordination:
             rehearsed_at=self._rehearsed_at,
             jobs=dict[str, str](self._job_states),
             troubles=self._troubles,
+            behind_since=self._behind_since,
         )
         value = record.to_json().encode()
         try:

@@ -18,6 +18,7 @@ from millrace_jobs.query.batch_reports import BatchReports
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import Job
 from millrace_jobs.query.late_events import JudgedBatch, LateEvents
+from millrace_jobs.query.pacing import Pacing
 from millrace_jobs.settings import WindowedSettings
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_shared import job_progress
@@ -103,12 +104,15 @@ class Heartbeat:
         job: Job,
         row: JobRow,
         committed: int,
+        pacing: Pacing | None = None,
     ) -> None:
         """
         Args:
             row: what the driver before this one told of the job.
             committed: the last batch that it committed.
+            pacing: what hears of each batch to size the next ones.
         """
+        self.pacing = pacing
         self._context = context
         self._query = query
         self._job = job
@@ -160,7 +164,11 @@ class Heartbeat:
 
     def follow(self) -> None:
         """Take in the batches that ended since the last call, and write the row when it is time."""
-        news = [p for p in self._reports.news() if p.batchId > self._batch and _has_run(p)]
+        reports = self._reports.news()
+        if self.pacing:
+            for report in reports:
+                self.pacing.take_in(report)
+        news = [p for p in reports if p.batchId > self._batch and _has_run(p)]
         now = time.monotonic()
         since_began = now - self._began
         if news or since_began > FIRST_BATCH_SECONDS:  # results come first, the past later
