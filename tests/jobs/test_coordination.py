@@ -15,7 +15,13 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
-from millrace_jobs.driver.lifecycle import CHOOSY_ATTEMPTS, SharesHost, keep_apart, let_catch_up
+from millrace_jobs.driver.lifecycle import (
+    BEHIND_SECONDS,
+    CHOOSY_ATTEMPTS,
+    SharesHost,
+    keep_apart,
+    let_catch_up,
+)
 from millrace_jobs.leadership import coordination
 from millrace_jobs.leadership.coordination import Coordination
 from millrace_jobs.leadership.identity import Identity, identify
@@ -303,6 +309,30 @@ def test_who_has_just_taken_over_is_left_alone_as_long_as_it_leads(
     zookeeper.nodes[node] = (leading_since(NOW - 45), 0)  # it has caught up
     let_catch_up(driver, 45)
     assert len(pauses) == 3
+
+
+def test_who_is_behind_is_left_alone_for_a_while(
+    zookeeper: FakeZooKeeper, driver: Coordination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = "/millrace/applications/insights/drivers/application_1_2-1"
+    told = json.loads(leading_since(NOW - 3600)) | {"behind_since": {"traffic": NOW}}
+    zookeeper.nodes[node] = (json.dumps(told).encode(), 0)
+    assert driver.is_leader_behind()
+    now = [float(NOW)]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    clock = SimpleNamespace(sleep=pause, time=lambda: now[0])
+    monkeypatch.setattr("millrace_jobs.driver.lifecycle.time", clock)
+    let_catch_up(driver, 45)
+    assert now[0] == NOW + BEHIND_SECONDS
+    zookeeper.nodes[node] = (leading_since(NOW - 3600), 0)
+    let_catch_up(driver, 45)
+    assert now[0] == NOW + BEHIND_SECONDS
+    assert not driver.is_leader_behind()
+    zookeeper.connected = False
+    assert not driver.is_leader_behind()
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,16 @@ def test_jobs_start_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None
     assert started == ["traffic", "first batch", "archive"]
 
 
+def test_queries_get_their_turns_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[list[Any]] = []
+    traffic, archive, real_time = (running(name, batches=1) for name in ("a", "b", "c"))
+    traffic.progress.pacing, archive.progress.pacing = "traffic's", "archive's"
+    turns = SimpleNamespace(look=looks.append, behind_since=dict)
+    monkeypatch.setattr(supervisor, "Turns", lambda: turns)
+    supervised(monkeypatch, [traffic, archive, real_time], orders=[only(), only()])
+    assert looks == [["traffic's", "archive's"]] * 2
+
+
 def test_who_is_new_rehearses_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[list[str]] = []
     jobs = [running("traffic", batches=1), running("archive", batches=1)]

@@ -86,6 +86,17 @@ class Coordination:
         told = (self._read(f"{drivers}/{name}") for name in names if name != self._identity.name)
         return [DriverRecord.parse(driver) for driver in told if driver]
 
+    def is_leader_behind(self) -> bool:
+        """Whether another driver leads, and says that results are behind. False while ZooKeeper
+        doesn't say: it isn't worth a wait."""
+        if not self._client.connected:
+            return False
+        try:
+            return any(one.state == "leading" and one.behind_since for one in self.others())
+        except (KazooException, KazooTimeoutError) as error:
+            log.warning("ZooKeeper: is the leader behind? %r", error)
+            return False
+
     def announce(self, state: State) -> None:
         """Say what this driver does. The node lives as long as its session, or is made again."""
         with self._announcing:  # or what is written last needn't be what is true

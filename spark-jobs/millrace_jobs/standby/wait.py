@@ -89,6 +89,7 @@ def rehearse(
         after_batch=ask_as_at_start,
         when_warm=rehearse_all,
         over=over,
+        gives_way=lambda: coordination.is_leader_behind(),
     )
     rehearsal.wait()
     workers.complete()
