@@ -212,10 +212,11 @@ async def extent(store: StoreDep, shared: SharedDep) -> models.Extent:
 
 
 @router.get("/v1/progress", tags=["state"])
-async def progress(store: StoreDep) -> models.Progress:
-    """How far each job is: watermark, newest event, age of its last batch."""
+async def progress(store: StoreDep, known: operations.OperationsDep) -> models.Progress:
+    """How far each job is: watermark, newest event, age of its last batch; and who is behind."""
     now = datetime.now(UTC)
-    return models.Progress(jobs=[models.Job.of(job, now) for job in await store.progress()])
+    found, behind = await asyncio.gather(store.progress(), known.behind())
+    return models.Progress(jobs=[models.Job.of(job, now, behind.get(job.job)) for job in found])
 
 
 @router.get("/v1/status", tags=["state"])

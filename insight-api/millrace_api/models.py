@@ -157,6 +157,16 @@ class Late(Range):
     days: list[LateDay]
 
 
+class Behind(Answer):
+    """Records wait for a job for longer than its settings allow."""
+
+    since: datetime
+    records: int | None = Field(description="That wait now; null while nobody knows.")
+    level_in_seconds: float | None = Field(
+        description="Until none waits, at the rate of the last minutes; null while they grow."
+    )
+
+
 class Job(Answer):
     """The last batch that a job committed."""
 
@@ -169,11 +179,12 @@ class Job(Answer):
     updated: datetime
     age_seconds: float = Field(description="Seconds since the batch was committed.")
     input_rows_per_second: float
+    behind: Behind | None = Field(description="Null for a job that isn't behind, or isn't known.")
 
     @classmethod
-    def of(cls, progress: JobProgress, now: datetime) -> "Job":
+    def of(cls, progress: JobProgress, now: datetime, behind: Behind | None = None) -> "Job":
         age = max(0.0, (now - progress.updated).total_seconds())
-        return cls(**vars(progress), age_seconds=round(age, 1))
+        return cls(**vars(progress), age_seconds=round(age, 1), behind=behind)
 
 
 class Progress(Answer):

@@ -145,11 +145,17 @@ function showPlanes(status) {
 
 function showJobs(progress) {
   const time = (text) => (text ? moment(Date.parse(text)) : "–");
+  const behind = ({ behind: found }) => {
+    if (!found) return "";
+    const level = found.level_in_seconds;
+    return ` · behind since ${time(found.since)}, `
+      + (level === null ? "and not catching up" : `level in ${Math.ceil(level / 60)} min`);
+  };
   $("jobs").replaceChildren(
     ...progress.jobs.map((job) =>
       element("tr", {}, ...[job.job, job.version, `${job.epoch} · ${number.format(job.batch)}`,
         time(job.max_event_time), time(job.watermark), compact.format(job.input_rows_per_second),
-        ago(job.age_seconds)].map((text) => element("td", {}, text)))),
+        ago(job.age_seconds) + behind(job)].map((text) => element("td", {}, text)))),
   );
   if (!progress.jobs.length) $("jobs").append(element("tr", {}, element("td", { colSpan: 7 }, "No job has committed a batch yet.")));
 }
