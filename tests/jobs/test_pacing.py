@@ -1,5 +1,6 @@
 """Batches of a query that runs are sized by what the last ones took, and wait for their turn."""
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,17 +65,25 @@ def paced(job: str, **settings: Any) -> Pacing:
         max_offsets=MOST,
         spark=SimpleNamespace(sparkContext=None),
     )
-    query: Any = SimpleNamespace(name=job, status={"isTriggerActive": True})
+    query: Any = SimpleNamespace(name=job, status={"isTriggerActive": True}, isActive=True)
     return Pacing(context, query)
 
 
 def report(records: int, seconds: float, left: int = 0) -> Any:
     """Spark's, of a batch after which so many records of a topic are left."""
     metrics = {"maxOffsetsBehindLatest": str(left)}
-    return SimpleNamespace(
-        sources=[SimpleNamespace(numInputRows=rows, metrics=metrics) for rows in (records, 1)],
-        durationMs={"triggerExecution": int(1000 * seconds)},
-    )
+    half = records // 2
+    sources = [
+        SimpleNamespace(
+            startOffset=json.dumps({"events": {"0": 100, "1": 7}}),
+            endOffset=json.dumps(
+                {"events": {"0": 100 + half, "1": 7 + records - half, "2": 10**6}}
+            ),
+            metrics=metrics,
+        ),
+        SimpleNamespace(startOffset=None, endOffset='{"clicks": {"0": 10000000}}', metrics=metrics),
+    ]
+    return SimpleNamespace(sources=sources, durationMs={"triggerExecution": int(1000 * seconds)})
 
 
 def test_a_query_is_told_when_its_size_changes(clock: Clock, limits: Limits) -> None:
@@ -99,11 +108,21 @@ def test_a_query_that_has_yet_to_look_for_its_sources_is_told_later(
     assert limits.told == {"traffic": [4 * LEAST]}
 
 
-def test_a_query_that_can_t_be_told_goes_on(clock: Clock, limits: Limits) -> None:
+@pytest.mark.parametrize("error", [Py4JError("no such method"), TypeError("no such class")])
+def test_a_query_that_can_t_be_told_goes_on_and_says_so_once(
+    clock: Clock, limits: Limits, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
     one = paced("traffic")
     one.take_in(report(LEAST, 1.0))
-    limits.error = Py4JError("no such method")
+    limits.error = error
     one.apply(is_held=False)
+    one.apply(is_held=False)
+    assert [record.message for record in caplog.records] == [
+        f"traffic: batches stay as they are: {error}"
+    ]
+    limits.error = None
+    one.apply(is_held=False)
+    assert limits.told == {"traffic": [4 * LEAST]}
 
 
 def test_who_takes_too_long_or_leaves_records_behind_is_behind(clock: Clock) -> None:
@@ -115,6 +134,8 @@ def test_who_takes_too_long_or_leaves_records_behind_is_behind(clock: Clock) -> 
     assert one.is_behind()
     one.take_in(report(100, 4.1))
     assert one.is_behind()
+    one._query.isActive = False  # type: ignore[misc]
+    assert not one.is_behind()
     one.take_in(report(0, 0.1))
     assert not one.is_behind()
     clock.now += 10  # in one batch

@@ -56,7 +56,7 @@ class AnalysisContext:
     @property
     def least_offsets(self) -> int:
         """Records that a batch has of a stream at most when its query starts, whatever waits."""
-        return int(self.settings.least_events_per_second * self._seconds)
+        return min(int(self.settings.least_events_per_second * self._seconds), self.max_offsets)
 
     @property
     def _seconds(self) -> float:
