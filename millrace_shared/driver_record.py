@@ -31,6 +31,7 @@ class DriverRecord:
         troubles: why some of these jobs don't run, or what they fail by.
         failed_since: since when those that have failed do.
         runbooks: the name of the page that says what to do, for each of these.
+        behind_since: since when those are behind whose results are waited for.
     """
 
     run: str
@@ -47,6 +48,7 @@ class DriverRecord:
     troubles: dict[str, str] = field(default_factory=dict)
     failed_since: dict[str, float] = field(default_factory=dict)
     runbooks: dict[str, str] = field(default_factory=dict)
+    behind_since: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, content: dict[str, Any]) -> "DriverRecord":

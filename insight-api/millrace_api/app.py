@@ -212,11 +212,16 @@ async def extent(store: StoreDep, shared: SharedDep) -> models.Extent:
 
 
 @router.get("/v1/progress", tags=["state"])
-async def progress(store: StoreDep) -> models.Progress:
-    """How far each job is (watermark, newest event, age of its last batch), and what it does."""
+async def progress(store: StoreDep, known: operations.OperationsDep) -> models.Progress:
+    """How far each job is (watermark, newest event, age of its last batch), what it does, and who
+    is behind."""
     now = datetime.now(UTC)
-    jobs, states = await store.progress(), await states_of(store, now)
-    return models.Progress(jobs=[models.Job.of(job, states.get(job.job), now) for job in jobs])
+    jobs, states, behind = await asyncio.gather(
+        store.progress(), states_of(store, now), known.behind()
+    )
+    return models.Progress(
+        jobs=[models.Job.of(job, states.get(job.job), now, behind.get(job.job)) for job in jobs]
+    )
 
 
 @router.get("/v1/status", tags=["state"])

@@ -177,6 +177,16 @@ class Doing(Answer):
         }
 
 
+class Behind(Answer):
+    """Records wait for a job for longer than its settings allow."""
+
+    since: datetime
+    records: int | None = Field(description="That wait now; null while nobody knows.")
+    level_in_seconds: float | None = Field(
+        description="Until none waits, at the rate of the last minutes; null while they grow."
+    )
+
+
 class Job(Doing):
     """The last batch that a job committed, and what it does now."""
 
@@ -189,11 +199,18 @@ class Job(Doing):
     updated: datetime
     age_seconds: float = Field(description="Seconds since the batch was committed.")
     input_rows_per_second: float
+    behind: Behind | None = Field(description="Null for a job that isn't behind, or isn't known.")
 
     @classmethod
-    def of(cls, progress: JobProgress, told: JobState | None, now: datetime) -> "Job":
-        age = max(0.0, (now - progress.updated).total_seconds())
-        return cls(**vars(progress), **cls.facts(told), age_seconds=round(age, 1))
+    def of(
+        cls,
+        progress: JobProgress,
+        told: JobState | None,
+        now: datetime,
+        behind: Behind | None = None,
+    ) -> "Job":
+        age = round(max(0.0, (now - progress.updated).total_seconds()), 1)
+        return cls(**vars(progress), **cls.facts(told), age_seconds=age, behind=behind)
 
 
 class Progress(Answer):

@@ -4,11 +4,13 @@ Panels have names, and their queries come with the configuration: nobody asks Pr
 else through here, for no other range, and no more often than there is something new.
 """
 
+import asyncio
 import math
 import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse
 from pydantic import BaseModel
 
+from millrace_api.models import Behind
 from millrace_api.planes import IntendedJobs
 from millrace_api.problems import NotFound
 from millrace_api.prometheus import Prometheus, PrometheusUnavailable
@@ -35,6 +38,14 @@ NEWS_SECONDS = 60
 # configs/alerts/promises.yaml
 DISABLED = "millrace:job:disabled"
 DEPLOYED = "millrace:job:deployed"
+# By the gateways (millrace_gateway/metrics.py), of which one may have begun to look later.
+BEHIND = (
+    "min by (name) (millrace_job_behind_since_timestamp_seconds)",
+    "max by (name) (millrace_job_lag_records)",
+    "max by (name) (millrace_job_catch_up_seconds)",
+)
+BEHIND_SECONDS = 5.0
+BEHIND_WAIT_SECONDS = 0.5  # to hear who is; what else is told of jobs mustn't wait for it
 SEVERITIES = ("critical", "warning", "info")
 
 
@@ -198,6 +209,7 @@ class Operations:
         self._panels = {panel.name: panel for group in content.groups for panel in group.panels}
         self._asked = {over: Shared(keep_seconds=over.news) for over in Range}
         self._alerts = Shared(keep_seconds=ALERTS_SECONDS)
+        self._behind = Shared(keep_seconds=BEHIND_SECONDS)
 
     def panel(self, name: str) -> Panel:
         if name not in self._panels:
@@ -223,6 +235,28 @@ class Operations:
         except PrometheusUnavailable:
             return IntendedJobs()
         return IntendedJobs(*({one["metric"]["name"] for one in answer} for answer in found))
+
+    async def behind(self) -> dict[str, Behind]:
+        """Jobs that are behind; none while Prometheus doesn't answer."""
+        try:
+            async with asyncio.timeout(BEHIND_WAIT_SECONDS):
+                return await self._behind.ask("behind", self._ask_behind)
+        except (PrometheusUnavailable, TimeoutError):
+            return {}
+
+    async def _ask_behind(self) -> dict[str, Behind]:
+        found = await each(self._prometheus.now, BEHIND)
+        since, records, seconds = (
+            {one["metric"]["name"]: float(one["value"][1]) for one in answer} for answer in found
+        )
+        return {
+            job: Behind(
+                since=datetime.fromtimestamp(at, UTC),
+                records=None if job not in records else int(records[job]),
+                level_in_seconds=seconds.get(job),
+            )
+            for job, at in since.items()
+        }
 
     async def _picture(self, panel: Panel, period: Period) -> Picture:
         found = await each(lambda query: self._range(query.expr, period), panel.queries)

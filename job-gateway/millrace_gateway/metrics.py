@@ -11,13 +11,14 @@ The text is made here: `prometheus_client` would be one more package on every wo
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from millrace_gateway.backlog import Backlog, Backlogs
 from millrace_gateway.decide import Intent, Submission
 from millrace_gateway.lag import Lag
 from millrace_gateway.registry import Registry
@@ -47,6 +48,8 @@ HELP = {
     "millrace_job_epoch_given": "The highest epoch that ZooKeeper knows of.",
     "millrace_job_lag_records": "Records that no committed batch has read.",
     "millrace_job_overdue_records": "Those that wait for longer than the job's lag_seconds.",
+    "millrace_job_behind_since_timestamp_seconds": "Since when some do; none while none does.",
+    "millrace_job_catch_up_seconds": "Until none waits at today's rate; none while they grow.",
 }
 
 Sample = tuple[str, dict[str, str], float]
@@ -72,6 +75,7 @@ class Snapshot:
     applications: Sequence[Application] = ()
     epochs: Mapping[str, int] = field(default_factory=dict)
     lags: Mapping[str, Lag] = field(default_factory=dict)
+    jobs: Collection[str] = ()
 
 
 def look(
@@ -99,7 +103,7 @@ def look(
             version = application.intent.version
             jobs |= deployment(deployments, application.name, version).lag_seconds()
     epochs = {job: epoch for job in jobs if (epoch := registry.epoch(job))}
-    return Snapshot(now, applications, epochs, lags(jobs, now))
+    return Snapshot(now, applications, epochs, lags(jobs, now), jobs)
 
 
 def _containers(yarn: Yarn, application: str) -> int | None:
@@ -121,6 +125,13 @@ def samples(look: Snapshot) -> Iterator[Sample]:
     for job, lag in look.lags.items():
         yield "millrace_job_lag_records", {"name": job}, lag.records
         yield "millrace_job_overdue_records", {"name": job}, lag.overdue
+
+
+def of_backlogs(behind: Mapping[str, Backlog]) -> Iterator[Sample]:
+    for job, backlog in behind.items():
+        yield "millrace_job_behind_since_timestamp_seconds", {"name": job}, backlog.since
+        if backlog.seconds is not None:
+            yield "millrace_job_catch_up_seconds", {"name": job}, backlog.seconds
 
 
 def _of_application(application: Application) -> Iterator[Sample]:
@@ -179,11 +190,17 @@ class Metrics:
     def __init__(self) -> None:
         self.acting = False
         self.look = Snapshot()
+        self.backlogs = Backlogs.none()
+
+    def take_in(self, look: Snapshot) -> None:
+        self.look = look
+        self.backlogs = self.backlogs.after(look.lags, look.jobs, look.at)
 
     def text(self) -> str:
         def told() -> Iterator[Sample]:
             yield "millrace_gateway_acting", {}, self.acting
             yield from samples(self.look)
+            yield from of_backlogs(self.backlogs.behind())
 
         return exposition(told())
 
@@ -193,7 +210,7 @@ class Metrics:
         def watch() -> None:
             while True:
                 try:
-                    self.look = take(time.time())
+                    self.take_in(take(time.time()))
                 except Exception as error:  # of ZooKeeper, Kafka, files: none is worth an end
                     log.debug("nothing new for metrics: %r", error)
                 time.sleep(LOOK_SECONDS)

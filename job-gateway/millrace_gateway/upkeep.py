@@ -16,9 +16,11 @@ from typing import Protocol
 from millrace_gateway.decide import Intent
 from millrace_gateway.settings import Settings
 from millrace_gateway.submit import Deployment, deployment, first_error
+from millrace_shared.driver_record import DriverRecord, leader
 
 DAY = 86_400
 HOUR = 3600
+PATIENCE_HOURS = 3  # of a night in which jobs are behind; then it is done beside them
 MODULE = "millrace_jobs.upkeep"
 
 
@@ -42,6 +44,7 @@ class Book(Protocol):
 
     def applications(self) -> list[str]: ...
     def intent(self, application: str) -> Intent | None: ...
+    def drivers(self, application: str) -> list[DriverRecord]: ...
     def upkeep(self) -> Record | None: ...
     def put_upkeep(self, record: Record) -> None: ...
 
@@ -54,6 +57,13 @@ def is_due(since: float, now: float, hour: int) -> bool:
 def due(last: Record | None, now: float) -> Record:
     """The record by which the next look has to do it."""
     return replace(last or Record(now), since=(last.since if last else now) - DAY)
+
+
+def waits_for(drivers: Iterable[DriverRecord | None], now: float, hour: int) -> list[str]:
+    """Jobs of leading drivers that need the cores more, for some hours after the clock struck."""
+    if (now - hour * HOUR) % DAY >= PATIENCE_HOURS * HOUR:
+        return []
+    return sorted(job for leads in drivers if leads for job in leads.behind_since)
 
 
 def look(
@@ -73,8 +83,12 @@ def look(
         return "looked for the first time: nothing is due yet"
     if not is_due(last.since, began, settings.upkeep.hour_utc):
         return "done already"
+    applications = book.applications()
+    leads = (leader(book.drivers(application)) for application in applications)
+    if behind := waits_for(leads, began, settings.upkeep.hour_utc):
+        return f"due, but {', '.join(behind)} is behind: the next look"
     try:
-        for application in book.applications():
+        for application in applications:
             if intent := book.intent(application):
                 work(deployment(settings.deployments, application, intent.version))
     except Exception as error:

@@ -140,6 +140,7 @@ def collect(plan: Plan, *, fresh: bool = False) -> Snapshot:
         kafka=brokers.reply(),
         ring=found.ring if ring is None else ring.reply(),
         coordination=coordination.reply(),
+        backlogs=found.backlogs,
         lags={job: lags[job].reply() if job in lags else found.lags[job] for job in plan.jobs},
         progress=_first(_replies(progress)),
         events=_first(_replies(events)),

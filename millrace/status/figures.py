@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from millrace.cluster.prometheus import Sample, Scraped, Target
 from millrace.common.durations import parse_duration
 from millrace.plan import DATA_ROOT, Host, Plan
-from millrace.status.snapshot import Controller, HostFacts, Lag, Reply, Unit, known
+from millrace.status.snapshot import Backlog, Controller, HostFacts, Lag, Reply, Unit, known
 
 UNIT = "node_systemd_unit_state"
 RESTARTS = "node_systemd_service_restart_total"
@@ -26,9 +26,11 @@ NODE_MODE = "cassandra_storageservice_operationmode"
 LOOKED = "millrace_gateway_looked_timestamp_seconds"
 LAG = "millrace_job_lag_records"
 OVERDUE = "millrace_job_overdue_records"
+BEHIND_SINCE = "millrace_job_behind_since_timestamp_seconds"
+CATCH_UP = "millrace_job_catch_up_seconds"
 NAMES = (
     *(UNIT, RESTARTS, DISK_FREE, DISK_SIZE, LEADER, EPOCH, PEERS, NODES_DOWN, NODE_MODE),
-    *(LOOKED, LAG, OVERDUE),
+    *(LOOKED, LAG, OVERDUE, BEHIND_SINCE, CATCH_UP),
 )
 # All of it in one query; only units have a state.
 SELECTOR = f'{{__name__=~"{"|".join(NAMES)}",state=~"active|"}}'
@@ -50,6 +52,7 @@ class Figures:
     alertmanagers: Mapping[str, int] = field(default_factory=dict)
     ring: Mapping[str, str] = field(default_factory=dict)
     lags: Mapping[str, Lag] = field(default_factory=dict)
+    backlogs: Mapping[str, Backlog] = field(default_factory=dict)
     age: float | None = None
 
 
@@ -60,6 +63,7 @@ def read(plan: Plan, replies: Mapping[str, Reply[Scraped]]) -> Figures:
     controllers = dict(_controllers(plan, told))
     if len({controller.leader for controller in controllers.values()}) != 1:
         controllers = {}  # an election is under way, or was between two scrapes
+    gateway = _gateway(plan, told)
     return Figures(
         {name: facts for name, facts in hosts.items() if isinstance(facts, HostFacts)},
         {name: doubt for name, doubt in hosts.items() if isinstance(doubt, str)},
@@ -70,7 +74,8 @@ def read(plan: Plan, replies: Mapping[str, Reply[Scraped]]) -> Figures:
             if (value := told.value("alertmanager", host.name, PEERS)) is not None
         },
         _ring(plan, told),
-        _lags(plan, told),
+        _lags(plan, told, gateway) if gateway else {},
+        _backlogs(told, gateway) if gateway else {},
         max(told.ages, default=None),
     )
 
@@ -205,22 +210,32 @@ def _ring(plan: Plan, told: _Told) -> dict[str, str]:
     return {node.address: "UN" for node in nodes} if is_whole else {}
 
 
-def _lags(plan: Plan, told: _Told) -> dict[str, Lag]:
-    """By the gateway that has looked last; a job with overdue records is left out: it may have
-    caught up since."""
+def _gateway(plan: Plan, told: _Told) -> str | None:
+    """The host of the gateway that has looked last; None when none has of late."""
     looks = {
         host.name: looked
         for host in plan.hosts_of("job_gateway")
         if (looked := told.value("job_gateway", host.name, LOOKED))
         and told.at("job_gateway", host.name) - looked <= stale_seconds(plan)
     }
-    if not looks:
-        return {}
-    host = max(looks, key=lambda name: looks[name])
+    return max(looks, key=lambda name: looks[name], default=None)
+
+
+def _lags(plan: Plan, told: _Told, host: str) -> dict[str, Lag]:
+    """A job with overdue records is left out: it may have caught up since."""
     records = _by_job(told, host, LAG)
     overdue = _by_job(told, host, OVERDUE)
     return {
         job: Lag(records[job], 0) for job in plan.jobs if job in records and overdue.get(job) == 0
+    }
+
+
+def _backlogs(told: _Told, host: str) -> dict[str, Backlog]:
+    """Of the past alone: whether a job is behind now is asked of Kafka."""
+    seconds = _by_job(told, host, CATCH_UP)
+    return {
+        job: Backlog(since, seconds.get(job))
+        for job, since in _by_job(told, host, BEHIND_SINCE).items()
     }
 
 

@@ -82,6 +82,15 @@ class Lag:
 
 
 @dataclass(frozen=True)
+class Backlog:
+    """Of a job with overdue records: since when there were some, in seconds since 1970, and in how
+    many seconds none will wait at today's rate; None while they don't grow fewer."""
+
+    since: float
+    seconds: float | None
+
+
+@dataclass(frozen=True)
 class Upkeep:
     """When the last upkeep that succeeded began and where, and why the one after it failed."""
 
@@ -131,7 +140,8 @@ class Snapshot:
     """All observations. Those of one service on several hosts are by host, ``ring`` by address.
 
     ``at`` is when, in seconds since 1970; ``age`` how old the oldest of Prometheus' figures were
-    that stand for an answer, None where none does.
+    that stand for an answer, None where none does. ``backlogs`` are of jobs that are known to be
+    behind, by a gateway that has watched them.
     """
 
     at: float
@@ -150,6 +160,7 @@ class Snapshot:
     ring: Reply[Mapping[str, str]]
     coordination: Reply[Coordination]
     lags: Mapping[str, Reply[Lag]]
+    backlogs: Mapping[str, Backlog] = field(default_factory=dict)
     progress: Reply[tuple[Progress, ...]] = ()
     events: Reply[tuple[Event, ...]] = Silence("nobody was asked")
     age: float | None = None

@@ -20,6 +20,7 @@ from millrace.cluster.services import Application
 from millrace.config.alerts import SEVERITIES
 from millrace.plan import CONTROLLER_ID_BASE, Plan
 from millrace.status.snapshot import (
+    Backlog,
     Coordination,
     Drivers,
     Event,
@@ -459,9 +460,20 @@ def _job(plan: Plan, job: str, snapshot: Snapshot) -> Component:
         bound = plan.spark.settings.job(job).lag_seconds
         problems.append(
             f"it falls behind, or catches up: {lag.overdue:,} wait for {bound} s or longer"
+            + _prospect(snapshot.backlogs.get(job), snapshot.at)
         )
     line = _component(name, ", ".join(seen), problems, silences, is_down=False)
     return replace(line, trouble=trouble)
+
+
+def _prospect(backlog: Backlog | None, now: float) -> str:
+    """Says since when a job is behind, and until when at today's rate."""
+    if backlog is None:
+        return ""
+    since = f", since {age(max(0.0, now - backlog.since))}"
+    if backlog.seconds is None:
+        return f"{since}, and it isn't catching up: runbooks/overload.md"
+    return f"{since}; it will be level in {age(backlog.seconds)}"
 
 
 def _work(drivers: Reply[Drivers], job: str) -> tuple[str | None, str | None]:

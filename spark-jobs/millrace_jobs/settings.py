@@ -49,8 +49,11 @@ class JobSettings(KafkaClientSettings):
         checkpoint: the name of its folder.
         stream: what it reads, unless ``streams`` are several.
         tasks: that read Kafka in a batch.
-        max_events_per_second: the most that it takes of each stream.
+        least_events_per_second, max_events_per_second: what it takes of each stream: after a start,
+            and at most.
+        batch_target_seconds: how long a batch should take at most.
         longest_batch_seconds: after which a batch is cancelled.
+        share: of the executors' places, where several jobs want them.
         given: everything as ``configs/`` has it, a job's free settings included: what the function
             of a job of one file gets.
     """
@@ -64,7 +67,10 @@ class JobSettings(KafkaClientSettings):
     streams: list[str] | None = None
     tasks: int
     shuffle_partitions: int
+    least_events_per_second: int
     max_events_per_second: int
+    batch_target_seconds: float
+    share: int
     max_poll_records: int
     fetch_max_bytes: int
     fetch_max_bytes_per_partition: int

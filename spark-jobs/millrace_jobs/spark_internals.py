@@ -53,6 +53,35 @@ def java_query(query: StreamingQuery) -> Any:
     return query._jsq
 
 
+def set_read_limit(context: SparkContext, query: StreamingQuery, records: int) -> bool:
+    """The next batch that the query constructs has at most so many records of each source, and
+    none comes while it is 0. False while the query doesn't know its sources yet.
+
+    The option of a source, such as Kafka's maxOffsetsPerTrigger, is read once, as the query starts;
+    from then on its engine asks this map, before each batch, and all sources at once.
+    """
+    engine = query._jsq.streamingQuery()
+    limits = engine.uniqueSources()
+    sources = limits.keysIterator()
+    if not sources.hasNext():
+        return False
+    limit = jvm(context).org.apache.spark.sql.connector.read.streaming.ReadLimit.maxRows(records)
+    while sources.hasNext():
+        limits = limits.updated(sources.next(), limit)
+    getattr(engine, "uniqueSources_$eq")(limits)
+    return True
+
+
+def put_pool(context: SparkContext, name: str, share: int) -> None:
+    """A pool of the fair scheduler whose tasks get so many shares of the places where others wait,
+    too. Without it Spark makes one with a share of 1 when the pool's first job comes."""
+    scheduler = jvm(context).org.apache.spark.scheduler
+    root = scala_context(context).taskScheduler().rootPool()
+    if root.getSchedulableByName(name) is None:
+        fair = scheduler.SchedulingMode.FAIR()
+        root.addSchedulable(scheduler.Pool(name, fair, 0, share))
+
+
 def analysed_plan(frame: DataFrame) -> Any:
     """The root node of the frame's plan, in which names are resolved and nothing is optimised."""
     return frame._jdf.queryExecution().analyzed()

@@ -106,6 +106,7 @@ def hanging(stand_in: StandIn) -> Iterator[None]:
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, an answer comes in time, and nobody is asked again so soon."""
     monkeypatch.setattr("millrace_api.planes.INTENT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("millrace_api.operations.BEHIND_WAIT_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr("millrace_api.prometheus.AGAIN_SECONDS", PATIENCE_SECONDS)
 
 
@@ -321,6 +322,52 @@ def test_of_other_jobs_it_is_said_which_stand_still(
     stand_in.series = {"millrace:job:disabled": [({"name": "traffic"}, 1)]}
     with asking(settings, own, store=two_jobs) as client:
         assert processing(client) == ("degraded", "no progress: sessions")
+
+
+def behind(client: TestClient) -> dict[str, Any]:
+    return {job["job"]: job["behind"] for job in client.get("/v1/progress").json()["jobs"]}
+
+
+def test_progress_says_who_is_behind_since_when_and_until_when(
+    settings: Settings, stand_in: StandIn, own: tuple[str, int], two_jobs: FakeStore
+) -> None:
+    stand_in.series = {
+        "millrace_job_behind_since": [({"name": "traffic"}, 1_800_000_000)],
+        "millrace_job_lag_records": [({"name": "traffic"}, 5000), ({"name": "sessions"}, 7)],
+        "millrace_job_catch_up_seconds": [({"name": "traffic"}, 90.5)],
+    }
+    with asking(settings, own, store=two_jobs) as client:
+        traffic = {
+            "since": "2027-01-15T08:00:00Z",
+            "records": 5000,
+            "level_in_seconds": 90.5,
+        }
+        assert behind(client) == behind(client) == {"traffic": traffic, "sessions": None}
+    assert len(stand_in.asked) == 3  # not again so soon
+
+
+def test_who_falls_behind_has_no_end_of_it(
+    settings: Settings, stand_in: StandIn, own: tuple[str, int], two_jobs: FakeStore
+) -> None:
+    stand_in.series = {"millrace_job_behind_since": [({"name": "sessions"}, 1_800_000_000)]}
+    with asking(settings, own, store=two_jobs) as client:
+        found = behind(client)["sessions"]
+    assert (found["records"], found["level_in_seconds"]) == (None, None)
+
+
+def test_progress_waits_for_no_prometheus(
+    settings: Settings,
+    stand_in: StandIn,
+    own: tuple[str, int],
+    two_jobs: FakeStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with asking(settings, NOBODY, store=two_jobs) as client:
+        assert behind(client) == {"traffic": None, "sessions": None}
+    monkeypatch.setattr("millrace_api.operations.BEHIND_WAIT_SECONDS", 0.05)
+    longer = 2 * PATIENCE_SECONDS  # than it hangs
+    with asking(settings, own, timeout=longer, store=two_jobs) as client, hanging(stand_in):
+        assert behind(client) == {"traffic": None, "sessions": None}
 
 
 def test_what_hangs_is_not_waited_for(

@@ -172,6 +172,19 @@ def test_a_look_asks_for_the_jobs_of_the_version_that_is_to_run(tmp_path: Path) 
     assert found["millrace_job_overdue_records", "traffic"] == 5
 
 
+def test_who_is_behind_is_told_from_one_look_to_the_next() -> None:
+    metrics = Metrics()
+    for number in range(5):
+        lags = {"traffic": Lag(1000 - 100 * number, 5), "archive": Lag(5, 0)}
+        metrics.take_in(Snapshot(NOW + 10 * number, lags=lags, jobs=["traffic", "archive"]))
+    found = parsed(metrics.text())
+    assert found["millrace_job_behind_since_timestamp_seconds", "traffic"] == NOW
+    assert found["millrace_job_catch_up_seconds", "traffic"] == pytest.approx(60)
+    assert ("millrace_job_behind_since_timestamp_seconds", "archive") not in found
+    metrics.take_in(Snapshot(NOW + 60, lags={"traffic": Lag(2000, 5)}, jobs=["traffic"]))
+    assert ("millrace_job_catch_up_seconds", "traffic") not in parsed(metrics.text())
+
+
 def test_a_version_that_this_host_lacks_has_no_lag(tmp_path: Path) -> None:
     def none(jobs: dict[str, int], _: float) -> dict[str, Lag]:
         return dict.fromkeys(jobs, Lag(0, 0))

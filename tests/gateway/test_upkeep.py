@@ -51,6 +51,21 @@ def test_a_look_at_night_does_it_once(settings):
     assert look(27) == "done"
 
 
+def test_it_waits_some_hours_while_a_job_is_behind(settings):
+    registry, done = Registry(RUNNING_V2), []
+    registry.record = Record(MIDNIGHT - HOUR, "edge-2")
+    registry.told = [{"run": ONE, "state": "leading", "behind_since": {"traffic": MIDNIGHT}}]
+
+    def look(hours: float) -> str:
+        clock = lambda: MIDNIGHT + hours * HOUR  # noqa: E731
+        return upkeep.look(registry, settings, lambda what: done.append(what.version), clock)
+
+    assert look(3.5) == look(4.5) == "due, but traffic is behind: the next look"
+    assert registry.record == Record(MIDNIGHT - HOUR, "edge-2")
+    assert look(6) == "done"
+    assert done == ["v2"]
+
+
 def test_one_that_fails_is_told_and_done_by_the_next_look(settings):
     registry = Registry(RUNNING_V2)
     registry.record = Record(MIDNIGHT - HOUR, "edge-2")

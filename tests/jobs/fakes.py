@@ -510,6 +510,7 @@ class Query:
             stateOperators=[],
             inputRowsPerSecond=1.0,
             durationMs={"addBatch": 1, "triggerExecution": 1},
+            sources=[],
         )
         self.recentProgress.append(self.lastProgress)
         self.batch, self.start, self.end, self.rests = self.batch + 1, self.end, None, 0

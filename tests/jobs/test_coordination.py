@@ -15,7 +15,13 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
-from millrace_jobs.driver.lifecycle import CHOOSY_ATTEMPTS, SharesHost, keep_apart, let_catch_up
+from millrace_jobs.driver.lifecycle import (
+    BEHIND_SECONDS,
+    CHOOSY_ATTEMPTS,
+    SharesHost,
+    keep_apart,
+    let_catch_up,
+)
 from millrace_jobs.leadership import coordination
 from millrace_jobs.leadership.coordination import Coordination, JobReport
 from millrace_jobs.leadership.identity import Identity, identify
@@ -244,13 +250,14 @@ def test_what_jobs_do_is_told_when_it_changes(
     driver.announce("leading")
     told = JobReport("failed", "why", 7.0, "job-failed")
     for _ in range(3):
-        driver.announce_jobs({"traffic": told, "archive": JobReport("running")})
+        driver.announce_jobs({"traffic": told, "archive": JobReport("running")}, {"archive": 5.0})
     [(value, number)] = [v for path, v in zookeeper.nodes.items() if path.endswith(IDENTITY.name)]
     record = DriverRecord.parse(value)
     assert record.jobs == {"traffic": "failed", "archive": "running"}
     assert record.troubles == {"traffic": "why"}
     assert record.failed_since == {"traffic": 7.0}
     assert record.runbooks == {"traffic": "job-failed"}
+    assert record.behind_since == {"archive": 5.0}
     assert number == 1
 
 
@@ -339,6 +346,30 @@ def test_who_has_just_taken_over_is_left_alone_as_long_as_it_leads(
     zookeeper.nodes[node] = (leading_since(NOW - 45), 0)  # it has caught up
     let_catch_up(driver, 45)
     assert len(pauses) == 3
+
+
+def test_who_is_behind_is_left_alone_for_a_while(
+    zookeeper: FakeZooKeeper, driver: Coordination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = "/millrace/applications/insights/drivers/application_1_2-1"
+    told = json.loads(leading_since(NOW - 3600)) | {"behind_since": {"traffic": NOW}}
+    zookeeper.nodes[node] = (json.dumps(told).encode(), 0)
+    assert driver.is_leader_behind()
+    now = [float(NOW)]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    clock = SimpleNamespace(sleep=pause, time=lambda: now[0])
+    monkeypatch.setattr("millrace_jobs.driver.lifecycle.time", clock)
+    let_catch_up(driver, 45)
+    assert now[0] == NOW + BEHIND_SECONDS
+    zookeeper.nodes[node] = (leading_since(NOW - 3600), 0)
+    let_catch_up(driver, 45)
+    assert now[0] == NOW + BEHIND_SECONDS
+    assert not driver.is_leader_behind()
+    zookeeper.connected = False
+    assert not driver.is_leader_behind()
 
 
 @pytest.mark.parametrize(

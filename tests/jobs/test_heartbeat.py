@@ -127,6 +127,16 @@ def test_what_a_driver_has_done_adds_up_from_when_it_began_to_lead() -> None:
     assert tables.work == {"job": "traffic", "batches": 2, "batch_ms": 1000, "late_events": 10}
 
 
+def test_whoever_sizes_batches_hears_of_each_and_of_none() -> None:
+    idle = batch(1)
+    idle.durationMs = {"triggerExecution": 4}
+    following, *_ = follow([batch(0), idle])
+    heard: list[Any] = []
+    following.pacing = SimpleNamespace(take_in=heard.append)  # type: ignore[assignment]
+    following.follow()
+    assert heard == [batch(0), idle]
+
+
 def test_a_batch_is_taken_in_once() -> None:
     following, _, late = follow([batch(1, *LATE)])
     following.follow()

@@ -66,6 +66,13 @@ def test_that_is_found_wherever_else_it_is_asked_for(tmp_path: Path, text: str) 
     assert [*kinds_asked_for(tmp_path / "module.py")]
 
 
+def test_a_job_that_may_take_little_starts_with_no_more() -> None:
+    own = settings_of("traffic", max_events_per_second=100)
+    config: Any = SimpleNamespace(settings={"traffic": own})
+    context = JobContext("traffic", config, *[None] * 4)  # type: ignore[arg-type]
+    assert context.least_offsets == context.max_offsets == 100
+
+
 def test_no_job_takes_more_than_the_archive_in_the_same_time() -> None:
     plan = load_plan("local")
     rates = {}
@@ -75,5 +82,6 @@ def test_no_job_takes_more_than_the_archive_in_the_same_time() -> None:
         context = JobContext(job, config, *[None] * 4)  # type: ignore[arg-type]
         rates[job] = context.max_offsets / max(own.trigger_seconds, 1)
         assert context.max_offsets == plan.spark.settings.batch_records(job)  # as operators see it
+        assert 0 < context.least_offsets < context.max_offsets
     assert len(rates) > 1
     assert rates["archive"] == rates["traffic"] == max(rates.values())

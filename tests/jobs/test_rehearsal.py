@@ -130,6 +130,20 @@ def test_who_leads_before_it_is_warm_is_no_standby(spark, scratch, rehearse, mon
     assert told == []
 
 
+def test_once_it_could_lead_a_rehearsal_gives_way(spark, rehearse, monkeypatch):
+    monkeypatch.setattr(module, "READY_BATCHES", 1)
+    asked = []
+
+    def gives_way() -> bool:
+        asked.append(len(job.rehearsed))
+        return len(asked) < 3
+
+    job = Job(spark)
+    rehearse(job, 0, gives_way=gives_way)
+    wait_until(lambda: len(job.rehearsed) >= 2, LONG, "it goes on")
+    assert asked[:3] == [1, 1, 1]  # and not before its first batch
+
+
 def test_who_is_to_lead_waits_for_no_pause(spark, scratch, rehearse):
     job = Job(spark)
     rehearsal = rehearse(job, 3600)

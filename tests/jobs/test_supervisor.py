@@ -133,7 +133,7 @@ def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any)
     )
     query.stop = lambda: setattr(query, "isActive", False)
     facts: dict[str, Any] = {"has_begun": batches > 0, "has_told": True, "silent_seconds": 0.0}
-    facts |= {"follow": lambda: None}
+    facts |= {"follow": lambda: None, "pacing": None}
     return RunningJob(
         more.pop("ready", None) or prepared(name),
         query,  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ class Driver:
     def put_contract(self, job: str, contract: Any) -> None:
         self.contracts[job] = contract
 
-    def announce_jobs(self, reports: dict[str, Any]) -> None:
+    def announce_jobs(self, reports: dict[str, Any], _: Any) -> None:
         self.told.append(reports)
 
     @property
@@ -350,6 +350,16 @@ def test_jobs_start_one_after_the_other(monkeypatch: pytest.MonkeyPatch, clock: 
     jobs = [prepared("traffic"), prepared("archive")]
     supervised(monkeypatch, jobs, Driver(), orders=[only()] * 3, rehearse=look)
     assert seen == [["traffic"], ["traffic"], ["traffic", "archive"]]
+
+
+def test_queries_get_their_turns_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[list[Any]] = []
+    traffic, archive, real_time = (running(name, batches=1) for name in ("a", "b", "c"))
+    traffic.progress.pacing, archive.progress.pacing = "traffic's", "archive's"
+    turns = SimpleNamespace(look=looks.append, behind_since=dict)
+    monkeypatch.setattr(supervisor, "Turns", lambda: turns)
+    supervised(monkeypatch, [traffic, archive, real_time], Driver(), orders=[only(), only()])
+    assert looks == [["traffic's", "archive's"]] * 2
 
 
 def test_who_is_new_rehearses_what_runs(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
@@ -827,6 +837,7 @@ def test_a_job_s_row_is_read_once_before_its_query(
         return ROW
 
     context: Any = SimpleNamespace(job="traffic", streams=[], lease=None)
+    context.least_offsets = context.max_offsets = 1
     context.tables = SimpleNamespace(select_one=select_one, upsert=lambda *_: None)
     context.version = lambda batch: batch
     context.settings = settings_of("traffic")

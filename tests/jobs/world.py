@@ -22,7 +22,7 @@ from millrace_jobs import retries
 from millrace_jobs.config import Config
 from millrace_jobs.driver import work
 from millrace_jobs.inputs.continuity import CheckpointMismatch
-from millrace_jobs.leader import failures, job_states, running, supervisor
+from millrace_jobs.leader import failures, job_states, running, supervisor, turns
 from millrace_jobs.leader.failures import Attempts
 from millrace_jobs.leadership import coordination, lease
 from millrace_jobs.leadership.coordination import Coordination
@@ -30,7 +30,7 @@ from millrace_jobs.leadership.identity import Identity
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.programs import archive as archive_job
 from millrace_jobs.programs import traffic as traffic_job
-from millrace_jobs.query import heartbeat, late_events
+from millrace_jobs.query import heartbeat, late_events, pacing
 from millrace_jobs.sinks import archive, cassandra, concurrently, dead_letters, positions, results
 from millrace_jobs.standby import wait
 from pyspark.sql import Row
@@ -626,6 +626,9 @@ PLACES: list[tuple[Any, str, Any]] = [
     (wait, "rehearse", lambda *_: SimpleNamespace(end=lambda: None)),
     (heartbeat, "time", SimpleNamespace(monotonic=lambda: here.driver.slept)),
     (heartbeat, "BatchReports", fakes.BatchReports),
+    (pacing, "time", SimpleNamespace(monotonic=lambda: here.driver.slept)),
+    (pacing, "set_read_limit", lambda *_: True),  # the world sends batches of any size
+    (turns, "time", SimpleNamespace(time=lambda: here.driver.slept)),
     (heartbeat, "CATCH_UP_SECONDS", heartbeat.FIRST_BATCH_SECONDS),  # before drivers rest
     (late_events.LateEvents, "_late", lambda *_: []),
     (results, "Producer", lambda settings: fakes.Producer(here.driver.world.kafka, settings)),

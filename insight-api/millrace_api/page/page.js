@@ -153,11 +153,17 @@ function doing({ state, trouble, failed_since: since, runbook }) {
 
 function showJobs(progress) {
   const time = (text) => (text ? moment(Date.parse(text)) : "–");
+  const behind = ({ behind: found }) => {
+    if (!found) return "";
+    const level = found.level_in_seconds;
+    return ` · behind since ${time(found.since)}, `
+      + (level === null ? "and not catching up" : `level in ${Math.ceil(level / 60)} min`);
+  };
   $("jobs").replaceChildren(
     ...progress.jobs.map((job) =>
       element("tr", { className: job.failed_since ? "alert" : "" }, ...[job.job, doing(job), job.version, `${job.epoch} · ${number.format(job.batch)}`,
         time(job.max_event_time), time(job.watermark), compact.format(job.input_rows_per_second),
-        ago(job.age_seconds)].map((shown) => element("td", {}, shown)))),
+        ago(job.age_seconds) + behind(job)].map((shown) => element("td", {}, shown)))),
   );
   if (!progress.jobs.length) $("jobs").append(element("tr", {}, element("td", { colSpan: 8 }, "No job has committed a batch yet.")));
 }

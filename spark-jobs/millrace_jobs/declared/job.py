@@ -61,10 +61,10 @@ class Computation(Transformation):
         _ = self.output
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
-        """The query's rows; in batches of ``max_offsets`` records, or as many as it runs with."""
+        """The query's rows; in batches of ``max_offsets`` records, or as it starts with."""
         context = self.context
         brokers, settings = context.config.kafka, self.settings
-        most = context.max_offsets if max_offsets is None else max_offsets
+        most = context.least_offsets if max_offsets is None else max_offsets
         return self.transform(
             without(
                 sources.stream(context.spark, brokers, stream.topic, settings, most),

@@ -14,6 +14,7 @@ from millrace_jobs.leadership.watchdog import Watchdog
 from millrace_shared.driver_record import DriverRecord
 
 POLL_SECONDS = 0.5
+BEHIND_SECONDS = 120.0  # that a driver's start waits at most for who leads and is behind
 CHOOSY_ATTEMPTS = 3  # fewer than spark.yarn.maxAppAttempts: the last takes what it gets
 
 
@@ -66,13 +67,17 @@ def keep_apart(identity: Identity, others: list[DriverRecord]) -> None:
 
 
 def let_catch_up(coordination: Coordination, seconds: float) -> None:
-    """Starting takes all cores of a small cluster; who has just taken over needs them more.
+    """Starting takes all cores of a small cluster; who has just taken over needs them more, and so
+    does who says that its results are behind.
 
     Looks again and again: should that one die, too, nobody is to be waited for.
     """
+    began = time.time()
 
-    def has_just_taken_over(driver: DriverRecord) -> bool:
-        return driver.state == "leading" and time.time() < driver.since + seconds
+    def needs_the_cores(driver: DriverRecord) -> bool:
+        now = time.time()
+        is_behind = driver.behind_since and now < began + BEHIND_SECONDS
+        return driver.state == "leading" and bool(now < driver.since + seconds or is_behind)
 
-    while any(map(has_just_taken_over, coordination.others())):
+    while any(map(needs_the_cores, coordination.others())):
         time.sleep(POLL_SECONDS)

@@ -16,7 +16,7 @@ from millrace_jobs.leadership.coordination import Coordination
 from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.requests.operator_requests import OperatorRequests
 from millrace_jobs.sinks.cassandra import Tables
-from millrace_jobs.spark_internals import hadoop_configuration, jvm
+from millrace_jobs.spark_internals import hadoop_configuration, jvm, put_pool
 from millrace_jobs.standby import executors
 from millrace_jobs.standby.executor_warmup import ExecutorWarmup
 from millrace_jobs.standby.executors import Executors
@@ -38,6 +38,8 @@ def work(config: Config, coordination: Coordination, *, rehearsing: bool) -> Non
     try:
         _forget_sources(spark)
         _bear_full_triggers(spark)
+        for job in config.jobs:
+            put_pool(spark.sparkContext, job, config.settings[job].share)
         serve(config, spark, Executors(spark, number), coordination, rehearsing=rehearsing)
     finally:
         spark.stop()

@@ -15,6 +15,7 @@ from millrace_jobs.leadership.coordination import Coordination, JobState
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.query.heartbeat import Heartbeat, JobRow, claim
 from millrace_jobs.query.job import Job, Write
+from millrace_jobs.query.pacing import Pacing
 from millrace_jobs.spark_internals import cancel_group
 from millrace_jobs.standby.ready import ReadyJob, UnreadyJob, check_continuity
 
@@ -177,7 +178,8 @@ def start(one: ReadyJob, coordination: Coordination, attempts: Attempts = FRESH)
     try:
         # The row as it is by now: a driver that was frozen may have told more before it was fenced.
         told = JobRow.read(context.tables, context.job)
-        progress = Heartbeat(context, query, job, told, committed)
+        pacing = None if job.is_endless else Pacing(context, query)
+        progress = Heartbeat(context, query, job, told, committed, pacing)
     except Exception:
         query.stop()  # nobody would look after it, and the next start would find it there
         raise

@@ -34,6 +34,7 @@ from millrace_jobs.leader.running import (
     has_ended,
     start,
 )
+from millrace_jobs.leader.turns import Turns
 from millrace_jobs.leadership.coordination import Coordination, JobReport
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.store import in_a_line
@@ -136,7 +137,7 @@ def supervise(
     Returns when the application is to stop. Raises LeaseLost when another driver leads,
     SparkStopped when no job can run here any more, HandedOver for one that the standby is to try.
     """
-    results = ResultsFirst()
+    results, turns = ResultsFirst(), Turns()
     while not coordination.is_stop_desired(version):
         if coordination.lease.is_lost:
             raise LeaseLost("another driver has taken over")
@@ -146,12 +147,14 @@ def supervise(
                 raise one.hands_over
             may_start = number == 0 or results.are_there(jobs[0].job)
             one.look(partial(reconcile, coordination=coordination, may_start=may_start))
+        running = [job for one in jobs if isinstance(job := one.job, RunningJob)]
+        _quietly(turns.look, [pacing for job in running if (pacing := job.progress.pacing)])
         reports = {one.job.name: one.report() for one in jobs}
-        coordination.announce_jobs(reports)
+        coordination.announce_jobs(reports, turns.behind_since())
         states.tell(reports)
-        running = [one.job.ready for one in jobs if isinstance(one.job, RunningJob)]
-        _quietly(requests.look, [rows for one in running if (rows := one.job.stored_rows)])
-        _quietly(warmup.look, running)
+        ready = [job.ready for job in running]
+        _quietly(requests.look, [rows for one in ready if (rows := one.job.stored_rows)])
+        _quietly(warmup.look, ready)
         time.sleep(POLL_SECONDS)
     log.info("asked to stop")
 

@@ -75,6 +75,7 @@ class Coordination:
         self._since = time.time()
         self._rehearsed_at: float | None = None
         self._reports: Mapping[str, JobReport] = {}
+        self._behind_since: Mapping[str, float] = {}
         self._announcing = threading.Lock()
         self._guard: Watchdog | None = None
         self._client = KazooClient(
@@ -97,6 +98,17 @@ class Coordination:
         told = (self._read(f"{drivers}/{name}") for name in names if name != self._identity.name)
         return [DriverRecord.parse(driver) for driver in told if driver]
 
+    def is_leader_behind(self) -> bool:
+        """Whether another driver leads, and says that results are behind. False while ZooKeeper
+        doesn't say: it isn't worth a wait."""
+        if not self._client.connected:
+            return False
+        try:
+            return any(one.state == "leading" and one.behind_since for one in self.others())
+        except (KazooException, KazooTimeoutError) as error:
+            log.warning("ZooKeeper: is the leader behind? %r", error)
+            return False
+
     def announce(self, state: State) -> None:
         """Say what this driver does. The node lives as long as its session, or is made again."""
         with self._announcing:  # or what is written last needn't be what is true
@@ -115,13 +127,16 @@ class Coordination:
         self._rehearsed_at = time.time()
         self._announce_again()
 
-    def announce_jobs(self, reports: Mapping[str, JobReport]) -> None:
-        """Tell what the leading driver's jobs do, and why they don't, if that has changed.
+    def announce_jobs(
+        self, reports: Mapping[str, JobReport], behind_since: Mapping[str, float]
+    ) -> None:
+        """Tell what the leading driver's jobs do, why they don't, and which are behind, if that has
+        changed.
 
         Not worth a failure.
         """
-        if reports != self._reports:
-            self._reports = dict(reports)
+        if (reports, behind_since) != (self._reports, self._behind_since):
+            self._reports, self._behind_since = dict(reports), dict(behind_since)
             self._announce_again()
 
     def _announce(self, state: State) -> None:
@@ -144,6 +159,7 @@ class Coordination:
                 if report.failed_since is not None
             },
             runbooks={job: report.runbook for job, report in reports.items() if report.runbook},
+            behind_since=dict(self._behind_since),
         )
         value = record.to_json().encode()
         try:

@@ -45,9 +45,9 @@ class Archive(MicroBatches):
         self._is_first_batch = True  # since it leads, or was started again
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
-        """The query's rows; in batches of ``max_offsets`` records, or as many as it runs with."""
+        """The query's rows; in batches of ``max_offsets`` records, or as it starts with."""
         context = self._context
-        most = context.max_offsets if max_offsets is None else max_offsets
+        most = context.least_offsets if max_offsets is None else max_offsets
         return sources.stream(
             context.spark, context.config.kafka, context.stream.topic, context.settings, most
         )

@@ -52,9 +52,9 @@ class Traffic(MicroBatches):
         self.late_events = LateEvents(context, WINDOW_SECONDS)
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
-        """The query's rows; in batches of ``max_offsets`` records, or as many as it runs with."""
+        """The query's rows; in batches of ``max_offsets`` records, or as it starts with."""
         context, settings = self._context, self._settings
-        most = context.max_offsets if max_offsets is None else max_offsets
+        most = context.least_offsets if max_offsets is None else max_offsets
         records = sources.stream(
             context.spark, context.config.kafka, context.stream.topic, settings, most
         )

@@ -51,8 +51,16 @@ class AnalysisContext:
     def max_offsets(self) -> int:
         """Records that a batch has of a stream at most. All jobs can take as much in the same time:
         what one has taken, no other has to leave. A second's at least: full batches take longer."""
-        seconds = max(self.settings.trigger_seconds, 1)
-        return int(self.settings.max_events_per_second * seconds)
+        return int(self.settings.max_events_per_second * self._seconds)
+
+    @property
+    def least_offsets(self) -> int:
+        """Records that a batch has of a stream at most when its query starts, whatever waits."""
+        return min(int(self.settings.least_events_per_second * self._seconds), self.max_offsets)
+
+    @property
+    def _seconds(self) -> float:
+        return max(self.settings.trigger_seconds, 1)
 
 
 @dataclass

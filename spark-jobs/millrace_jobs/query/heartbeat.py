@@ -18,6 +18,7 @@ from millrace_jobs.query.batch_reports import BatchReports
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import Job
 from millrace_jobs.query.late_events import JudgedBatch, LateEvents
+from millrace_jobs.query.pacing import Pacing
 from millrace_jobs.settings import WindowedSettings
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_shared import job_progress
@@ -103,12 +104,15 @@ class Heartbeat:
         job: Job,
         row: JobRow,
         committed: int,
+        pacing: Pacing | None = None,
     ) -> None:
         """
         Args:
             row: what the driver before this one told of the job.
             committed: the last batch that it committed.
+            pacing: what hears of each batch to size the next ones.
         """
+        self.pacing = pacing
         self._context = context
         self._query = query
         self._job = job
@@ -208,6 +212,9 @@ class Heartbeat:
         """Read what the query has reported; the time at which it was asked."""
         reports, now = self._reports.news(), time.monotonic()
         self._unread += reports
+        if self.pacing:
+            for report in reports:
+                self.pacing.take_in(report)
         self._looked = now
         if reports:
             self._heard = now

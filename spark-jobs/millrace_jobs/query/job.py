@@ -49,7 +49,7 @@ class Job(Protocol):
 
         Args:
             max_offsets: how many records of each stream a batch has at most, by default as many as
-                the job takes when it runs.
+                the job starts with; `Pacing` changes that while it runs.
         """
 
     def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:

@@ -33,6 +33,7 @@ ROUND_BATCHES = 200  # then from the oldest record again: what the scratch state
 AGAIN_SECONDS = 3600.0
 RECORDS = 2000  # in each batch
 TRIGGER = "2 seconds"
+GIVE_WAY_SECONDS = 60.0  # that a batch waits at most for who needs the cores more
 SECONDS = 60.0  # on a busy machine
 POLL_SECONDS = 0.1
 REST_POLL_SECONDS = 1.0
@@ -66,6 +67,7 @@ class Rehearsal:
         when_warm: Callable[[], None] = lambda: None,
         over: threading.Event | None = None,
         batches: float = math.inf,
+        gives_way: Callable[[], bool] = lambda: False,
     ) -> None:
         """
         Args:
@@ -75,6 +77,7 @@ class Rehearsal:
             when_warm: called then, and once an hour from then on, unless it is over before.
             over: set when the driver is to lead, for all its rehearsals.
             batches: after which it is over anyway; or when there are no more.
+            gives_way: whether somebody else needs the cores more now; asked once it could lead.
         """
         self._job = job
         self._scratch = scratch
@@ -82,6 +85,7 @@ class Rehearsal:
         self._after_batch = after_batch
         self._when_warm = when_warm
         self._batches = batches
+        self._gives_way = gives_way
         self._is_brief = batches < math.inf
         self._told_at = -math.inf
         self._done = 0
@@ -120,12 +124,19 @@ class Rehearsal:
     def _write_batch(self, frame: DataFrame, batch: int) -> None:
         if self._done >= WARM_BATCHES:
             self._over.wait(self._pause_seconds)
+        self._wait_for_others()
         if batch == ROUND_BATCHES or self._is_over():
             self._round_is_over = True
             raise Rehearsed
         self._job.rehearse(frame, batch, self._scratch.location)
         self._after_batch()
         self._done += 1
+
+    def _wait_for_others(self) -> None:
+        until = time.monotonic() + GIVE_WAY_SECONDS
+        while self._done >= READY_BATCHES and time.monotonic() < until and self._gives_way():
+            if self._over.wait(REST_POLL_SECONDS):
+                break
 
     def _has_done(self, batches: int) -> bool:
         """Or there is nothing to read, or it has taken long enough, or the query has failed."""

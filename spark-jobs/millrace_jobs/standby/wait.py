@@ -108,6 +108,7 @@ def rehearse_first(
         after_batch=ask_as_at_start,
         when_warm=rehearse_all,
         over=over,
+        gives_way=lambda: coordination.is_leader_behind(),
     )
 
 

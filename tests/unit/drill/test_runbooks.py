@@ -21,7 +21,7 @@ from millrace.plan import load_plan
 from millrace.weblog import Malformed, parse_line
 
 # Of the fault matrix. 27 is the random nemesis, which has no page.
-ROWS = (set(range(1, 39)) - {27}) | {41, 42}
+ROWS = (set(range(1, 39)) - {27}) | {41, 42, 44}
 BOOKS = load_runbooks()
 
 each = pytest.mark.parametrize("runbook", BOOKS, ids=lambda runbook: runbook.name)
@@ -157,6 +157,16 @@ def test_a_flood_of_pages_has_a_million_of_them_now(tmp_path):
     assert (first.method, first.status, page_of(first.url)) == ("GET", 200, first.url)
     assert all(began <= request.time <= time.time() for request in (first, last))
     assert len({line.split()[0] for line in lines}) == 200  # a partition has as many as another
+
+
+def test_an_overload_is_two_minutes_of_twice_the_load_of_drills(tmp_path):
+    began = int(time.time())
+    lines = replayed("overload", tmp_path)
+    first, last = parse_line(lines[0]), parse_line(lines[-1])
+    assert len(lines) == 120 * 2 * 2000
+    assert (first.method, first.status, page_of(first.url)) == ("GET", 200, first.url)
+    assert len({parse_line(line).url for line in lines[:4000]}) == 50
+    assert all(began <= request.time <= time.time() for request in (first, last))
 
 
 def test_wrong_clocks_are_of_2099_and_2001_the_future_first(tmp_path):

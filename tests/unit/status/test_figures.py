@@ -11,7 +11,7 @@ from millrace.plan import CONTROLLER_ID_BASE, DATA_ROOT, load_plan
 from millrace.status import figures
 from millrace.status.collect import doubtful
 from millrace.status.figures import is_refusal, read, stale_seconds
-from millrace.status.snapshot import Fault, HostFacts, Lag, Silence
+from millrace.status.snapshot import Backlog, Fault, HostFacts, Lag, Silence
 
 PLAN = load_plan("local")
 NOW = 1_800_000_000.0
@@ -254,6 +254,21 @@ def test_a_job_with_overdue_records_is_asked_for_it_may_have_caught_up():
     for host in PLAN.hosts_of("job_gateway"):
         sick = figure(sick, figures.OVERDUE, host.name, 3, name="archive")
     assert of(sick).lags.keys() == set(PLAN.jobs) - {"archive"}
+
+
+def test_a_job_that_is_behind_is_so_since_when_the_gateway_found_it():
+    sample = Sample(
+        figures.BEHIND_SINCE, PLAN.services["job_gateway"].unit, "edge-1", 77.0, 5.0, {}
+    )
+    told = [
+        replace(sample, labels={"name": "archive"}),
+        replace(sample, labels={"name": "traffic"}),
+        replace(sample, name=figures.CATCH_UP, value=90.0, labels={"name": "traffic"}),
+    ]
+    sick = figure(well(), figures.LOOKED, "edge-1", NOW - 1)
+    found = of(replace(sick, samples=(*sick.samples, *told)))
+    assert found.backlogs == {"archive": Backlog(77.0, None), "traffic": Backlog(77.0, 90.0)}
+    assert of(well()).backlogs == {}
 
 
 def test_the_gateway_that_looked_last_tells_how_far_jobs_are():

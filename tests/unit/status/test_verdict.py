@@ -19,6 +19,7 @@ from millrace.status import health
 from millrace.status.render import render
 from millrace.status.ring import states
 from millrace.status.snapshot import (
+    Backlog,
     Controller,
     Coordination,
     Event,
@@ -397,6 +398,21 @@ def test_a_job_that_falls_behind_shows(job, lag, state):
     snapshot = on(healthy(), "lags", job, lag)
     assert verdict(snapshot, f"Job {job}").state == state
     assert judge(PLAN, snapshot).state == state
+
+
+@pytest.mark.parametrize(
+    ("backlog", "told"),
+    [
+        (None, ""),
+        (Backlog(NOW - 300, 120.0), ", since 5 min; it will be level in 2 min"),
+        (Backlog(NOW - 300, None), ", since 5 min, and it isn't catching up: runbooks/overload.md"),
+    ],
+)
+def test_a_job_that_is_behind_says_since_when_and_until_when(backlog, told):
+    snapshot = on(healthy(), "lags", "archive", Lag(5, 1))
+    snapshot = replace(snapshot, backlogs={"archive": backlog} if backlog else {})
+    [problem] = verdict(snapshot, "Job archive").problems
+    assert problem == f"it falls behind, or catches up: 1 wait for 120 s or longer{told}"
 
 
 def test_a_job_that_failed_shows_why():

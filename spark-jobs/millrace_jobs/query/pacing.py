@@ -1,0 +1,100 @@
+"""Sizes the batches of a running query, and lets it wait while others are behind."""
+
+import json
+import logging
+import time
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql.streaming import StreamingQuery
+
+from millrace_jobs.kinds import kind_of
+from millrace_jobs.query.batch_size import BatchSize, Taken
+from millrace_jobs.query.context import JobContext
+from millrace_jobs.spark_internals import set_read_limit
+
+log = logging.getLogger(__name__)
+
+
+class Pacing:
+    """Of one query of micro-batches. Never fails it.
+
+    A size is for batches that are constructed later: the one under way keeps its own. One thread
+    may take in reports while another one applies what follows.
+    """
+
+    def __init__(self, context: JobContext, query: StreamingQuery) -> None:
+        self.job = context.job
+        # While results are behind; nobody waits for an archive.
+        self.waits = kind_of(context.job, context.settings.trigger).archives
+        self._context = context
+        self._query = query
+        self._size = BatchSize.at_start(
+            context.least_offsets, context.max_offsets, context.settings.batch_target_seconds
+        )
+        self._limit = self._size.records  # that the query has
+        self._is_held = False
+        self._trouble = ""
+        self._was_behind = True  # who has just started is, until a batch says otherwise
+        self._took_at = time.monotonic()  # when a batch with records was last reported
+        self._reported_at = self._took_at
+
+    def take_in(self, progress: Any) -> None:
+        """Spark's report of a batch that ended, or of one without records."""
+        self._reported_at = time.monotonic()
+        records = max(map(_read, progress.sources), default=0)
+        batch = Taken(records, progress.durationMs["triggerExecution"] / 1000)
+        target = self._context.settings.batch_target_seconds
+        self._was_behind = batch.seconds > target or any(map(_is_left, progress.sources))
+        if records:
+            self._took_at = self._reported_at
+            self._size = self._size.after(batch)
+
+    def is_behind(self) -> bool:
+        """Whether the last batch took too long, or all that it may; or one under way does. A query
+        that has ended holds nobody up."""
+        if self._was_behind:
+            return bool(self._query.isActive)
+        settings = self._context.settings
+        silent = time.monotonic() - self._reported_at
+        is_late = silent > settings.batch_target_seconds + settings.trigger_seconds
+        return is_late and bool(self._query.status["isTriggerActive"])
+
+    def waited(self) -> float:
+        """Seconds since a batch with records was last reported."""
+        return time.monotonic() - self._took_at
+
+    def apply(self, *, is_held: bool) -> None:
+        """Tell the query how many records its next batch may have; none while it is held."""
+        limit = 0 if is_held else self._size.records
+        if is_held != self._is_held:
+            log.info("%s %s", self._context.job, "waits for others" if is_held else "goes on")
+            self._is_held = is_held
+        if limit == self._limit:
+            return
+        try:
+            if set_read_limit(self._context.spark.sparkContext, self._query, limit):
+                self._limit = limit
+        except (Py4JError, TypeError) as error:  # another Spark's inside; not a line at each look
+            if self._trouble != (trouble := str(error)):
+                log.warning("%s: batches stay as they are: %s", self._context.job, trouble)
+            self._trouble = trouble
+
+
+def _read(source: Any) -> int:
+    """Offsets, as limits count them, of a batch that isn't a query's first. Spark's numInputRows
+    counts a record twice if the sink reads it twice."""
+    start, end = (
+        json.loads(text or "null") or {} for text in (source.startOffset, source.endOffset)
+    )
+    return sum(
+        at - start[topic][partition]
+        for topic, partitions in end.items()
+        for partition, at in partitions.items()
+        if partition in start.get(topic, {})
+    )
+
+
+def _is_left(source: Any) -> bool:
+    """Whether Kafka had more records than the batch could have, when it was constructed."""
+    return float(source.metrics.get("maxOffsetsBehindLatest", 0)) > 0
