@@ -91,9 +91,11 @@ class JobSettings(KafkaClientSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSettings(JobSettings):
-    """``writers_per_hour``: so many files of each hour that a batch has events of."""
+    """``writers_per_hour``: so many files of each hour that a batch has events of; what was older
+    than ``old_after_hours`` when it came has no hour."""
 
     writers_per_hour: int
+    old_after_hours: int
     keep_days: int
 
 

@@ -115,7 +115,7 @@ def test_a_recount_leaves_out_what_the_archive_has_twice(
     run.query.send(events[1:])
     found = records(spark, events, STREAM.topic).transform(parse.classify, STREAM)
     folder = str(tmp_path / "archive")
-    archive.append(parse.valid(found, STREAM), STREAM.event_time, folder, "a", 0, 1, 1)
+    archive.append(parse.valid(found, STREAM), STREAM.event_time, folder, "a", 0, 1, 1, 48)
     assert spark.read.format("delta").load(folder).count() == len(events)
     rows = [{"window_start": start, "n": n} for start, n in run.rows.items()]
 

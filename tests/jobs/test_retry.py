@@ -253,7 +253,7 @@ Make = Callable[..., tuple[Any, Service]]
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive")
     found = records(spark, SENT, STREAM.topic).transform(parse.classify, STREAM)
-    archive.append(parse.valid(found, STREAM), STREAM.event_time, str(folder), "a", 0, 1, 1)
+    archive.append(parse.valid(found, STREAM), STREAM.event_time, str(folder), "a", 0, 1, 1, 48)
     return folder
 
 

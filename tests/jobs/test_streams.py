@@ -257,7 +257,7 @@ def test_a_recount_reads_each_stream_s_archive_an_hour_further(
     for one, events in zip(STREAMS, (impressions, clicks), strict=True):
         found = records(spark, events, one.topic).transform(parse.classify, one)
         archived = parse.valid(found, one)
-        archive.append(archived, one.event_time, str(tmp_path / one.name), "a", 0, 1, 1)
+        archive.append(archived, one.event_time, str(tmp_path / one.name), "a", 0, 1, 1, 48)
     expected = plain(impressions, clicks)
     job = job_of(spark)
     day, bucket = at("2026-01-01 00:00:00"), 0

@@ -167,16 +167,27 @@ class Coordination:
                 return epoch
 
     def put_contract(self, job: str, contract: dict[str, Any]) -> None:
-        """What later versions must keep to, for the gateway to check before it deploys one."""
-        path = f"{self._jobs}/{job}/contract"
+        """What later versions must keep to, for the gateway to check before it deploys one.
+
+        Fields that a version leaves out stay reserved: their columns are there for good.
+        """
+        path, kept = f"{self._jobs}/{job}/contract", self._contract(job)
+        if kept.get("checkpoint") == contract["checkpoint"]:
+            contract = {
+                name: kept.get(name, {}) | value if isinstance(value, dict) else value
+                for name, value in contract.items()
+            }
         self._client.retry(self._client.ensure_path, path)
         self._client.retry(self._client.set, path, json.dumps(contract).encode())
 
     def kept_checkpoint(self, job: str) -> str | None:
         """The name of the checkpoint's folder that the job's last driver had."""
-        kept = json.loads(self._client.retry(self._get, f"{self._jobs}/{job}/contract") or "{}")
-        checkpoint: str | None = kept.get("checkpoint")
+        checkpoint: str | None = self._contract(job).get("checkpoint")
         return checkpoint
+
+    def _contract(self, job: str) -> dict[str, Any]:
+        kept = self._client.retry(self._get, f"{self._jobs}/{job}/contract")
+        return dict(json.loads(kept or "{}"))
 
     def _get(self, path: str) -> bytes | None:
         try:

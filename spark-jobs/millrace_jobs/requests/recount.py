@@ -108,9 +108,7 @@ def computed_rows(
     last = end + timedelta(seconds=job.output.window_seconds) + partner
     events = [
         without(
-            archive.read(
-                session, context.config.archive_of(stream), stream.event_time, first, last
-            ),
+            archive.read(session, context.config.archive_of(stream), stream, first, last),
             stream.topic,
             skips,
         )
