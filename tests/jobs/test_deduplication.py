@@ -126,7 +126,8 @@ def test_a_recount_leaves_out_what_the_archive_has_twice(
 
     job = job_of(
         spark,
-        tables=SimpleNamespace(select=select),
+        tables=SimpleNamespace(select=select, scan=select),
+        lease=SimpleNamespace(verify=lambda: None),
         config=SimpleNamespace(kafka="", archive_of=lambda _: folder),
     )
     answer = recount.recount(job, at("2026-01-01 12:00:00"), at("2026-01-01 12:01:00"))

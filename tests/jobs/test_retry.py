@@ -202,9 +202,11 @@ class Service:
             return [
                 SimpleNamespace(_asdict=lambda row=row: row)
                 for _, row in self.cells.values()
-                if values == (row["window_start"].date(), 0)
+                if tuple(values[:2]) == (row["window_start"].date(), 0)
             ]
         return []
+
+    scan = select
 
     def upsert(
         self, table: str, columns: Any, rows: Any, timestamp: int, partition_columns: int = 1

@@ -4,7 +4,8 @@ JOBS/JOB/epoch                      the highest epoch that was given out
         /contract                   what the job's checkpoint can't change
         /recount                    an operator's question, to be answered from the archive
         /recount/answer             the answer to the last one
-        /retry                      records to be counted that were put aside; an answer, too
+        /recount/tries              how many drivers have begun to answer it
+        /retry                      records to be counted that were put aside; the same below it
         /disabled                   there while an operator wants the job not to run
 APPLICATIONS/APPLICATION/leader     the lock whose holder leads
                         /drivers    each living driver and what it does, for operators
@@ -199,7 +200,8 @@ class Coordination:
     def question(self, job: str, about: Topic) -> dict[str, Any] | None:
         """What an operator asks, with its id; None if it is answered.
 
-        It stays until a driver has answered: the next one does if this one ends meanwhile.
+        It stays until a driver has answered: the next one does if this one ends meanwhile, see
+        `count_try`.
         """
         path = f"{self._jobs}/{job}/{about}"
         question = json.loads(self._read(path) or "{}")
@@ -210,6 +212,16 @@ class Coordination:
         path = f"{self._jobs}/{job}/{about}/answer"
         self._client.retry(self._client.ensure_path, path)
         self._client.retry(self._client.set, path, json.dumps(answer).encode())
+
+    def count_try(self, job: str, about: Topic, id: str) -> int:
+        """How often a driver has taken up this question, this time included."""
+        path = f"{self._jobs}/{job}/{about}/tries"
+        kept = json.loads(self._client.retry(self._get, path) or "{}")
+        number = 1 + (kept["number"] if kept.get("id") == id else 0)
+        self._client.retry(self._client.ensure_path, path)
+        value = json.dumps({"id": id, "number": number}).encode()
+        self._client.retry(self._client.set, path, value)
+        return int(number)
 
     def is_stop_desired(self, version: str) -> bool:
         """True when the gateway wants this version of the application to end."""
