@@ -127,7 +127,8 @@ class DeclaredSettings(WindowedSettings):
         join_seconds: how far apart the times of two events may be that are joined; None without a
             join.
         buckets: partitions that a day's rows are dealt to.
-        quarantine_records: that may be put aside within an hour.
+        quarantine_share: of a batch's events that may be put aside; or so many
+            ``quarantine_records``, with those of the batches before.
         tables: lookup tables whose facts its rows get.
         approximate_error: the relative standard error of ``approximate_columns``.
         session_gap_seconds: that ends a session; 0 for rows that are no slots of sessions.
@@ -138,6 +139,7 @@ class DeclaredSettings(WindowedSettings):
     join_seconds: int | None = None
     buckets: int
     keep_days: int
+    quarantine_share: float
     quarantine_records: int
     tables: list[str]
     approximate_columns: list[str]

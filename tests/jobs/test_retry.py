@@ -123,7 +123,8 @@ def context_of(skips: list[Skip], query: str | None) -> Any:
     return SimpleNamespace(
         job="test",
         tables=SimpleNamespace(select=lambda *_: found),
-        checkpoint=SimpleNamespace(query_id=lambda: query),
+        streams=[SimpleNamespace(topic="events")],
+        checkpoint=SimpleNamespace(query_id=lambda: query, reached=dict),
     )
 
 

@@ -291,6 +291,13 @@ def test_a_checkpoint_tells_the_offsets_of_all_topics(spark: SparkSession, tmp_p
         (tmp_path / "offsets" / str(number)).write_text("\n".join(lines))
     checkpoint = Checkpoint(spark, str(tmp_path))
     assert checkpoint.batch(0).end == first[0] | first[1]
+    assert checkpoint.reached()["ad-clicks"] == {"0": -2, "1": -2}  # nothing is committed
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").write_text("")
+    assert checkpoint.reached() == {
+        "ad-impressions": {"0": 5, "1": 7},
+        "ad-clicks": {"0": 1, "1": -2},
+    }
     batch = checkpoint.batch(1)
     assert batch.start == {"ad-impressions": {"0": 5, "1": 7}, "ad-clicks": {"0": 1, "1": -2}}
     assert batch.end == second[0] | second[1]
