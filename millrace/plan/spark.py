@@ -69,7 +69,8 @@ class Job(Settings):
     """What each job has: a batch every ``trigger_seconds``; records may wait ``lag_seconds``.
 
     ``streams`` or ``stream`` say what it reads, where that isn't what all read;
-    ``max_events_per_second`` how much, likewise. Programs have no ``trigger`` to choose.
+    ``max_events_per_second`` how much, likewise. Programs have no ``trigger`` to choose, and no
+    ``max_rows`` of a batch.
     """
 
     checkpoint: str
@@ -79,6 +80,7 @@ class Job(Settings):
     stream: str | None = Field(default=None, exclude_if=absent)
     streams: list[str] | None = Field(default=None, exclude_if=absent)
     max_events_per_second: PositiveInt | None = Field(default=None, exclude_if=absent)
+    max_rows: PositiveInt | None = Field(default=None, exclude_if=absent)
 
 
 class Archive(Job):
@@ -131,7 +133,9 @@ class SparkSettings(Settings):
 
     def batch_records(self, name: str) -> int:
         """The most that a batch of a job has of a stream; a second's at least."""
-        return int(self.events_per_second(name) * max(self.job(name).trigger_seconds, 1))
+        job = self.job(name)
+        most = int(self.events_per_second(name) * max(job.trigger_seconds, 1))
+        return min(most, job.max_rows) if self.keeps_rows(name) and job.max_rows else most
 
     def archive_job(self, stream: str) -> str:
         """Returns the job that archives a stream."""

@@ -126,6 +126,8 @@ class DeclaredSettings(WindowedSettings):
     Attributes:
         join_seconds: how far apart the times of two events may be that are joined; None without a
             join.
+        state_store: the class of Spark's that holds the job's state.
+        max_keys: rows of state, and ``max_rows`` that a batch changes, beyond which it fails.
         buckets: partitions that a day's rows are dealt to.
         quarantine_share: of a batch's events that may be put aside; or so many
             ``quarantine_records``, with those of the batches before.
@@ -137,6 +139,9 @@ class DeclaredSettings(WindowedSettings):
 
     window_seconds: int
     join_seconds: int | None = None
+    state_store: str
+    max_keys: int
+    max_rows: int
     buckets: int
     keep_days: int
     quarantine_share: float

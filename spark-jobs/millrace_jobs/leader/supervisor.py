@@ -16,6 +16,7 @@ from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query.heartbeat import Heartbeat, JobRow, claim
 from millrace_jobs.query.job import Job, Write
+from millrace_jobs.query.limits import BeyondLimit
 from millrace_jobs.requests.operator_requests import OperatorRequests
 from millrace_jobs.standby.executor_warmup import ExecutorWarmup
 from millrace_jobs.standby.ready import ReadyJob, check_continuity
@@ -30,7 +31,7 @@ DRAIN_POLL_SECONDS = 0.02
 PAUSE_SECONDS = 60.0  # twice as long after each that was no use
 LONGEST_PAUSE_SECONDS = 960.0
 REFUSED_SECONDS = 10.0  # until a refused checkpoint is looked at again
-OF_DATA = (Quarantined, NotIsolatable)  # another driver would fail in the same batch
+OF_DATA = (Quarantined, NotIsolatable, BeyondLimit)  # another driver would fail in the same batch
 
 
 class Drained(Exception):
