@@ -52,13 +52,13 @@ def plan_table(table: Table, profile: Profile) -> TablePlan:
 
 def problems(tables: Mapping[str, Table], spark: Component) -> Iterator[str]:
     """Tables that a job names and nobody has declared, or whose versions no store could keep."""
-    for name, table in tables.items():
+    for declared, table in tables.items():
         value = table.keep_days.value
         values = value.values() if isinstance(value, dict) else [value]
         longest = max((days for days in values if isinstance(days, int)), default=0)
         if longest > MOST_DAYS:
             yield (
-                f"configs/tables/{name}.yaml: keep_days: {longest:,}: Cassandra keeps a row for 20"
+                f"configs/tables/{declared}.yaml: keep_days: {longest:,}: Cassandra keeps a row for 20"
                 f" years at most, {MOST_DAYS:,} days"
             )
     for job, settings in spark.settings.items():
