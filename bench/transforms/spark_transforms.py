@@ -66,7 +66,9 @@ class Work:
     def _archive(self) -> None:
         """Into Parquet: Delta's log is a batch's cost, not an event's."""
         own = ArchiveSettings.read(self.jobs["archive"])
-        events = archive.with_partitions(self._events(), self.stream.event_time)
+        events = archive.with_partitions(
+            self._events(), self.stream.event_time, own.old_after_hours
+        )
         dealt = archive.dealt(events, own.shuffle_partitions, own.writers_per_hour)
         with tempfile.TemporaryDirectory() as folder:
             dealt.write.partitionBy(*archive.PARTITIONS).mode("overwrite").parquet(folder)

@@ -33,16 +33,30 @@ def check(registry: Registry, deployment: Deployment) -> None:
 
 
 def compare(kept: dict[str, dict[str, Any] | None], offered: Contracts) -> list[str]:
-    """A line for each thing that differs. Another checkpoint has nothing to keep to."""
+    """A line for each thing that differs. Another checkpoint has nothing to keep to.
+
+    Of fields, which a contract has by name, some may be new and some left out.
+    """
     breaches = []
     for job, new in offered.items():
         old = kept.get(job)
         if old is None or old["checkpoint"] != new["checkpoint"]:
             continue
         for name in sorted((old.keys() | new.keys()) - KEPT_BY_SPARK):
-            if old.get(name) != new.get(name):
-                breaches.append(f"{job}: {name} was {old.get(name)}, would be {new.get(name)}")
+            was, would_be = old.get(name), new.get(name)
+            if isinstance(was or would_be, dict):
+                breaches += _of_fields(f"{job}: {name}", was or {}, would_be or {})
+            elif was != would_be:
+                breaches.append(f"{job}: {name} was {was}, would be {would_be}")
     return breaches
+
+
+def _of_fields(where: str, old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    return [
+        f"{where}: {name} was {old[name]}, would be {new[name]}"
+        for name in sorted(old.keys() & new.keys())
+        if old[name] != new[name]
+    ]
 
 
 def offered_by(deployment: Deployment) -> Contracts:

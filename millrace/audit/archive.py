@@ -3,14 +3,21 @@
 import io
 import re
 import tempfile
+from collections import Counter
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from millrace.audit.truth import epoch_seconds
 from millrace.cluster.hdfs import Hdfs
 from millrace.plan import Plan
 
@@ -37,6 +44,27 @@ EMPTY = pa.schema(
 SHARED = [field.name for field in EMPTY.schema if field.type == TEXT]
 
 
+OLD = 24  # millrace_jobs.sinks.archive: the hour of what was old when it came
+EPOCH = date(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the table. Hours are since 1970; ``hour`` is None if it has old events of several,
+    from ``first`` to ``last``."""
+
+    path: str
+    rows: int
+    hour: int | None
+    first: int
+    last: int
+
+    def may_have(self, hours: Collection[int]) -> bool:
+        if self.hour is not None:
+            return self.hour in hours
+        return any(self.first <= hour <= self.last for hour in hours)
+
+
 class Archive:
     """One version of the table of the events that `millrace load` sends, the newest when opened."""
 
@@ -46,37 +74,39 @@ class Archive:
         self._path = f"{common.archives}/{common.stream}"
         self._files = self._list_files()
 
-    def rows_by_hour(self) -> dict[int, int]:
-        """Hours since 1970 with the number of their rows, as Delta's log counts them."""
-        hours: dict[int, int] = {}
-        for hour, rows in zip(self._hours(), self._files["num_records"].to_pylist(), strict=True):
-            hours[hour] = hours.get(hour, 0) + rows
-        return hours
+    def rows_by_hour(self, days: Collection[int]) -> dict[int, int]:
+        """Hours since 1970 with the number of their rows, as Delta's log counts them.
+
+        What was old when it came has no hour in the log. Such a file is read if it may have events
+        of one of these ``days`` (since 1970).
+        """
+        hours: Counter[int] = Counter()
+        for file in self._files:
+            if file.hour is not None:
+                hours[file.hour] += file.rows
+            elif any(24 * day <= file.last and file.first < 24 * (day + 1) for day in days):
+                times = self._fetch(file, ["event_time"])["event_time"]
+                hours.update(_hours_of(times).tolist())
+        return dict(hours)
 
     def read(self, hours: set[int]) -> pa.Table:
         """Reads all rows of these hours (since 1970)."""
-        paths = [
-            unquote(path)
-            for path, hour in zip(self._files["path"].to_pylist(), self._hours(), strict=True)
-            if hour in hours
-        ]
+        files = [file for file in self._files if file.may_have(hours)]
         with ThreadPoolExecutor(FETCHES) as pool:
-            parts = list(pool.map(self._fetch, paths))
+            parts = list(pool.map(lambda file: self._of_hours(file, hours), files))
         return pa.concat_tables(parts) if parts else EMPTY
 
-    def _fetch(self, path: str) -> pa.Table:
-        content = self._hdfs.read(f"{self._path}/{path}")
-        found = pq.read_table(
-            io.BytesIO(content), columns=EMPTY.column_names, read_dictionary=SHARED
-        )
-        return found.cast(EMPTY.schema)
+    def _of_hours(self, file: File, hours: set[int]) -> pa.Table:
+        rows = self._fetch(file, EMPTY.column_names).cast(EMPTY.schema)
+        if file.hour is not None:
+            return rows
+        return rows.filter(pa.array(np.isin(_hours_of(rows["event_time"]), list(hours))))
 
-    def _hours(self) -> list[int]:
-        days = self._files["partition.event_date"].cast(pa.int32()).to_pylist()
-        hours = self._files["partition.event_hour"].to_pylist()
-        return [24 * day + hour for day, hour in zip(days, hours, strict=True)]
+    def _fetch(self, file: File, columns: list[str]) -> pa.Table:
+        content = self._hdfs.read(f"{self._path}/{file.path}")
+        return pq.read_table(io.BytesIO(content), columns=columns, read_dictionary=SHARED)
 
-    def _list_files(self) -> pa.Table:
+    def _list_files(self) -> list[File]:
         """Delta's reader needs the log only, so only the log is copied, from its checkpoint on."""
         log = f"{self._path}/_delta_log"
         names = self._hdfs.names(log)
@@ -88,7 +118,32 @@ class Archive:
                 contents = pool.map(lambda name: self._hdfs.read(f"{log}/{name}"), wanted)
                 for name, content in zip(wanted, contents, strict=True):
                     (copy / name).write_bytes(content)
-            return pa.table(DeltaTable(folder).get_add_actions(flatten=True))
+            return files_of(pa.table(DeltaTable(folder).get_add_actions(flatten=True)))
+
+
+def files_of(added: pa.Table) -> list[File]:
+    """The files of a table, as `DeltaTable.get_add_actions` tells of them."""
+    return [_file(action) for action in added.to_pylist()]
+
+
+def _file(action: dict[str, Any]) -> File:
+    path, rows = unquote(action["path"]), action["num_records"]
+    day, hour = action["partition.event_date"], action["partition.event_hour"]
+    if hour != OLD:
+        of_events = (day - EPOCH).days * 24 + hour
+        return File(path, rows, of_events, of_events, of_events)
+    first, last = (_hour(action[f"{end}.event_time"]) for end in ("min", "max"))
+    return File(path, rows, None, first, last)
+
+
+def _hour(time: datetime) -> int:
+    return int(time.timestamp()) // 3600
+
+
+def _hours_of(times: pa.ChunkedArray) -> np.ndarray:
+    """Of each time its hour since 1970."""
+    hours: np.ndarray = epoch_seconds(times) // 3600
+    return hours
 
 
 def _version(name: str) -> int | None:

@@ -20,6 +20,7 @@ from millrace.audit.records import foreign_records, of_run, own_records
 from millrace.audit.report import Plane, Report
 from millrace.audit.tables import Tables
 from millrace.audit.truth import (
+    DAY,
     SIZES,
     Cut,
     Figures,
@@ -64,13 +65,14 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     ledgers = [_opened(path, plan) for path in paths]
     hours = sorted(set().union(*map(_hours_of, ledgers)))
     days = sorted({day_of(hour) for hour in hours})
+    dates = [day // DAY for day in days]
     deadline = time.monotonic() + wait
     hdfs = Hdfs(plan)
     positions = Positions(plan, hdfs)
 
     stream = plan.spark.settings.common.stream
     positions.wait_for_archive(stream, positions.event_ends(), deadline)
-    early = Archive(hdfs, plan).rows_by_hour()
+    early = Archive(hdfs, plan).rows_by_hour(dates)
     before = positions.event_ends()
     positions.wait_for(kafka.JOB, {stream: before}, deadline)
     with cassandra.reading(plan) as session:
@@ -89,7 +91,7 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     lateness, rule = _lateness(plan), PageViewRule.of(plan)
     truth = truth_of(records, cut, lateness, rule)
     low = requests_by_day(records, cut.before, early, hours)
-    high = requests_by_day(records, cut.after, archive.rows_by_hour(), hours)
+    high = requests_by_day(records, cut.after, archive.rows_by_hour(dates), hours)
     days_truth = {day: (low[day], high[day]) for day in high}
 
     windows, pages = _touched(truth, own)

@@ -129,11 +129,10 @@ def _tables(plan: Plan) -> Iterator[Kept]:
             yield Kept(f"`{name}`", "Cassandra", how_long, _path(SCHEMA))
     for job in plan.jobs:
         if spark.keeps_rows(job):
-            kept = (spark.job(job).model_extra or {})["keep_days"]
             yield Kept(
                 f"rows of `{job}`",
                 "Cassandra",
-                f"{kept} days",
+                f"{spark.job(job).keep_days} days",
                 "`keep_days`, configs/jobs/defaults",
             )
     cassandra = plan.services["cassandra"].settings["cassandra.yaml"]

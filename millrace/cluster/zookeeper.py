@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -88,7 +89,8 @@ def ask(plan: Plan, path: str, question: dict[str, Any], seconds: float) -> dict
     quiet()
     with retrying_client(plan) as client:
         client.ensure_path(path)
-        client.set(path, json.dumps(question).encode())
+        until = time.time() + seconds  # later, nobody waits for the answer
+        client.set(path, json.dumps(question | {"until": until}).encode())
         found: dict[str, Any] = {}
 
         def is_answered() -> bool:

@@ -46,6 +46,7 @@ from millrace.plan.spark import (
     rate_problems,
     real_time_problems,
     settings_of,
+    store_problems,
 )
 from millrace.plan.streams import plan_stream
 from millrace.plan.streams import problems as stream_problems
@@ -192,6 +193,7 @@ def _problems(
         return
     if not undeclared:
         yield from in_environment(_rate_problems(environment, settings))
+        yield from store_problems(settings, sorted(_jobs(environment)))
     unread = list(_stream_problems(environment, events, settings, streams))
     yield from unread
     if not (unread or unnamed):

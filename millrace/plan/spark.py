@@ -3,6 +3,8 @@
 The others stay beside them as they are: what only jobs read, jobs check.
 """
 
+import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -17,6 +19,10 @@ FILE = CONFIGS / "components" / "spark.yaml"
 MEBIBYTES = {"m": 1, "g": 1024}
 # Spark refuses less: spark.sql.streaming.realTimeMode.minBatchDuration.
 REAL_TIME_SECONDS = 5
+# Cassandra's: MAX_TTL, and the length of a table's name, before which stands ``job_``.
+MOST_DAYS = 20 * 365
+TABLE = re.compile(r"[a-z0-9_]{1,44}")
+FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class Settings(BaseModel):
@@ -69,7 +75,8 @@ class Job(Settings):
     """What each job has: a batch every ``trigger_seconds``; records may wait ``lag_seconds``.
 
     ``streams`` or ``stream`` say what it reads, where that isn't what all read;
-    ``max_events_per_second`` how much, likewise. Programs have no ``trigger`` to choose.
+    ``max_events_per_second`` how much, likewise. Programs have no ``trigger`` to choose, and no
+    ``max_rows`` of a batch.
     """
 
     checkpoint: str
@@ -79,6 +86,8 @@ class Job(Settings):
     stream: str | None = Field(default=None, exclude_if=absent)
     streams: list[str] | None = Field(default=None, exclude_if=absent)
     max_events_per_second: PositiveInt | None = Field(default=None, exclude_if=absent)
+    max_rows: PositiveInt | None = Field(default=None, exclude_if=absent)
+    keep_days: PositiveInt | None = Field(default=None, exclude_if=absent)
 
 
 class Archive(Job):
@@ -131,7 +140,9 @@ class SparkSettings(Settings):
 
     def batch_records(self, name: str) -> int:
         """The most that a batch of a job has of a stream; a second's at least."""
-        return int(self.events_per_second(name) * max(self.job(name).trigger_seconds, 1))
+        job = self.job(name)
+        most = int(self.events_per_second(name) * max(job.trigger_seconds, 1))
+        return min(most, job.max_rows) if self.keeps_rows(name) and job.max_rows else most
 
     def archive_job(self, stream: str) -> str:
         """Returns the job that archives a stream."""
@@ -167,6 +178,35 @@ def rate_problems(
                 f"load.events_per_second: {promised:,} with a headroom of {headroom:g}"
                 f" (configs/capacity.yaml) is more than the job {job} takes: {most:,}"
                 " (max_events_per_second in configs/components/spark.yaml)"
+            )
+
+
+def store_problems(settings: SparkSettings, jobs: Iterable[str]) -> Iterator[str]:
+    """Jobs whose names and ages neither HDFS nor Cassandra could take, or that would share a
+    checkpoint."""
+    sharing: dict[str, list[str]] = defaultdict(list)
+    for name in jobs:
+        job = settings.job(name)
+        sharing[job.checkpoint].append(name)
+        where = f"job {name}: checkpoint {job.checkpoint!r}"
+        if settings.keeps_rows(name) and not TABLE.fullmatch(job.checkpoint):
+            yield (
+                f"{where} names its table, too: at most 44 of a-z, 0-9 and _, such as {name[:42]}_2"
+            )
+        elif not FOLDER.fullmatch(job.checkpoint):
+            yield f"{where} is no name of a folder, such as {name}"
+        ages = {"keep_days": job.keep_days, "pages_keep_days": getattr(job, "pages_keep_days", 0)}
+        for setting, days in ages.items():
+            if (days or 0) > MOST_DAYS:
+                yield (
+                    f"job {name}: {setting} {days:,}: Cassandra keeps a row for 20 years at most,"
+                    f" {MOST_DAYS:,} days"
+                )
+    for checkpoint, names in sharing.items():
+        if len(names) > 1:
+            yield (
+                f"jobs {', '.join(names)}: each has the checkpoint {checkpoint}; give all but one"
+                " of them another, as a checkpoint is of one job"
             )
 
 

@@ -8,6 +8,7 @@ from pydantic import PositiveInt
 from millrace.config import Component, Profile
 from millrace.config.lookup_tables import Table
 from millrace.plan.parts import Model
+from millrace.plan.spark import MOST_DAYS
 
 Value = int | float | str | None
 Row = dict[str, Value]
@@ -50,7 +51,16 @@ def plan_table(table: Table, profile: Profile) -> TablePlan:
 
 
 def problems(tables: Mapping[str, Table], spark: Component) -> Iterator[str]:
-    """Tables that a job names and nobody has declared."""
+    """Tables that a job names and nobody has declared, or whose versions no store could keep."""
+    for declared, table in tables.items():
+        value = table.keep_days.value
+        values = value.values() if isinstance(value, dict) else [value]
+        longest = max((days for days in values if isinstance(days, int)), default=0)
+        if longest > MOST_DAYS:
+            yield (
+                f"configs/tables/{declared}.yaml: keep_days: {longest:,}: Cassandra keeps a row for"
+                f" 20 years at most, {MOST_DAYS:,} days"
+            )
     for job, settings in spark.settings.items():
         names = settings["tables"].value if "tables" in settings else []
         if not isinstance(names, list):

@@ -35,6 +35,11 @@ def _nothing(_: JobSettings, __: Sequence[Stream]) -> Frozen:
     return {}
 
 
+def _of_archive(_: ArchiveSettings, streams: Sequence[Stream]) -> Frozen:
+    """A table's columns can be added to, but stay what they are."""
+    return {f"fields of {one.name}": one.columns for one in streams}
+
+
 def _of_real_time(settings: RealTimeSettings, _: Sequence[Stream]) -> Frozen:
     return {"trigger": settings.trigger}
 
@@ -67,7 +72,8 @@ class Kind(Generic[S]):
         settings: what such a job is told.
         analysed: ``MODULE:CLASS`` of what `check` analyses; None where there is no declaration.
         archives: its rows are the events of a stream, in a Delta table.
-        frozen: what of its settings and streams its checkpoint holds for good, by name.
+        frozen: what of its settings and streams its checkpoint holds for good, by name. Where that
+            is a dictionary, more may be added, and what is left out stays reserved.
     """
 
     program: str
@@ -92,7 +98,9 @@ class Kind(Generic[S]):
         return _class(self.analysed)
 
 
-ARCHIVE = Kind("millrace_jobs.programs.archive:Archive", ArchiveSettings, archives=True)
+ARCHIVE = Kind(
+    "millrace_jobs.programs.archive:Archive", ArchiveSettings, archives=True, frozen=_of_archive
+)
 TRAFFIC = Kind("millrace_jobs.programs.traffic:Traffic", TrafficSettings, frozen=_of_traffic)
 DECLARED = Kind(
     "millrace_jobs.declared.job:Declared",

@@ -23,7 +23,7 @@ CQL_TYPES = {
     "binary": "blob",
 }
 WINDOW_START = "window_start"
-OWN = ("day", "bucket", WINDOW_START, "version")
+OWN = ("day", "bucket", WINDOW_START, "version", "key", "job")  # of a row, or of its record
 
 
 @dataclass(frozen=True)

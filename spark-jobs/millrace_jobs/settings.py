@@ -99,9 +99,11 @@ class JobSettings(KafkaClientSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSettings(JobSettings):
-    """``writers_per_hour``: so many files of each hour that a batch has events of."""
+    """``writers_per_hour``: so many files of each hour that a batch has events of; what was older
+    than ``old_after_hours`` when it came has no hour."""
 
     writers_per_hour: int
+    old_after_hours: int
     keep_days: int
 
 
@@ -132,8 +134,11 @@ class DeclaredSettings(WindowedSettings):
     Attributes:
         join_seconds: how far apart the times of two events may be that are joined; None without a
             join.
+        state_store: the class of Spark's that holds the job's state.
+        max_keys: rows of state, and ``max_rows`` that a batch changes, beyond which it fails.
         buckets: partitions that a day's rows are dealt to.
-        quarantine_records: that may be put aside within an hour.
+        quarantine_share: of a batch's events that may be put aside; or so many
+            ``quarantine_records``, with those of the batches before.
         tables: lookup tables whose facts its rows get.
         approximate_error: the relative standard error of ``approximate_columns``.
         session_gap_seconds: that ends a session; 0 for rows that are no slots of sessions.
@@ -142,8 +147,12 @@ class DeclaredSettings(WindowedSettings):
 
     window_seconds: int
     join_seconds: int | None = None
+    state_store: str
+    max_keys: int
+    max_rows: int
     buckets: int
     keep_days: int
+    quarantine_share: float
     quarantine_records: int
     tables: list[str]
     approximate_columns: list[str]

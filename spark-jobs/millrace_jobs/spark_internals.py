@@ -82,6 +82,21 @@ def put_pool(context: SparkContext, name: str, share: int) -> None:
         root.addSchedulable(scheduler.Pool(name, fair, 0, share))
 
 
+def state_rows(query: StreamingQuery) -> int:
+    """Rows in the state stores of a query, as its newest batch has left them so far.
+
+    Spark's report says the same, once the batch is committed.
+    """
+    execution = java_query(query).streamingQuery().lastExecution()
+    return _state_rows(execution.executedPlan()) if execution else 0
+
+
+def _state_rows(node: Any) -> int:
+    metric, children = node.metrics().get("numTotalStateRows"), node.children()
+    own = int(metric.get().value()) if metric.isDefined() else 0
+    return own + sum(_state_rows(children.apply(n)) for n in range(children.size()))
+
+
 def analysed_plan(frame: DataFrame) -> Any:
     """The root node of the frame's plan, in which names are resolved and nothing is optimised."""
     return frame._jdf.queryExecution().analyzed()

@@ -63,6 +63,7 @@ def test_a_contract_has_all_topics_and_how_far_apart_partners_may_be() -> None:
     assert contract("archive_clicks", ARCHIVE, [clicks]).keys() == {
         "checkpoint",
         "topic",
+        "fields of clicks",
     }
 
 
@@ -109,3 +110,34 @@ def test_a_package_that_tells_nothing_is_refused(deployment: Deployment) -> None
     deployment.config.write_text("{}")
     with pytest.raises(Incompatible, match="doesn't tell its contracts"):
         compatibility.check(registry(), deployment)
+
+
+def with_fields(**kinds: str) -> dict[str, Any]:
+    fields = {name: {"type": kind, "required": False} for name, kind in kinds.items()}
+    return contract("archive", ARCHIVE, [Stream.of("events", declared("events", fields=fields))])
+
+
+@pytest.mark.parametrize(
+    ("kept", "offered", "breaches"),
+    [
+        ({"status": "integer"}, {"status": "integer", "country": "text"}, []),
+        ({"status": "integer", "country": "text"}, {"status": "integer"}, []),
+        (
+            {"status": "integer"},
+            {"status": "long", "country": "text"},
+            ["archive: fields of events: status was int, would be bigint"],
+        ),
+    ],
+)
+def test_fields_may_be_added_and_left_out_but_keep_their_types(
+    kept: dict[str, str], offered: dict[str, str], breaches: list[str]
+) -> None:
+    found = compatibility.compare(
+        {"archive": with_fields(**kept)}, {"archive": with_fields(**offered)}
+    )
+    assert found == breaches
+
+
+def test_a_contract_of_before_knows_no_fields() -> None:
+    kept = {"checkpoint": "archive", "topic": "events"}
+    assert compatibility.compare({"archive": kept}, {"archive": with_fields(a="text")}) == []

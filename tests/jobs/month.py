@@ -47,6 +47,7 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
                 BATCHES * step + batch,
                 writers=1,
                 writers_per_hour=1,
+                old_after_hours=48,
             )
         _leave_an_application_behind(folder, step)
         _stamp(folder, now)

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,14 @@ from millrace_jobs import upkeep
 from millrace_jobs.inputs.checkpoint import Batch
 from millrace_jobs.programs import archive as job
 from millrace_jobs.sinks import archive
+from millrace_jobs.stream import Field, Stream
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.jobs.samples import NAMES, RECEIVED, STREAM, event, settings_of
 
+OLD_AFTER = 48  # hours
 Records = Callable[[list[bytes | None]], DataFrame]
 Write = Callable[[list[bytes | None], int], list[str]]
 
@@ -47,7 +50,7 @@ def test_a_single_writer_reads_and_writes_in_one_stage(
     records: Records, writers: int, shuffles: int
 ) -> None:
     classified = records([event(), event()]).repartition(2).transform(parse.classify, STREAM)
-    events = archive.with_partitions(parse.valid(classified, STREAM), STREAM.event_time)
+    events = archive.with_partitions(parse.valid(classified, STREAM), STREAM.event_time, OLD_AFTER)
     before, after = (
         frame._jdf.queryExecution().executedPlan().toString().count("Exchange")
         for frame in (events, events.transform(archive.dealt, writers, 2))
@@ -155,7 +158,7 @@ def _append(
     values: list[bytes | None] = [event(event_time=time) for time in times]
     arrived = records(values).withColumn("timestamp", F.lit(received))
     events = parse.valid(arrived.transform(parse.classify, STREAM), STREAM)
-    archive.append(events, "event_time", table, "test", batch, writers=4, writers_per_hour=2)
+    archive.append(events, "event_time", table, "test", batch, 4, 2, OLD_AFTER)
 
 
 def _files(spark: SparkSession, table: str) -> dict[int, int]:
@@ -164,10 +167,70 @@ def _files(spark: SparkSession, table: str) -> dict[int, int]:
     return {row.event_hour: row.files for row in by_hour}
 
 
+THAT_DAY = datetime(2015, 5, 17, 12)
+
+
 def test_few_tasks_share_an_hour(spark: SparkSession, records: Records, table: str) -> None:
     """One would bound the archive to what one core writes; all would leave too many files."""
-    _append(table, records, ["2015-05-17T10:05:03Z"] * 8 + ["2015-05-17T11:05:03Z"] * 8, 0)
+    times = ["2015-05-17T10:05:03Z"] * 8 + ["2015-05-17T11:05:03Z"] * 8
+    _append(table, records, times, 0, THAT_DAY)
     assert _files(spark, table) == {10: 2, 11: 2}
+
+
+def test_what_is_old_when_it_comes_has_one_place_and_is_found(
+    spark: SparkSession, records: Records, table: str
+) -> None:
+    """Random times since 2000: a file for each hour would be as many as there are events."""
+    now = datetime(2026, 1, 1, 10, 30)
+    old = [now - timedelta(hours=OLD_AFTER, seconds=1) - timedelta(days=97) * n for n in range(16)]
+    recent = [now - timedelta(hours=OLD_AFTER), now - timedelta(hours=1)]
+    times = [f"{time.isoformat()}Z" for time in (*old, *recent)]
+    _append(table, records, times, 0, now)
+    assert _files(spark, table) == {archive.OLD: 2, 10: 1, 9: 1}
+    for time in (*old, *recent):
+        end = time + timedelta(seconds=1)
+        [found] = archive.read(spark, table, STREAM, time, end).collect()
+        assert found.event_time == time
+    upkeep.compact(spark, table, datetime(2026, 1, 2, tzinfo=UTC))
+    assert _files(spark, table) == {archive.OLD: 1, 10: 1, 9: 1}
+
+
+WITH_COUNTRY = replace(STREAM, fields=(*STREAM.fields, Field("country", "text", required=False)))
+
+
+def _append_of(stream: Stream, table: str, records: Records, value: bytes, batch: int) -> None:
+    events = parse.valid(records([value]).transform(parse.classify, stream), stream)
+    archive.append(events, "event_time", table, "test", batch, 1, 1, OLD_AFTER)
+
+
+def test_a_new_field_is_a_new_column_and_one_that_is_taken_back_stays_one(
+    spark: SparkSession, records: Records, table: str
+) -> None:
+    def countries(stream: Stream) -> list[Any]:
+        day = datetime(2015, 5, 17)
+        events = archive.read(spark, table, stream, day, day + timedelta(days=1))
+        return sorted(row.asDict().get("country", "no field") or "" for row in events.collect())
+
+    _append_of(STREAM, table, records, event(), 0)
+    assert countries(WITH_COUNTRY) == [""]  # before anything was appended with it
+    _append_of(WITH_COUNTRY, table, records, event(country="at"), 1)
+    _append_of(STREAM, table, records, event(), 2)
+    assert countries(WITH_COUNTRY) == ["", "", "at"]
+    assert countries(STREAM) == ["no field"] * 3
+
+
+def test_another_type_is_refused_by_its_name(
+    spark: SparkSession, records: Records, table: str
+) -> None:
+    _append_of(STREAM, table, records, event(), 0)
+    others = {"status": "long", "bytes": "integer"}
+    fields = [replace(one, type=others.get(one.name, one.type)) for one in STREAM.fields]
+    changed = replace(STREAM, fields=tuple(fields))
+    with pytest.raises(
+        archive.OtherTypes, match="status as int, not bigint, bytes as bigint, not int:"
+    ):
+        _append_of(changed, table, records, event(), 1)
+    assert spark.read.format("delta").load(table).count() == 1
 
 
 def test_files_know_what_they_are_sought_by_and_nothing_else(table: str, records: Records) -> None:
@@ -183,7 +246,8 @@ def test_compaction_merges_the_hours_that_are_over(
     spark: SparkSession, records: Records, table: str
 ) -> None:
     for batch in range(3):
-        _append(table, records, ["2015-05-17T10:05:03Z", "2015-05-17T11:05:03Z"], batch)
+        times = ["2015-05-17T10:05:03Z", "2015-05-17T11:05:03Z"]
+        _append(table, records, times, batch, THAT_DAY)
     upkeep.compact(spark, table, datetime(2015, 5, 17, 11, 30, tzinfo=UTC))
     assert _files(spark, table) == {10: 1, 11: 3}
     assert spark.read.format("delta").load(table).count() == 6

@@ -394,3 +394,21 @@ def test_without_zookeeper_nobody_is_told_to_stop(
 ) -> None:
     zookeeper.connected = False
     assert not driver.is_stop_desired("v1")
+
+
+def test_a_contract_keeps_the_fields_that_a_version_leaves_out(driver: Coordination) -> None:
+    for contract, kept in [
+        ({"checkpoint": "a", "fields": {"x": "int"}, "topic": "t"}, {"x": "int"}),
+        ({"checkpoint": "a", "fields": {"y": "int"}}, {"x": "int", "y": "int"}),
+        ({"checkpoint": "a", "fields": {"x": "int"}}, {"x": "int", "y": "int"}),
+        ({"checkpoint": "b", "fields": {"x": "string"}}, {"x": "string"}),
+    ]:
+        driver.put_contract("archive", contract)
+        found = json.loads(driver._client.get(f"{NAMES.zookeeper.jobs}/archive/contract")[0])
+        assert found == contract | {"fields": kept}
+
+
+def test_tries_are_counted_by_question(driver: Coordination) -> None:
+    numbers = [driver.count_try("sessions", "recount", id) for id in ("a", "a", "b", "b", "a")]
+    assert numbers == [1, 2, 1, 2, 1]
+    assert driver.count_try("sessions", "retry", "a") == 1

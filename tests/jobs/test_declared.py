@@ -14,6 +14,7 @@ from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.declared.transformation import no_events
 from millrace_jobs.output import Output, Sessions, bucket
 from millrace_jobs.query.context import JobContext
+from millrace_jobs.query.limits import BeyondLimit
 from millrace_jobs.sinks.batch_commit import BatchIdentity
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -90,6 +91,13 @@ REFUSED = {
     " FROM events GROUP BY 1, 2",
     "are the framework's": "SELECT window(event_time, '1 minute') AS window, url AS bucket,"
     " count(*) AS n FROM events GROUP BY 1, 2",
+    "'count\\(1\\)': no name that both": "SELECT window(event_time, '1 minute') AS window, count(1)"
+    " FROM events GROUP BY 1",
+    "'from', 'a\"b', 'größe', '_x': no name": "SELECT window(event_time, '1 minute') AS window,"
+    ' url AS `from`, count(*) AS `a"b`, max(bytes) AS `größe`, min(bytes) AS `_x`'
+    " FROM events GROUP BY 1, 2",
+    "columns key, job are the framework's": "SELECT window(event_time, '1 minute') AS window,"
+    " url AS key, count(*) AS job FROM events GROUP BY 1, 2",
     "a column may be": "SELECT window(event_time, '1 minute') AS window, collect_set(url) AS urls"
     " FROM events GROUP BY 1",
     "when a batch runs again": "SELECT window(event_time, '1 minute') AS window,"
@@ -317,7 +325,8 @@ def test_jobs_that_ship_can_be_described(spark: SparkSession, job: str) -> None:
 
 def described(results: Any = None, **facts: Any) -> declared_job.Declared:
     """A job with this output, and of its context only what is given."""
-    context: Any = SimpleNamespace(**{"job": "test", "lookups": [], "tables": None} | facts)
+    own = {"job": "test", "lookups": [], "tables": None, "settings": settings_of("sessions")}
+    context: Any = SimpleNamespace(**own | facts)
     one = declared_job.Declared(context, results=results or SimpleNamespace())
     vars(one)["output"] = OUTPUT  # read off no plan
     return one
@@ -329,6 +338,7 @@ def test_a_batch_is_stored_and_published_once_under_its_version(
     calls: list[tuple[str, Any]] = []
     one = described(
         lease=SimpleNamespace(confirm=lambda: calls.append(("confirm", None))),
+        spark=SimpleNamespace(streams=SimpleNamespace(get=lambda _: None)),
         identify=lambda batch: BatchIdentity("query", batch, 1000 + batch, {"events": {"0": 9}}),
         tables=SimpleNamespace(
             upsert=lambda table, columns, rows, version, partition_columns: calls.append(
@@ -349,6 +359,12 @@ def test_a_batch_is_stored_and_published_once_under_its_version(
     assert (table, stored) == ("job_test", (columns, [OUTPUT.row(ROW, 1005)], 1005, 2))
     assert checked == ("query", 5, {"events": {"0": 9}})
     assert published == (*checked, [OUTPUT.record(ROW, 1005)])
+
+    calls.clear()
+    one.context.settings = settings_of("sessions", max_rows=1)  # type: ignore[misc]
+    with pytest.raises(BeyondLimit):
+        one.write(spark.createDataFrame([ROW, ROW]), 6)
+    assert not calls
 
 
 @pytest.mark.parametrize(
@@ -387,6 +403,8 @@ def test_a_table_that_is_described_is_not_made_again() -> None:
     written: list[str] = []
     one = described(
         results=SimpleNamespace(take_over=lambda: None),
+        streams=[STREAM],
+        checkpoint=SimpleNamespace(reached=dict),
         lease=SimpleNamespace(confirm=lambda: None),
         version=lambda batch: batch,
         tables=SimpleNamespace(

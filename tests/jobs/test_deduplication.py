@@ -115,7 +115,7 @@ def test_a_recount_leaves_out_what_the_archive_has_twice(
     run.query.send(events[1:])
     found = records(spark, events, STREAM.topic).transform(parse.classify, STREAM)
     folder = str(tmp_path / "archive")
-    archive.append(parse.valid(found, STREAM), STREAM.event_time, folder, "a", 0, 1, 1)
+    archive.append(parse.valid(found, STREAM), STREAM.event_time, folder, "a", 0, 1, 1, 48)
     assert spark.read.format("delta").load(folder).count() == len(events)
     rows = [{"window_start": start, "n": n} for start, n in run.rows.items()]
 
@@ -126,7 +126,8 @@ def test_a_recount_leaves_out_what_the_archive_has_twice(
 
     job = job_of(
         spark,
-        tables=SimpleNamespace(select=select),
+        tables=SimpleNamespace(select=select, scan=select),
+        lease=SimpleNamespace(verify=lambda: None),
         config=SimpleNamespace(kafka="", archive_of=lambda _: folder),
     )
     answer = recount.recount(job, at("2026-01-01 12:00:00"), at("2026-01-01 12:01:00"))

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millrace.plan import load_plan
+from tests.jobs.samples import settings_of
 
 CAMPAIGNS = Lookup.of("campaigns", load_plan("local").tables["campaigns"].model_dump())
 REGIONS = Lookup("regions", {"region": "string"}, {"manager": "string"})
@@ -323,6 +324,8 @@ def test_a_batch_is_stored_and_published_with_its_facts_again_and_again(
         context: Any = SimpleNamespace(
             job="test",
             lookups=[CAMPAIGNS],
+            settings=settings_of("sessions"),
+            spark=SimpleNamespace(streams=SimpleNamespace(get=lambda _: None)),
             identify=lambda batch: BatchIdentity("query", batch, write_version(epoch, batch), {}),
             lease=SimpleNamespace(confirm=lambda: None),
             tables=tables,

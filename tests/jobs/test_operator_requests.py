@@ -1,6 +1,7 @@
 """What an operator asks of a job is answered once, by the driver that leads."""
 
 import threading
+import time
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -21,17 +22,26 @@ RETRY = {"id": "r", "records": ["events-0-7"]}
 class Coordination:
     asked: dict[str, dict[str, Any]]
     answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    tries: int = 0
 
     def question(self, job: str, about: str) -> dict[str, Any] | None:
         return None if about in self.answers else self.asked.get(about)
+
+    def count_try(self, job: str, about: str, id: str) -> int:
+        self.tries += 1
+        return self.tries
 
     def answer(self, job: str, about: str, answer: dict[str, Any]) -> None:
         self.answers.setdefault(about, []).append(answer)
 
 
-def asked(**questions: Any) -> dict[str, list[dict[str, Any]]]:
-    """What is answered when a driver has looked three times."""
-    coordination = Coordination(questions)
+def asked(tries: int = 0, **questions: Any) -> dict[str, list[dict[str, Any]]]:
+    """What is answered when a driver has looked three times.
+
+    Args:
+        tries: of drivers before it.
+    """
+    coordination = Coordination(questions, tries=tries)
     job: Any = SimpleNamespace(output=SimpleNamespace(job="test"))
     answering = OperatorRequests(coordination)  # type: ignore[arg-type]
     for _ in range(3):
@@ -70,3 +80,23 @@ def test_who_leads_no_more_leaves_the_answer_to_who_does(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "retry", lose)
     assert asked(retry=RETRY) == {}
+
+
+def test_a_question_by_which_drivers_end_is_not_taken_up_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "recount", lambda *_: Outcome("", True, "a recount"))
+    for tries in range(module.TRIES):
+        assert asked(tries, recount=RECOUNT)["recount"][0]["what"] == "a recount"
+    [answer] = asked(module.TRIES, recount=RECOUNT)["recount"]
+    assert "2 drivers have ended while they answered it; ask for less" in answer["error"]
+
+
+@pytest.mark.parametrize(("ahead", "answered"), [(60, True), (-1, False)])
+def test_a_question_that_nobody_waits_for_is_not_answered(
+    monkeypatch: pytest.MonkeyPatch, ahead: float, answered: bool
+) -> None:
+    monkeypatch.setattr(module, "recount", lambda *_: Outcome("", True, "a recount"))
+    [answer] = asked(recount=RECOUNT | {"until": time.time() + ahead})["recount"]
+    assert ("what" in answer) == answered
+    assert answered or answer["error"] == "nobody answered in time; ask again"

@@ -5,7 +5,6 @@ import os
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import astuple
-from datetime import UTC, datetime, timedelta
 from math import ceil, log2
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from millrace_jobs.declared import job as declared_job
 from millrace_jobs.declared.loader import Declaration
 from millrace_jobs.inputs import sources
+from millrace_jobs.inputs.checkpoint import EARLIEST
 from millrace_jobs.inputs.place import Place
 from millrace_jobs.leader import running
 from millrace_jobs.quarantine import store
@@ -129,7 +129,12 @@ class Memory:
 
     def select(self, query: str, key: Any) -> list[Any]:
         assert ".quarantine WHERE job = ?" in query
-        return [SimpleNamespace(**row) for at, row in self.rows.items() if at[0] == key[0]]
+        *names, start = (*key, 0) if len(key) < 4 else key
+        return [
+            SimpleNamespace(**row)
+            for at, row in self.rows.items()
+            if list(at[: len(names)]) == names and at[3] >= start
+        ]
 
 
 class Running:
@@ -157,7 +162,11 @@ class Running:
             ),
             tables=Memory(),
             lease=lease,
-            checkpoint=SimpleNamespace(batch=lambda n: SimpleNamespace(of=lambda _: n)),
+            checkpoint=SimpleNamespace(
+                batch=lambda n: SimpleNamespace(of=lambda _: n, start={}),
+                oldest=lambda: 0,
+                reached=dict,
+            ),
             checkpoint_id=lambda: "query",
             version=lambda batch: batch,
         )
@@ -256,7 +265,9 @@ def test_a_job_that_fails_by_everything_is_left_as_it_is(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = Running(spark, tmp_path, monkeypatch, by_url)
-    few = settings_of("theirs", like="status_by_minute", quarantine_records=5)
+    few = settings_of(
+        "theirs", like="status_by_minute", quarantine_records=5, quarantine_share=0.01
+    )
     running.job.context.settings = few  # each that is found takes a second
     running.send(events(0, 90) + [EVENT | {"bytes": 666}] * 20)
     error = running.run()
@@ -282,26 +293,67 @@ def test_a_sum_over_many_records_has_no_guilty_one(
     assert "none of its records alone: [ARITHMETIC_OVERFLOW]" in str(error)
 
 
-def test_no_more_are_put_aside_than_within_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = datetime.now(UTC).replace(tzinfo=None)
-    old, new = now - timedelta(hours=2), now - timedelta(minutes=5)
-    skips = [Skip(Place("events", 0, n), old if n < 3 else new) for n in range(10)]
-    limits: list[int] = []
+@pytest.mark.parametrize(
+    ("events", "of_before", "most"),
+    [
+        (10, 0, 9),  # one of ten is no share that says anything
+        (10, 9, 0),
+        (10, 20, 0),
+        (100_000, 0, 1000),
+        (100_000, 100_000, 1000),  # and so it may go on
+    ],
+)
+def test_a_share_of_a_batch_may_be_put_aside_or_a_few_of_several(
+    events: int, of_before: int, most: int
+) -> None:
+    tables = Memory()
+    offsets = [*range(3), *range(100, 100 + of_before)]
+    for (
+        offset
+    ) in offsets:  # the first ones are of a batch that the checkpoint doesn't know any more
+        skip = Skip(Place("events", 0, offset), RECEIVED, batch=7 if offset >= 100 else 6)
+        tables.upsert("quarantine", store.COLUMNS, [store.row_of("theirs", skip)], 1)
+    context: Any = SimpleNamespace(
+        job="theirs",
+        streams=[STREAM],
+        tables=tables,
+        checkpoint=SimpleNamespace(
+            oldest=lambda: 7, batch=lambda _: SimpleNamespace(start={"events": {"0": 2}})
+        ),
+        settings=settings_of(
+            "theirs",
+            like="status_by_minute",
+            quarantine_records=9,
+            quarantine_share=0.01,
+        ),
+    )
+    assert Quarantine(context, None)._most(events) == most  # type: ignore[arg-type]
 
-    def search(_: Any, limit: int) -> dict[Place, str]:
-        limits.append(limit)
-        return {}
 
-    settings = settings_of("theirs", like="status_by_minute", quarantine_records=9)
-    context: Any = SimpleNamespace(settings=settings)
-    monkeypatch.setattr(store, "skips_of", lambda _: skips)
-    quarantine = Quarantine(context, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(quarantine, "_search", lambda *what: search(*what))
-    with pytest.raises(NotIsolatable):
-        quarantine.isolate(5, "error")
-    assert limits == [2]
-    assert not quarantine.is_searching
-    assert quarantine.searched_for == "error"
+def test_a_query_needs_only_what_is_put_aside_from_where_it_stands() -> None:
+    tables = Memory()
+    places = [Place(t, p, n) for t in ("events", "clicks") for p in (0, 1) for n in (1, 5)]
+    for place in places:
+        row = store.row_of("theirs", Skip(place, RECEIVED))
+        tables.upsert("quarantine", store.COLUMNS, [row], 1)
+    context: Any = SimpleNamespace(job="theirs", streams=[STREAM], tables=tables)
+    for start, expected in [
+        ({}, [("events", p, n) for p in (0, 1) for n in (1, 5)]),
+        (
+            {"events": {"0": 2, "1": EARLIEST}},
+            [("events", 0, 5), ("events", 1, 1), ("events", 1, 5)],
+        ),
+        ({"events": {"0": 5, "1": 6}}, [("events", 0, 5)]),
+    ]:
+        found = store.skips_from(context, start)  # type: ignore[arg-type]
+        assert [astuple(skip.place) for skip in found] == expected
+
+
+def test_many_places_are_left_out_by_a_join(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LISTED", 1)
+    test_only_the_places_that_are_put_aside_are_left_out(spark)
 
 
 def test_only_the_places_that_are_put_aside_are_left_out(spark: SparkSession) -> None:

@@ -123,7 +123,8 @@ def context_of(skips: list[Skip], query: str | None) -> Any:
     return SimpleNamespace(
         job="test",
         tables=SimpleNamespace(select=lambda *_: found),
-        checkpoint=SimpleNamespace(query_id=lambda: query),
+        streams=[SimpleNamespace(topic="events")],
+        checkpoint=SimpleNamespace(query_id=lambda: query, reached=dict),
     )
 
 
@@ -202,9 +203,11 @@ class Service:
             return [
                 SimpleNamespace(_asdict=lambda row=row: row)
                 for _, row in self.cells.values()
-                if values == (row["window_start"].date(), 0)
+                if tuple(values[:2]) == (row["window_start"].date(), 0)
             ]
         return []
+
+    scan = select
 
     def upsert(
         self, table: str, columns: Any, rows: Any, timestamp: int, partition_columns: int = 1
@@ -253,7 +256,7 @@ Make = Callable[..., tuple[Any, Service]]
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive")
     found = records(spark, SENT, STREAM.topic).transform(parse.classify, STREAM)
-    archive.append(parse.valid(found, STREAM), STREAM.event_time, str(folder), "a", 0, 1, 1)
+    archive.append(parse.valid(found, STREAM), STREAM.event_time, str(folder), "a", 0, 1, 1, 48)
     return folder
 
 

@@ -430,6 +430,9 @@ def test_a_producer_that_is_fenced_while_it_joins_joins_again(kafka: FakeKafka) 
     assert ([key for key, _ in kafka.committed], kafka.producers) == (["a"], 2)
 
 
+OLD_AFTER = 200_000  # hours: no event of these is old
+
+
 def test_delta_takes_a_batch_once(spark: SparkSession, records: Records, tmp_path: Path) -> None:
     table = str(tmp_path / "events")
     events = parse.valid(
@@ -439,7 +442,7 @@ def test_delta_takes_a_batch_once(spark: SparkSession, records: Records, tmp_pat
         STREAM,
     )
     for batch, checkpoint in [(0, "a"), (0, "a"), (1, "a"), (0, "a"), (0, "b")]:
-        archive.append(events, "event_time", table, f"archive {checkpoint}", batch, 2, 2)
+        archive.append(events, "event_time", table, f"archive {checkpoint}", batch, 2, 2, OLD_AFTER)
     stored = spark.read.format("delta").load(table)
     assert stored.count() == 3 * 2  # batches 0 and 1 of one checkpoint, batch 0 of another
     hours = {(str(row.event_date), row.event_hour) for row in stored.collect()}
@@ -452,7 +455,7 @@ def test_a_batch_that_a_zombie_adds_meanwhile_is_taken_once(
     """A driver that was frozen in its commit, and its successor that runs the batch again."""
     table = str(tmp_path / "events")
     events = parse.valid(records([event(), event()]).transform(parse.classify, STREAM), STREAM)
-    archive.append(events, "event_time", table, "archive a", 0, 2, 2)
+    archive.append(events, "event_time", table, "archive a", 0, 2, 2, OLD_AFTER)
     begun, release = tmp_path / "begun", tmp_path / "release"
 
     @F.udf("string")
@@ -464,10 +467,12 @@ def test_a_batch_that_a_zombie_adds_meanwhile_is_taken_once(
 
     with ThreadPoolExecutor(1) as pool:
         held = events.coalesce(1).withColumn("url", slow("url"))  # the zombie needs a core, too
-        successor = pool.submit(archive.append, held, "event_time", table, "archive a", 1, 2, 2)
+        successor = pool.submit(
+            archive.append, held, "event_time", table, "archive a", 1, 2, 2, OLD_AFTER
+        )
         wait_until(begun.exists, 60, "the successor writes")
         assert archive.append(
-            events, "event_time", table, "archive a", 1, 2, 2
+            events, "event_time", table, "archive a", 1, 2, 2, OLD_AFTER
         )  # the zombie is first
         release.touch()
         assert not successor.result(60)

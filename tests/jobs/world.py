@@ -576,7 +576,7 @@ def anything(*_: Any, **__: Any) -> Any:
 
 
 class Column:
-    __invert__ = __add__ = __mod__ = __call__ = __getattr__ = anything
+    __invert__ = __add__ = __sub__ = __mod__ = __lt__ = __call__ = __getattr__ = anything
 
 
 class InLine:

@@ -21,6 +21,7 @@ from millrace_jobs.inputs import sources
 from millrace_jobs.output import Output, window_name
 from millrace_jobs.quarantine.search import Quarantined, Skip
 from millrace_jobs.quarantine.store import Quarantine, in_a_line, is_of_values, left_out, without
+from millrace_jobs.query import limits
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import MicroBatches, StoredRows, results_of
 from millrace_jobs.query.late_events import LateEvents
@@ -135,7 +136,7 @@ class Declared(Computation, MicroBatches):
 
     def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:
         """Collect the batch, and make connections and statements ready that ``write`` needs."""
-        frame.collect()
+        limits.collect(frame, self.context.job, self.settings)
         self._facts.rehearse()
         self._results.connect()
 
@@ -152,9 +153,14 @@ class Declared(Computation, MicroBatches):
         self._results.take_over()
 
     def write(self, frame: DataFrame, batch: int) -> None:
-        """Collects: a batch has at most one row for each window and key that it touched."""
+        """Collects: a batch has at most one row for each window and key that it touched.
+
+        Raises BeyondLimit before anything is written.
+        """
         counted = [row.asDict() for row in self._collect(frame, batch)]
         identity = self.context.identify(batch)
+        context = self.context
+        limits.check_keys(context.spark, identity.checkpoint, context.job, self.settings)
         version = identity.version
 
         def prepare() -> Effects:
@@ -186,7 +192,7 @@ class Declared(Computation, MicroBatches):
     def _collect(self, frame: DataFrame, batch: int) -> list[Row]:
         """Raises Quarantined or NotIsolatable when the batch's own values are too much for it."""
         try:
-            return frame.collect()
+            return limits.collect(frame, self.context.job, self.settings)
         except PySparkException as error:
             if not is_of_values(error):
                 raise

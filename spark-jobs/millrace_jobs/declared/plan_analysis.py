@@ -4,6 +4,7 @@ Keys are what the aggregation groups by, so a declaration can't get them wrong. 
 do, or what would give other rows when a batch runs again, is refused here, before a job stands by.
 """
 
+import keyword
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -133,6 +134,11 @@ def _refuse_columns(
 ) -> None:
     if taken := [name for name in types if name in OWN]:
         raise InvalidJob(f"job {job}: columns {', '.join(taken)} are the framework's; rename them")
+    if unnameable := [name for name in types if not _is_name(name)]:
+        raise InvalidJob(
+            f"job {job}: {', '.join(map(repr, unnameable))}: no name that both Cassandra and Python"
+            " take; give it another one, of letters, digits and _, as by AS total"
+        )
     if strange := [name for name, kind in types.items() if kind not in CQL_TYPES]:
         kinds = ", ".join(f"{name} is {types[name]}" for name in strange)
         raise InvalidJob(f"job {job}: {kinds}; a column may be {', '.join(CQL_TYPES)}")
@@ -142,6 +148,12 @@ def _refuse_columns(
             f"job {job}: {', '.join(nullable)} may be absent from an event, and a key may not be"
             " null; say what it is then, as in coalesce(campaign, '') AS campaign_or_none"
         )
+
+
+def _is_name(column: str) -> bool:
+    """Whether rows are read with it as it is: Cassandra's driver renames what no attribute has."""
+    is_plain = column.isascii() and column.isidentifier() and not column.startswith("_")
+    return is_plain and not keyword.iskeyword(column)
 
 
 def _nodes(plan: Any, name: str) -> list[Any]:

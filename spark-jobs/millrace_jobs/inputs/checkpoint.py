@@ -78,6 +78,17 @@ class Checkpoint:
         start = self._entry(number - 1).offsets if number else {}
         return Batch.between(start, self._entry(number).offsets)
 
+    def reached(self) -> Offsets:
+        """Where the batches begin that are yet to be committed, of all partitions that were read.
+
+        A partition that the last committed batch didn't know is read from its beginning; nothing is
+        told of a topic that no batch has read.
+        """
+        committed, newest = self.last_committed(), self.newest()
+        start = self._entry(committed).offsets if committed >= 0 else {}
+        known = self._entry(newest).offsets if newest >= 0 else {}
+        return Batch.between(start, known).start
+
     def watermark_ms(self, number: int) -> int:
         """What the late events of a batch are judged by: the watermark of the batch before.
 

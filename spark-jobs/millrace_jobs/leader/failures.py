@@ -9,6 +9,7 @@ from enum import Enum, auto
 from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.quarantine.store import in_a_line
+from millrace_jobs.query.limits import BeyondLimit
 
 PAUSE_SECONDS = 60.0  # twice as long after each start that was no use
 LONGEST_PAUSE_SECONDS = 960.0
@@ -26,7 +27,7 @@ class HandedOver(Exception):
 
 
 # Another driver would fail in the same batch, or take as long for it.
-OF_DATA = (Quarantined, NotIsolatable, BatchTooLong)
+OF_DATA = (Quarantined, NotIsolatable, BeyondLimit, BatchTooLong)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ JOBS/JOB/epoch                      the highest epoch that was given out
         /contract                   what the job's checkpoint can't change
         /recount                    an operator's question, to be answered from the archive
         /recount/answer             the answer to the last one
-        /retry                      records to be counted that were put aside; an answer, too
+        /recount/tries              how many drivers have begun to answer it
+        /retry                      records to be counted that were put aside; the same below it
         /disabled                   there while an operator wants the job not to run
         /handover                   there from when a driver ended by the job until it goes on
 APPLICATIONS/APPLICATION/leader     the lock whose holder leads
@@ -202,16 +203,27 @@ class Coordination:
                 return epoch
 
     def put_contract(self, job: str, contract: dict[str, Any]) -> None:
-        """What later versions must keep to, for the gateway to check before it deploys one."""
-        path = f"{self._jobs}/{job}/contract"
+        """What later versions must keep to, for the gateway to check before it deploys one.
+
+        Fields that a version leaves out stay reserved: their columns are there for good.
+        """
+        path, kept = f"{self._jobs}/{job}/contract", self._contract(job)
+        if kept.get("checkpoint") == contract["checkpoint"]:
+            contract = {
+                name: kept.get(name, {}) | value if isinstance(value, dict) else value
+                for name, value in contract.items()
+            }
         self._client.retry(self._client.ensure_path, path)
         self._client.retry(self._client.set, path, json.dumps(contract).encode())
 
     def kept_checkpoint(self, job: str) -> str | None:
         """The name of the checkpoint's folder that the job's last driver had."""
-        kept = json.loads(self._client.retry(self._get, f"{self._jobs}/{job}/contract") or "{}")
-        checkpoint: str | None = kept.get("checkpoint")
+        checkpoint: str | None = self._contract(job).get("checkpoint")
         return checkpoint
+
+    def _contract(self, job: str) -> dict[str, Any]:
+        kept = self._client.retry(self._get, f"{self._jobs}/{job}/contract")
+        return dict(json.loads(kept or "{}"))
 
     def _get(self, path: str) -> bytes | None:
         try:
@@ -223,7 +235,8 @@ class Coordination:
     def question(self, job: str, about: Topic) -> dict[str, Any] | None:
         """What an operator asks, with its id; None if it is answered.
 
-        It stays until a driver has answered: the next one does if this one ends meanwhile.
+        It stays until a driver has answered: the next one does if this one ends meanwhile, see
+        `count_try`.
         """
         path = f"{self._jobs}/{job}/{about}"
         question = json.loads(self._read(path) or "{}")
@@ -234,6 +247,16 @@ class Coordination:
         path = f"{self._jobs}/{job}/{about}/answer"
         self._client.retry(self._client.ensure_path, path)
         self._client.retry(self._client.set, path, json.dumps(answer).encode())
+
+    def count_try(self, job: str, about: Topic, id: str) -> int:
+        """How often a driver has taken up this question, this time included."""
+        path = f"{self._jobs}/{job}/{about}/tries"
+        kept = json.loads(self._client.retry(self._get, path) or "{}")
+        number = 1 + (kept["number"] if kept.get("id") == id else 0)
+        self._client.retry(self._client.ensure_path, path)
+        value = json.dumps({"id": id, "number": number}).encode()
+        self._client.retry(self._client.set, path, value)
+        return int(number)
 
     def is_stop_desired(self, version: str) -> bool:
         """True when the gateway wants this version of the application to end."""

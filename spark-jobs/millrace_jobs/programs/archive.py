@@ -101,5 +101,6 @@ class Archive(MicroBatches):
             batch,
             settings.shuffle_partitions,
             settings.writers_per_hour,
+            settings.old_after_hours,
         )
         return alone, seen

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial, reduce
 from typing import Any
 
@@ -29,6 +29,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millrace_jobs.inputs import sources
+from millrace_jobs.inputs.checkpoint import Offsets
 from millrace_jobs.inputs.place import Place
 from millrace_jobs.quarantine.search import NotIsolatable, Range, Skip, find
 from millrace_jobs.query.context import JobContext
@@ -40,7 +41,8 @@ COLUMNS = (
     *("job", "topic", '"partition"', '"offset"'),
     *("reason", "checkpoint", '"batch"', "since", "retried"),
 )
-WITHIN = timedelta(hours=1)  # so many records at most
+PLACE = "topic string, partition int, offset bigint"
+LISTED = 1000  # places that a filter names; of more, a table is joined
 PROBES_AT_ONCE = 4  # most of a small one's time is its planning
 REASON_CHARACTERS = 200
 JOB_GROUP = "spark.jobGroup.id"  # Spark's name for it, where a query has put its run
@@ -76,12 +78,9 @@ class Quarantine:
         Raises NotIsolatable when it fails for another reason, or too many records do: then it isn't
         they, but the job's code.
         """
-        most = self._context.settings.as_kind(DeclaredSettings).quarantine_records
-        recently = _now() - WITHIN
-        left = most - sum(skip.since > recently for skip in skips_of(self._context))
         self.searched_for, self.is_searching = error, True
         try:
-            found = self._search(batch, left)
+            found = self._search(batch)
             if not found:
                 raise NotIsolatable(f"batch {batch} fails, but none of its records alone: {error}")
             self._put_aside(found, batch)
@@ -89,7 +88,18 @@ class Quarantine:
         finally:
             self.is_searching = False
 
-    def _search(self, batch: int, limit: int) -> dict[Place, str]:
+    def _most(self, events: int) -> int:
+        """How many of a batch's events may be put aside: a share of them, or a few if those are not
+        too many with what the batches before had, as far as the checkpoint tells of them."""
+        context = self._context
+        settings = context.settings.as_kind(DeclaredSettings)
+        oldest = context.checkpoint.oldest()
+        known = skips_from(context, context.checkpoint.batch(oldest).start)
+        recently = sum(skip.batch >= oldest for skip in known)
+        few = settings.quarantine_records - recently
+        return max(int(settings.quarantine_share * events), few, 0)
+
+    def _search(self, batch: int) -> dict[Place, str]:
         context = self._context
         context.lease.confirm()
         events = [
@@ -113,7 +123,8 @@ class Quarantine:
             use = partial(self._use_own_pool, self._group())
             with ThreadPoolExecutor(PROBES_AT_ONCE, initializer=use) as pool:
                 ranges = [one for found in events for one in _ranges_of(found)]
-                return find(ranges, lambda tried: list(pool.map(error_of, tried)), limit)
+                most = self._most(sum(found.count() for found in events))
+                return find(ranges, lambda tried: list(pool.map(error_of, tried)), most)
         finally:
             for found in events:
                 found.unpersist()
@@ -176,13 +187,31 @@ class Quarantine:
 
 def skips_of(context: JobContext) -> list[Skip]:
     """What the job has ever put aside, in the order of its place."""
-    query = f"SELECT {', '.join(COLUMNS)} FROM {{keyspace}}.quarantine WHERE job = ?"
+    return _select(context, "")
+
+
+def skips_from(context: JobContext, start: Offsets) -> list[Skip]:
+    """What the job has put aside from these offsets on. Its list may be long, and a query that has
+    come so far needs only the end of it."""
+    partition_from = ' AND topic = ? AND "partition" = ? AND "offset" >= ?'
+    found: list[Skip] = []
+    for topic in {stream.topic for stream in context.streams}:
+        if topic in start:
+            for partition, offset in start[topic].items():
+                found += _select(context, partition_from, topic, int(partition), offset)
+        else:
+            found += _select(context, " AND topic = ?", topic)
+    return found
+
+
+def _select(context: JobContext, further: str, *values: Any) -> list[Skip]:
+    query = f"SELECT {', '.join(COLUMNS)} FROM {{keyspace}}.quarantine WHERE job = ?{further}"
     return [
         Skip(
             Place(row.topic, row.partition, row.offset),
             *(row.since, row.reason, row.checkpoint, row.batch, row.retried),
         )
-        for row in context.tables.select(query, [context.job])
+        for row in context.tables.select(query, [context.job, *values])
     ]
 
 
@@ -195,9 +224,11 @@ def row_of(job: str, skip: Skip) -> tuple[Any, ...]:
 
 
 def left_out(context: JobContext) -> list[Skip]:
-    """What the job's query leaves out. What was retried is in the rows of its checkpoint; the query
-    of another one has it to read."""
-    skips = skips_of(context)
+    """What the job's query leaves out of the batches that it has yet to commit.
+
+    What was retried is in the rows of its checkpoint; the query of another one has it to read.
+    """
+    skips = skips_from(context, context.checkpoint.reached())
     if not any(skip.retried for skip in skips):
         return skips
     query = context.checkpoint.query_id()
@@ -206,8 +237,12 @@ def left_out(context: JobContext) -> list[Skip]:
 
 def without(records: DataFrame, topic: str, skips: Iterable[Skip]) -> DataFrame:
     """Records, or events, of a topic that are not to be left out."""
+    places = [skip.place for skip in skips if skip.place.topic == topic]
+    if len(places) > LISTED and not records.isStreaming:
+        left = records.sparkSession.createDataFrame([astuple(one) for one in places], PLACE)
+        return records.join(F.broadcast(left), ["topic", "partition", "offset"], "left_anti")
     offsets: dict[int, list[int]] = {}
-    for place in (skip.place for skip in skips if skip.place.topic == topic):
+    for place in places:
         offsets.setdefault(place.partition, []).append(place.offset)
     for partition, left_out in offsets.items():
         here = F.col("partition") == partition
@@ -219,7 +254,7 @@ def with_reasons(records: DataFrame, job: str, found: dict[Place, str]) -> DataF
     """The records that were found, as dead letters."""
     reasons = records.sparkSession.createDataFrame(
         [(*astuple(place), f"{job}: {error}") for place, error in found.items()],
-        "topic string, partition int, offset bigint, reason string",
+        f"{PLACE}, reason string",
     )
     return records.join(F.broadcast(reasons), ["topic", "partition", "offset"])
 

@@ -50,8 +50,11 @@ class AnalysisContext:
     @property
     def max_offsets(self) -> int:
         """Records that a batch has of a stream at most. All jobs can take as much in the same time:
-        what one has taken, no other has to leave. A second's at least: full batches take longer."""
-        return int(self.settings.max_events_per_second * self._seconds)
+        what one has taken, no other has to leave. A second's at least: full batches take longer.
+        No more than the rows that a declared job's batch may change."""
+        settings = self.settings
+        most = int(settings.max_events_per_second * self._seconds)
+        return min(most, settings.max_rows) if isinstance(settings, DeclaredSettings) else most
 
     @property
     def least_offsets(self) -> int:

@@ -4,7 +4,9 @@ It has Spark, the job's code and the tables; see Coordination for the way there 
 """
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -15,6 +17,8 @@ from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.query.job import StoredRows
 from millrace_jobs.requests.recount import recount
 from millrace_jobs.requests.retry import retry
+
+TRIES = 2  # a driver may end for any reason
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +46,7 @@ class OperatorRequests:
     def __init__(self, coordination: Coordination) -> None:
         self._coordination = coordination
         self._busy: threading.Thread | None = None
+        self._left: set[str] = set()  # ids of questions that are for who leads now
 
     def look(self, jobs: Iterable[StoredRows]) -> None:
         """Take up a question about one of the jobs, if there is one and none is being answered."""
@@ -49,7 +54,8 @@ class OperatorRequests:
             return
         for job in jobs:
             for about in ANSWERS:
-                if question := self._coordination.question(job.output.job, about):
+                question = self._coordination.question(job.output.job, about)
+                if question and question["id"] not in self._left:
                     self._busy = threading.Thread(
                         target=self._answer, args=(job, about, question), name=about, daemon=True
                     )
@@ -58,10 +64,25 @@ class OperatorRequests:
 
     def _answer(self, job: StoredRows, about: Topic, question: Question) -> None:
         try:
-            answer = ANSWERS[about](job, question)
-        except LeaseLost:  # who leads now takes the question up
+            if refusal := self._refusal(job.output.job, about, question):
+                answer: dict[str, Any] = {"error": refusal}
+            else:
+                answer = ANSWERS[about](job, question)
+        except LeaseLost:
+            self._left.add(question["id"])
             return
         except Exception as error:  # whoever asked is told; the streams go on
             log.exception("%s of job %s", about, job.output.job)
             answer = {"error": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
         self._coordination.answer(job.output.job, about, answer | {"id": question["id"]})
+
+    def _refusal(self, job: str, about: Topic, question: Question) -> str:
+        """Why the question isn't taken up; empty if it is.
+
+        Whoever asked may have left; and a question by which drivers end would end each next one.
+        """
+        if time.time() > question.get("until", math.inf):
+            return "nobody answered in time; ask again"
+        if self._coordination.count_try(job, about, question["id"]) > TRIES:
+            return f"{TRIES} drivers have ended while they answered it; ask for less at once"
+        return ""

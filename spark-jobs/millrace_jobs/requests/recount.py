@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 
-from pyspark.sql import functions as F
-
 from millrace_jobs.declared.enrichment import Enrichment
 from millrace_jobs.output import WINDOW_START, Output, window_name
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import skips_of, without
 from millrace_jobs.query.job import StoredRows
+from millrace_jobs.requests.slices import ROWS, Slice, in_slices
 from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks import archive
 
@@ -44,6 +43,15 @@ class Findings:
     late: int = 0
     quarantined: int = 0
     examples: list[str] = field(default_factory=list)
+
+    def add(self, other: "Findings") -> None:
+        """Of other rows."""
+        self.checked += other.checked
+        self.lost += other.lost
+        self.extra += other.extra
+        self.wrong += other.wrong
+        for example in other.examples:
+            _show(self, example)
 
 
 def compare(output: Output, computed: Iterable[Row], stored: Iterable[Row]) -> Findings:
@@ -78,12 +86,23 @@ def with_facts(
 
 
 def recount(job: StoredRows, start: datetime, end: datetime) -> Findings:
-    """Over the windows that start in a range of naive UTC time, ``end`` not included."""
+    """Over the windows that start in a range of naive UTC time, ``end`` not included.
+
+    In slices: beside this, the driver leads.
+    """
     context, output = job.context, job.output
     skips = [skip for skip in skips_of(context) if not skip.retried]
-    computed, stored = computed_rows(job, start, end, skips), stored_rows(job, start, end)
     facts = Enrichment(context.tables, context.lookups, context.job)
-    findings = compare(output, with_facts(output, facts, computed, stored), stored)
+
+    def compare_slice(part: Slice) -> Findings:
+        context.lease.verify()
+        stored = stored_rows(job, part)
+        computed = computed_rows(job, part, skips)
+        return compare(output, with_facts(output, facts, computed, stored), stored)
+
+    findings = Findings()
+    for found in in_slices(Slice(start, end), output, compare_slice):
+        findings.add(found)
     late = "SELECT events FROM {keyspace}.late_events WHERE bucket = ? AND window = ? AND job = ?"
     name = window_name(output.window_seconds)
     findings.quarantined = len(skips)
@@ -95,42 +114,44 @@ def recount(job: StoredRows, start: datetime, end: datetime) -> Findings:
     return findings
 
 
-def computed_rows(
-    job: StoredRows, start: datetime, end: datetime, skips: Iterable[Skip]
-) -> list[dict[str, Any]]:
-    """What the archive gives for the windows that start in a range, without what is skipped."""
+def computed_rows(job: StoredRows, part: Slice, skips: Iterable[Skip]) -> list[dict[str, Any]]:
+    """What the archive gives for the windows of a slice, without what is skipped.
+
+    Raises TooManyRows.
+    """
     context = job.context
     session = context.spark.newSession()
     session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
     settings = context.settings.as_kind(DeclaredSettings)
     partner = timedelta(seconds=settings.join_seconds or 0)
-    first = start - partner
-    last = end + timedelta(seconds=job.output.window_seconds) + partner
+    first = part.start - partner
+    last = part.end + timedelta(seconds=job.output.window_seconds) + partner
     events = [
         without(
-            archive.read(
-                session, context.config.archive_of(stream), stream.event_time, first, last
-            ),
+            archive.read(session, context.config.archive_of(stream), stream, first, last),
             stream.topic,
             skips,
         )
         for stream in context.streams
     ]
-    inside = (F.col(WINDOW_START) >= F.lit(start)) & (F.col(WINDOW_START) < F.lit(end))
-    return [row.asDict() for row in job.rows(events).where(inside).collect()]
+    rows = job.rows(events).where(part.condition(job.output))
+    return [row.asDict() for row in part.bounded(rows.limit(ROWS + 1).collect())]
 
 
-def stored_rows(job: StoredRows, start: datetime, end: datetime) -> list[dict[str, Any]]:
-    """What the job's table has of the windows that start in a range."""
+def stored_rows(job: StoredRows, part: Slice) -> list[dict[str, Any]]:
+    """What the job's table has of the windows of a slice. Raises TooManyRows."""
     output = job.output
-    query = f'SELECT * FROM {{keyspace}}."{output.table}" WHERE day = ? AND bucket = ?'
-    partitions = [(day, bucket) for day in _days(start, end) for bucket in range(output.buckets)]
+    query = (
+        f'SELECT * FROM {{keyspace}}."{output.table}" WHERE day = ? AND bucket = ?'
+        f" AND {WINDOW_START} >= ? AND {WINDOW_START} < ?"
+    )
     rows = (
         row._asdict()
-        for partition in partitions
-        for row in job.context.tables.select(query, partition)
+        for day in _days(part.start, part.end)
+        for bucket in range(output.buckets)
+        for row in job.context.tables.scan(query, (day, bucket, part.start, part.end))
     )
-    return [row for row in rows if start <= row[WINDOW_START] < end]
+    return part.bounded(row for row in rows if part.has(output, row))
 
 
 def by_name(output: Output, rows: Iterable[RowT]) -> dict[tuple[Any, ...], RowT]:

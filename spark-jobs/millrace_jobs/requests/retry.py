@@ -26,6 +26,7 @@ from millrace_jobs.requests.recount import (
     stored_rows,
     with_facts,
 )
+from millrace_jobs.requests.slices import Slice, TooManyRows
 from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks import archive
 
@@ -185,13 +186,14 @@ def _try(job: StoredRows, one: Retried) -> list[Outcome]:
     """All of them, or, if that can't be, each by itself."""
     try:
         _count(job, one)
-    except (PySparkException, RetryRefused) as error:
-        if not isinstance(error, RetryRefused) and not is_of_values(error):
+    except (PySparkException, RetryRefused, TooManyRows) as error:
+        is_refusal = isinstance(error, RetryRefused | TooManyRows)
+        if not is_refusal and not is_of_values(error):
             raise
         if len(one.skips) > 1:
             alone = (replace(one, skips=[skip]) for skip in one.skips)
             return [outcome for each in alone for outcome in _try(job, each)]
-        what = str(error) if isinstance(error, RetryRefused) else f"fails: {in_a_line(error)}"
+        what = str(error) if is_refusal else f"fails: {in_a_line(error)}"
         return [Outcome(str(one.skips[0].place), False, what)]
     return [Outcome(str(skip.place), True, "counted") for skip in one.skips]
 
@@ -201,10 +203,11 @@ def _count(job: StoredRows, one: Retried) -> None:
     context, output = job.context, job.output
     skips = [skip for skip in skips_of(context) if not skip.retried]
     others = [skip for skip in skips if skip not in one.skips]
-    stored = stored_rows(job, one.start, one.end)
+    whole = Slice(one.start, one.end)
+    stored = stored_rows(job, whole)
     facts = Enrichment(context.tables, context.lookups, context.job)
     without, full = (
-        with_facts(output, facts, computed_rows(job, one.start, one.end, left_out), stored)
+        with_facts(output, facts, computed_rows(job, whole, left_out), stored)
         for left_out in (skips, others)
     )
     rows = to_write(output, without, full, stored)

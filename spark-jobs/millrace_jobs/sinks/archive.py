@@ -1,4 +1,8 @@
-"""An archive: a Delta table of a stream's events, partitioned by the hour of their time."""
+"""An archive: a Delta table of a stream's events, partitioned by the hour of their time.
+
+What was old when it came stands apart, in one partition of the day on which it came: a client with
+random times would leave a file for each hour since 2000, in every batch.
+"""
 
 import logging
 from collections.abc import Collection
@@ -12,14 +16,21 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millrace_jobs.inputs.place import Place
+from millrace_jobs.stream import Stream
+from millrace_jobs.transforms.parse import COORDINATES
 
 log = logging.getLogger(__name__)
 
 PARTITIONS = ("event_date", "event_hour")
+OLD = 24  # the hour of what was old; its date is the day on which it was received
 # What files are left out by, beside the event's time: of others the least and the greatest value
 # tell nobody anything, and cost a tenth of an archive's computing. Of a table that is new.
 SOUGHT_BY = ("partition", "offset", "timestamp")
 CONFLICT = "io.delta.exceptions.ConcurrentTransactionException"
+
+
+class OtherTypes(Exception):
+    """The table has a field as another type than the stream; says which fields, and what to do."""
 
 
 def append(
@@ -30,29 +41,39 @@ def append(
     batch: int,
     writers: int,
     writers_per_hour: int,
+    old_after_hours: int,
 ) -> bool:
     """Add a batch's events once: Delta's log keeps the last batch of each application.
+
+    A field that the table doesn't have yet becomes a column of it, null in all rows before.
 
     Args:
         application: must change with the checkpoint: batches are counted from zero again.
         writers: tasks at once; ``writers_per_hour`` of them share an hour, and leave a file each.
+        old_after_hours: between an event's time and its receipt.
 
     Returns:
         False if another driver, one that was frozen, added a batch meanwhile. It is this one as a
         rule, and then ``events`` were not added again.
+
+    Raises OtherTypes where the table can't take the events' fields.
     """
     writer = (
-        with_partitions(events, event_time)
+        with_partitions(events, event_time, old_after_hours)
         .transform(dealt, writers, writers_per_hour)
         .write.format("delta")
         .mode("append")
         .partitionBy(*PARTITIONS)
+        .option("mergeSchema", "true")
         .option("delta.dataSkippingStatsColumns", ",".join((event_time, *SOUGHT_BY)))
         .option("txnAppId", application)
         .option("txnVersion", batch)
     )
     try:
         writer.save(path)
+    except AnalysisException as error:
+        refuse_other_types(events, path)
+        raise error
     except Py4JJavaError as error:
         if error.java_exception.getClass().getName() != CONFLICT:
             raise
@@ -64,6 +85,22 @@ def append(
     return True
 
 
+def refuse_other_types(events: DataFrame, path: str) -> None:
+    """Raises OtherTypes if the table has a column of the events as another type."""
+    offered = _types(events)
+    stored = _types(events.sparkSession.read.format("delta").load(path))
+    if differ := [name for name in offered if stored.get(name, offered[name]) != offered[name]]:
+        fields = ", ".join(f"{name} as {stored[name]}, not {offered[name]}" for name in differ)
+        raise OtherTypes(
+            f"the archive {path} has {fields}: give the field its type back, or another name, in"
+            " configs/streams, and deploy that"
+        )
+
+
+def _types(frame: DataFrame) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in frame.schema}
+
+
 def load_log(spark: SparkSession, path: str) -> None:
     """What an append begins with, if there is such a table."""
     with suppress(AnalysisException):
@@ -71,16 +108,29 @@ def load_log(spark: SparkSession, path: str) -> None:
 
 
 def read(
-    spark: SparkSession, path: str, event_time: str, start: datetime, end: datetime
+    spark: SparkSession, path: str, stream: Stream, start: datetime, end: datetime
 ) -> DataFrame:
-    """Events from ``start`` up to but not including ``end``, in naive UTC."""
-    time = F.col(event_time)
-    return (
-        spark.read.format("delta")
-        .load(path)
-        .where(F.col("event_date").between(start.date(), end.date()))
-        .where((time >= F.lit(start)) & (time < F.lit(end)))
+    """The stream's events from ``start`` up to but not including ``end``, in naive UTC.
+
+    A field is null where the table hasn't got it yet.
+    """
+    stored = spark.read.format("delta").load(path)
+    time = F.col(stream.event_time)
+    found = stored.where(_may_hold(start, end)).where((time >= F.lit(start)) & (time < F.lit(end)))
+    return found.select(
+        *(
+            F.col(name) if name in stored.columns else F.lit(None).cast(kind).alias(name)
+            for name, kind in stream.columns.items()
+        ),
+        *COORDINATES,
     )
+
+
+def _may_hold(start: datetime, end: datetime) -> Column:
+    """Partitions in which events of that time may be; what was old came on the same day or later.
+    Files of those are left out by the times that they hold."""
+    day, hour = (F.col(name) for name in PARTITIONS)
+    return day.between(start.date(), end.date()) | ((hour == OLD) & (day >= F.lit(start.date())))
 
 
 def times(
@@ -115,7 +165,8 @@ def dealt(events: DataFrame, writers: int, writers_per_hour: int) -> DataFrame:
     )
 
 
-def with_partitions(events: DataFrame, event_time: str) -> DataFrame:
-    return events.withColumns(
-        {"event_date": F.to_date(event_time), "event_hour": F.hour(event_time)}
-    )
+def with_partitions(events: DataFrame, event_time: str, old_after_hours: int) -> DataFrame:
+    old = F.col(event_time) < F.col("timestamp") - F.make_dt_interval(hours=F.lit(old_after_hours))
+    day = F.to_date(F.when(old, F.col("timestamp")).otherwise(F.col(event_time)))
+    hour = F.when(old, F.lit(OLD)).otherwise(F.hour(event_time))
+    return events.withColumns(dict(zip(PARTITIONS, (day, hour), strict=True)))

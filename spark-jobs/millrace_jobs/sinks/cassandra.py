@@ -132,6 +132,18 @@ class Tables:
             "reading",
         )
 
+    def scan(self, query: str, parameters: Sequence[Any]) -> Iterator[Any]:
+        """As `select`, page by page: for more rows than are to be held at once. A page that can't
+        be read is an error."""
+        statement = self._prepare(query.format(keyspace=self._keyspace))
+        rows = retry(
+            lambda: self._session.execute(statement, parameters),
+            Exception,
+            GIVE_UP_SECONDS,
+            "reading",
+        )
+        yield from rows
+
     def close(self) -> None:
         self._session.cluster.shutdown()
 

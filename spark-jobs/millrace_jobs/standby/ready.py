@@ -14,6 +14,7 @@ from millrace_jobs.kinds import kind_of
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import Job
+from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks.cassandra import Tables
 
 if TYPE_CHECKING:  # `kinds` names the classes as text; here mypy holds each of them to the protocol
@@ -54,6 +55,10 @@ def prepare(
     session = spark.newSession()
     settings = config.settings[name]
     session.conf.set("spark.sql.shuffle.partitions", settings.shuffle_partitions)
+    if isinstance(settings, DeclaredSettings):
+        session.conf.set("spark.sql.streaming.stateStore.providerClass", settings.state_store)
+        # Rows are collected with a limit, which would try one partition first.
+        session.conf.set("spark.sql.limit.initialNumPartitions", settings.shuffle_partitions)
     checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings.checkpoint}")
     context = JobContext(name, config, session, tables, checkpoint, lease)
     job: Job = kind_of(name, settings.trigger).load()(context)

@@ -27,7 +27,7 @@ from millrace.config.streams import load_streams
 from millrace.inventory import build_inventory
 from millrace.plan import SHARED_COMPONENTS, Plan, load_plan, make_plan
 from millrace.plan.capacity import load_assumptions
-from millrace.plan.spark import rate_problems, settings_of
+from millrace.plan.spark import rate_problems, settings_of, store_problems
 
 LOCAL = load_environment("local").model_dump(mode="json")
 SERVICES = sorted(
@@ -414,6 +414,61 @@ def test_a_job_may_take_less_than_the_others():
     spark = settings_of(with_jobs(COMPONENTS["spark"], {"mine": mine}), "small")
     [problem] = rate_problems(spark, ["mine", "traffic"], 8, 1.0)
     assert "the job mine takes: 7 " in problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        ({"checkpoint": "mine_2", "keep_days": 7300}, []),
+        (
+            {"checkpoint": "mine-2"},
+            ["job mine: checkpoint 'mine-2' names its table, too: at most 44 of a-z, 0-9 and _,"],
+        ),
+        ({"checkpoint": "m" * 45}, ["names its table, too"]),
+        ({"checkpoint": "traffic"}, ["jobs mine, traffic: each has the checkpoint traffic; give"]),
+        ({"keep_days": 7301}, ["job mine: keep_days 7,301: Cassandra keeps a row for 20 years"]),
+    ],
+)
+def test_what_no_store_could_take_is_refused(changes, problems):
+    settings = COMPONENTS["spark"].settings
+    own = {
+        name: Setting(value=value, why="because it is a test", source="a test")
+        for name, value in ({"checkpoint": "mine"} | changes).items()
+    }
+    jobs = {"mine": settings["traffic"] | own}
+    spark = settings_of(with_jobs(COMPONENTS["spark"], jobs), "small")
+    found = list(store_problems(spark, ["mine", "traffic"]))
+    assert len(found) == len(problems)
+    assert all(part in problem for part, problem in zip(problems, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"checkpoint": "../traffic"}, "checkpoint '../traffic' is no name of a folder"),
+        ({"pages_keep_days": 9000}, "pages_keep_days 9,000: Cassandra keeps"),
+    ],
+)
+def test_a_program_s_checkpoint_and_ages_are_looked_at_as_well(changes, part):
+    settings = COMPONENTS["spark"].settings
+    own = {
+        name: settings["traffic"][name].model_copy(update={"value": value})
+        for name, value in changes.items()
+    }
+    changed = settings | {"traffic": settings["traffic"] | own}
+    spark = COMPONENTS["spark"].model_copy(update={"settings": changed})
+    [problem] = store_problems(settings_of(spark, "small"), ["archive", "traffic"])
+    assert part in problem
+
+
+def test_versions_of_a_lookup_table_are_kept_as_long_as_cassandra_can():
+    campaigns = TABLES["campaigns"]
+    ever = campaigns.keep_days.model_copy(update={"value": {"small": 1, "standard": 7301}})
+    tables = TABLES | {"campaigns": campaigns.model_copy(update={"keep_days": ever})}
+    with pytest.raises(OperatorError, match=r"campaigns\.yaml: keep_days: 7,301: Cassandra keeps"):
+        make_plan(
+            "local", Environment.model_validate(LOCAL), COMPONENTS, EVENTS, NAMES, STREAMS, tables
+        )
 
 
 def test_the_stream_that_traffic_counts_keeps_all_its_records():
