@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from millrace_jobs.standby import executors
-from millrace_jobs.standby.executors import Executors
+from millrace_jobs.standby.executors import Executors, SparkStopped
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 
@@ -60,9 +61,29 @@ def test_it_waits_no_longer_than_the_driver_stands_by() -> None:
     of(Allocation(present=0), 1000).wait(over)
 
 
+@pytest.mark.parametrize("lost", [True, OSError("connection refused"), Py4JError("no JVM")])
+def test_a_spark_that_has_ended_is_told_from_one_that_runs(lost: Any) -> None:
+    allocation = Allocation(1)
+
+    def is_stopped() -> Any:
+        if isinstance(lost, Exception):
+            raise lost
+        return lost
+
+    allocation.isStopped = is_stopped  # type: ignore[attr-defined]
+    with pytest.raises(SparkStopped):
+        of(allocation, 1).verify()
+    allocation.isStopped = lambda: False  # type: ignore[attr-defined]
+    of(allocation, 1).verify()
+    allocation._jsc = None  # type: ignore[assignment]
+    with pytest.raises(SparkStopped):
+        of(allocation, 1).verify()
+
+
 def test_spark_has_what_is_called(spark: SparkSession) -> None:
     """A local Spark allocates nothing, but has the methods; its driver is all that it counts."""
     workers = Executors(spark, 0)
     workers.complete()
     workers.wait(threading.Event())
     assert len(workers.addresses()) == 1
+    workers.verify()
