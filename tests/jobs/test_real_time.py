@@ -355,7 +355,7 @@ def test_it_reads_without_a_bound_and_rehearses_in_batches(
     asked: list[Any] = []
     monkeypatch.setattr(Selection, "transform", lambda _, records: records)
     monkeypatch.setattr(sources, "endless", lambda *_: asked.append("endless"))
-    monkeypatch.setattr(sources, "stream", lambda *where: asked.append(where[-1]))
+    monkeypatch.setattr(sources, "stream", lambda *where, behind: asked.append(where[-1]))
     own = context(spark, real_time)
     selection = Selection(own)
     selection.frame()

@@ -14,7 +14,11 @@ class Log:
     gone are markers of transactions."""
 
     def __init__(
-        self, large: set[int], batches: Sequence[int], first: int = 0, gone: set[int] = frozenset()  # type: ignore[assignment]
+        self,
+        large: set[int],
+        batches: Sequence[int],
+        first: int = 0,
+        gone: set[int] = frozenset(),  # type: ignore[assignment]
     ) -> None:
         self.first, self.length, self._large, self._gone = first, sum(batches), large, gone
         self._batch_of = {}

@@ -162,9 +162,7 @@ def test_a_log_is_rewritten_in_its_folder(spark: SparkSession, tmp_path: Path) -
     (location / "commits").mkdir()
     (location / "commits" / "0").write_text("v1\n{}")
     checkpoint = Checkpoint(spark, str(location))
-    step = rewriting(
-        checkpoint.ends(0), 1, checkpoint.ends(1), [SkippedRange(TOPIC, 1, 6, 8)]
-    )
+    step = rewriting(checkpoint.ends(0), 1, checkpoint.ends(1), [SkippedRange(TOPIC, 1, 6, 8)])
     assert step
     OffsetLog(spark, checkpoint).rewrite(step)
     assert checkpoint.ends(0) == {TOPIC: {"0": 5, "1": 8}}

@@ -145,6 +145,7 @@ def supervised(
     driver: Any = SimpleNamespace(
         lease=SimpleNamespace(is_lost=False),
         announce_jobs=lambda states, _: told is not None and told.append(states),
+        question=lambda *_: None,
     )
 
     def is_stop_desired(_: str) -> bool:
@@ -341,7 +342,9 @@ def test_a_job_s_row_is_read_once_before_its_query(
         return ROW
 
     context: Any = SimpleNamespace(job="traffic", streams=[], lease=None)
-    context.tables = SimpleNamespace(select_one=select_one, upsert=lambda *_: None)
+    context.tables = SimpleNamespace(
+        select_one=select_one, select=lambda *_: [], upsert=lambda *_: None
+    )
     context.version = lambda batch: batch
     context.settings = settings_of("traffic")
     context.checkpoint = SimpleNamespace(
@@ -442,7 +445,7 @@ def test_a_refused_job_stays_out_until_its_checkpoint_is_back(
     monkeypatch: pytest.MonkeyPatch, is_first: bool
 ) -> None:
     clock = refusing(monkeypatch, GONE, GONE, None)
-    driver: Any = SimpleNamespace(is_disabled=lambda _: False)
+    driver: Any = SimpleNamespace(question=lambda *_: None, is_disabled=lambda _: False)
 
     def look(job: Any) -> Any:
         return supervisor.reconcile(job, driver, is_first=is_first)
@@ -462,7 +465,7 @@ def test_what_was_published_for_other_offsets_is_refused_in_the_middle_of_a_batc
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refusing(monkeypatch)
-    driver: Any = SimpleNamespace(is_disabled=lambda _: False)
+    driver: Any = SimpleNamespace(question=lambda *_: None, is_disabled=lambda _: False)
     job = running("traffic", ValueError("in Spark's words"), raised=[GONE])
     refused = supervisor.reconcile(job, driver, is_first=True)
     assert isinstance(refused, ReadyJob)
@@ -471,7 +474,7 @@ def test_what_was_published_for_other_offsets_is_refused_in_the_middle_of_a_batc
 
 def test_a_refused_job_that_is_disabled_has_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing(monkeypatch, GONE)
-    driver: Any = SimpleNamespace(is_disabled=lambda _: False)
+    driver: Any = SimpleNamespace(question=lambda *_: None, is_disabled=lambda _: False)
     refused = supervisor.reconcile(prepared("archive"), driver, is_first=False)
     driver.is_disabled = lambda _: True
     assert supervisor.reconcile(refused, driver, is_first=False).state == "disabled"

@@ -47,7 +47,8 @@ def check(job: str, location: str, known: Known, found: Found) -> None:
 def check_published(job: str, batch: int, published: int, *, same_offsets: bool) -> None:
     """Raises CheckpointMismatch for a batch that was published already with other records.
 
-    A batch that its driver published and didn't commit runs again, over the same offsets.
+    A batch that its driver published and didn't commit runs again, over the same offsets; or over
+    fewer, if the job has skipped the others since.
     """
     if batch < published:
         raise CheckpointMismatch(

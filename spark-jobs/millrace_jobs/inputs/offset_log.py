@@ -72,9 +72,7 @@ class OffsetLog:
         self._write(step.number, entry.ending_at(step.ends).render())
 
     def _write(self, number: int, text: str) -> None:
-        path = self._jvm.org.apache.hadoop.fs.Path(
-            f"{self._checkpoint.location}/offsets/{number}"
-        )
+        path = self._jvm.org.apache.hadoop.fs.Path(f"{self._checkpoint.location}/offsets/{number}")
         checkpointing = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
         files = checkpointing.CheckpointFileManager.create(path.getParent(), self._configuration)
         stream = files.createAtomic(path, True)

@@ -1,8 +1,9 @@
 """Finds the records that are too large for a small heap: by a Kafka client in a JVM of its own.
 
-The broker counts compressed bytes, and no client can tell a record's size before it has decompressed
-it. So a JVM that holds nothing else reads range after range, and where its heap is too small for a
-single record, that record stands. Ours goes on. librdkafka is no help: it sticks to such a record.
+The broker counts compressed bytes, and no client can tell a record's size before it has
+decompressed it. So a JVM that holds nothing else reads range after range, and where its heap is too
+small for a single record, that record stands. It goes on behind it. librdkafka is no help: it
+sticks to such a record.
 """
 
 import logging

@@ -1,13 +1,14 @@
 """Ranges of offsets that a job leaves out for good, and how its offsets log is led around them.
 
-A record that no executor can hold dies in Spark's source, before any expression could leave it out.
-So the log of offsets is rewritten: a batch ends before a skipped range, and once it is committed its
-end moves behind that range. State and watermark are kept, because the batches keep their numbers.
+A task that reads a record which no executor can hold dies in Spark's source, before any expression
+could leave it out. So the offsets log is rewritten: a batch ends before a skipped range, and once
+it is committed its end moves behind that range. State and watermark are kept, because the batches
+keep their numbers.
 Pure: `offset_log` reads and writes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millrace_jobs.inputs.checkpoint import EARLIEST, Batch, Offsets
 
@@ -44,14 +45,12 @@ def joined(ranges: Iterable[SkippedRange]) -> list[SkippedRange]:
     """The ranges in order, those that touch or overlap as one."""
     found: list[SkippedRange] = []
     for one in sorted(ranges):
-        last = found[-1] if found else None
-        if last and (last.topic, last.partition) == (one.topic, one.partition):
-            if one.start <= last.end:
-                found[-1] = SkippedRange(
-                    last.topic, last.partition, last.start, max(last.end, one.end)
-                )
-                continue
-        found.append(one)
+        last = found[-1] if found else one
+        is_next = (last.topic, last.partition) == (one.topic, one.partition)
+        if found and is_next and one.start <= last.end:
+            found[-1] = replace(last, end=max(last.end, one.end))
+        else:
+            found.append(one)
     return found
 
 

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
@@ -10,6 +11,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from millrace_jobs.contract import contract
 from millrace_jobs.inputs.continuity import CheckpointMismatch
+from millrace_jobs.leader import skip_requests, skipping
 from millrace_jobs.leadership.coordination import Coordination, JobState
 from millrace_jobs.leadership.lease import Lease, LeaseLost
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
@@ -94,7 +96,10 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     claim(context)
     agreed = contract(context.job, context.settings, context.streams)
     coordination.put_contract(context.job, agreed)
+    moved = skipping.step_aside(context, job)
     job.on_lead()
+    if moved is not None:
+        job.tell_position(moved, context.checkpoint.ends(moved))
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)
     if job.refresh():
@@ -110,7 +115,15 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     )
     every = f"{context.settings.trigger_seconds:g} seconds"
     query = job.start(
-        writer, every, lambda write: while_leading(write, context.lease, draining, raised)
+        writer,
+        every,
+        lambda write: while_leading(
+            write,
+            context.lease,
+            draining,
+            raised,
+            before=lambda batch: skipping.check_batch(context, batch),
+        ),
     )
     # The row as it is by now: a driver that was frozen may have told more before it was fenced.
     told = JobRow.read(context.tables, context.job)
@@ -190,6 +203,11 @@ def refuse(job: ReadyJob, error: CheckpointMismatch) -> ReadyJob:
 
 def _reconcile(job: AnyJob, coordination: Coordination, *, is_first: bool) -> AnyJob:
     disabled = coordination.is_disabled(job.name)
+    if question := coordination.question(job.name, skip_requests.TOPIC):
+        if isinstance(job, RunningJob):
+            return end(job)
+        skip_requests.carry_out(job, question, coordination)
+        job = replace(job, refused_until=0.0)
     if isinstance(job, ReadyJob):
         if disabled:
             return replace(job, trouble="")
@@ -202,6 +220,8 @@ def _reconcile(job: AnyJob, coordination: Coordination, *, is_first: bool) -> An
     if disabled or job.draining.is_set():
         return end(job)
     if error := job.error:
+        if not job.paused_until and (ready := skipping.anew(job.ready, error)):
+            return start(ready, coordination)
         if isinstance(error, CheckpointMismatch):
             raise error
         if is_first and not isinstance(error, OF_DATA):  # its results continue sooner elsewhere
@@ -218,7 +238,7 @@ def end(job: RunningJob) -> AnyJob:
         return job
     if not job.paused_until:
         job.progress.follow()  # what its last batch did
-    log.info("job %s has ended: it is disabled", job.name)
+    log.info("job %s has ended: it is disabled, or is to skip something", job.name)
     return job.ready
 
 
@@ -270,11 +290,16 @@ def has_ended(job: RunningJob) -> bool:
 
 
 def while_leading(
-    write: Write, lease: Lease, draining: threading.Event, raised: list[Exception]
+    write: Write,
+    lease: Lease,
+    draining: threading.Event,
+    raised: list[Exception],
+    before: Callable[[int], None] = lambda batch: None,
 ) -> Write:
     """A sink that begins a batch only while this driver surely leads, and isn't draining.
 
-    What ``write`` raises is kept in ``raised``: Spark passes on the text alone.
+    What ``write`` raises is kept in ``raised``, and what ``before`` does, which is asked whether a
+    batch may be run as it is: Spark passes on the text alone.
     """
 
     def write_batch(frame: DataFrame, batch: int) -> None:
@@ -282,6 +307,7 @@ def while_leading(
             raise Drained
         lease.confirm()
         try:
+            before(batch)
             write(frame, batch)
         except Exception as error:  # of which Spark tells the text
             raised.append(error)

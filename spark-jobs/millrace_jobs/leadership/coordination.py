@@ -5,6 +5,7 @@ JOBS/JOB/epoch                      the highest epoch that was given out
         /recount                    an operator's question, to be answered from the archive
         /recount/answer             the answer to the last one
         /retry                      records to be counted that were put aside; an answer, too
+        /skip                       offsets that the job is to leave out; an answer, too
         /disabled                   there while an operator wants the job not to run
 APPLICATIONS/APPLICATION/leader     the lock whose holder leads
                         /drivers    each living driver and what it does, for operators
@@ -40,7 +41,7 @@ ATTEMPTS_PER_SESSION = 5  # one server lost, another tried in vain: a third of t
 ORPHAN_POLL_SECONDS = 0.05
 
 State = Literal["warming", "standby", "leading", "draining"]
-Topic = Literal["recount", "retry"]
+Topic = Literal["recount", "retry", "skip"]
 JobState = Literal["starting", "running", "isolating", "failed", "draining", "disabled"]
 
 

@@ -158,6 +158,7 @@ class Quarantine:
                     stream.topic,
                     context.settings,
                     batch.of(stream.topic),
+                    context.skipped,
                 ),
                 stream.topic,
                 skips,

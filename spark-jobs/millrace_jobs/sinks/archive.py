@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millrace_jobs.inputs.place import Place
+from millrace_jobs.spark_internals import java_session, jvm
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,14 @@ def append(
         writer.save(path)
         return False
     return True
+
+
+def last_batch(spark: SparkSession, path: str, application: str) -> int:
+    """The newest batch of an application that the table has, -1 if there is none."""
+    delta = jvm(spark.sparkContext).org.apache.spark.sql.delta.DeltaLog
+    delta.clearCache()  # another driver may have added to it
+    batches = delta.forTable(java_session(spark), path).unsafeVolatileSnapshot().transactions()
+    return int(batches.apply(application)) if batches.contains(application) else -1
 
 
 def load_log(spark: SparkSession, path: str) -> None:

@@ -66,6 +66,7 @@ class Rehearsal:
         when_warm: Callable[[], None] = lambda: None,
         over: threading.Event | None = None,
         batches: float = math.inf,
+        before_round: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
@@ -75,6 +76,7 @@ class Rehearsal:
             when_warm: called then, and once an hour from then on, unless it is over before.
             over: set when the driver is to lead, for all its rehearsals.
             batches: after which it is over anyway; or when there are no more.
+            before_round: looks up what the job's frame depends on.
         """
         self._job = job
         self._scratch = scratch
@@ -82,6 +84,7 @@ class Rehearsal:
         self._after_batch = after_batch
         self._when_warm = when_warm
         self._batches = batches
+        self._before_round = before_round
         self._is_brief = batches < math.inf
         self._told_at = -math.inf
         self._done = 0
@@ -105,6 +108,7 @@ class Rehearsal:
 
     def _start(self) -> StreamingQuery:
         self._round_is_over = False
+        self._before_round()
         # Of its own in each round: Spark knows an ended query's name for a moment longer.
         name = f"rehearsal of {PurePath(self._scratch.location).name} {uuid4()}"
         return (

@@ -12,6 +12,7 @@ from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.leadership.coordination import Coordination
 from millrace_jobs.quarantine.store import in_a_line
+from millrace_jobs.query import skips
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.heartbeat import JobRow
 from millrace_jobs.standby.executors import Executors
@@ -89,6 +90,7 @@ def rehearse(
         after_batch=ask_as_at_start,
         when_warm=rehearse_all,
         over=over,
+        before_round=lambda: skips.look_up(context),
     )
     rehearsal.wait()
     workers.complete()
