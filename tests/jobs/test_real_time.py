@@ -214,7 +214,7 @@ def fails_by(cause: Exception | None) -> Query:
     return Query(error)
 
 
-ENABLED: Any = SimpleNamespace(is_disabled=lambda _: False)
+ENABLED: Any = SimpleNamespace(is_disabled=lambda _: False, question=lambda *_: None)
 POISON = ArithmeticException("[DIVIDE_BY_ZERO] Division by zero.\nand more")
 
 
@@ -237,7 +237,7 @@ def test_to_end_it_waits_for_no_batch() -> None:
     job = running(Query())
     supervisor.drain([job])
     assert not job.query.isActive
-    disabled: Any = SimpleNamespace(is_disabled=lambda _: True)
+    disabled: Any = SimpleNamespace(is_disabled=lambda _: True, question=lambda *_: None)
     assert supervisor.reconcile(running(Query()), disabled, is_first=True).state == "disabled"
 
 

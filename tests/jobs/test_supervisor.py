@@ -555,7 +555,7 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
         """Far enough."""
 
     steps: list[str] = []
-    context: Any = SimpleNamespace(job="theirs", tables=None, settings=None, streams=[])
+    context: Any = SimpleNamespace(job="theirs", tables=FakeTables(), settings=None, streams=[])
     context.checkpoint = SimpleNamespace(location="", last_committed=lambda: -1)
     context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
     context.lease = None

@@ -92,11 +92,11 @@ def start(one: ReadyJob, coordination: Coordination) -> RunningJob:
     context, job = one.context, one.job
     row = JobRow.read(context.tables, context.job)
     check_continuity(context, row.known, coordination.kept_checkpoint(context.job))
+    moved = skipping.step_aside(context, job)
     context.epoch = coordination.take_epoch(context.job, above=row.epoch)
     claim(context)
     agreed = contract(context.job, context.settings, context.streams)
     coordination.put_contract(context.job, agreed)
-    moved = skipping.step_aside(context, job)
     job.on_lead()
     if moved is not None:
         job.tell_position(moved, context.checkpoint.ends(moved))
