@@ -25,8 +25,8 @@ from millrace_jobs.sinks.results import Results
 
 from tests.jobs.world import Event, History, installed, run
 
-REQUESTS = 106  # of a history in which nothing happens
-APART = 22  # requests between two events
+REQUESTS = 110  # of a history in which nothing happens
+APART = 24  # requests between two events
 
 
 @pytest.fixture(scope="module", autouse=True)
