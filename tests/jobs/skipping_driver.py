@@ -1,5 +1,5 @@
-"""A query in a JVM that is too small for some of its records: what `leader.supervisor` does with its
-job, without a cluster. Prints what it counted, as JSON."""
+"""A query in a JVM that is too small for some of its records: what `leader.supervisor` does with
+its job, without a cluster. Prints what it counted, as JSON."""
 
 import json
 import sys

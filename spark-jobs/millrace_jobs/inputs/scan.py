@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlparse
 
+from py4j import protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from millrace_jobs.inputs.skipped import SkippedRange, joined
@@ -121,7 +122,7 @@ class Scan:
                     offsets = find(
                         partition, one.start, one.end, lambda: time.monotonic() < deadline
                     )
-                except Py4JJavaError as error:
+                except Py4JError as error:
                     raise ScanFailed(str(error).splitlines()[-1]) from error
                 finally:
                     partition.close()
@@ -184,23 +185,23 @@ class KafkaPartition:
 
     def poll(self) -> int:
         try:
-            self._consumer.poll(self._wait)
+            _call(self._consumer.poll, self._wait)
         except Py4JJavaError as error:
             if _runs_out_of_memory(error):
                 raise TooLarge from None
             raise
-        return int(self._consumer.position(self._place))
+        return int(_call(self._consumer.position, self._place))
 
     def start(self) -> int:
-        return int(self._consumer.beginningOffsets(self._places)[self._place])
+        return int(_call(self._consumer.beginningOffsets, self._places)[self._place])
 
     def end(self) -> int:
-        return int(self._consumer.endOffsets(self._places)[self._place])
+        return int(_call(self._consumer.endOffsets, self._places)[self._place])
 
     def close(self) -> None:
         try:
-            self._consumer.close(self._java.java.time.Duration.ZERO)
-        except Py4JJavaError as error:
+            _call(self._consumer.close, self._java.java.time.Duration.ZERO)
+        except Py4JError as error:
             log.debug("closing a consumer: %s", error)
 
     def _connect(self, at_once: int) -> Any:
@@ -219,6 +220,21 @@ class KafkaPartition:
         for name, value in settings.items():
             properties.setProperty(name, str(value))
         return self._java.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
+
+
+def _call(method: Any, *arguments: Any) -> Any:
+    """Call a method of the small JVM; its errors are Py4JJavaError.
+
+    As py4j itself does. PySpark has put its own reader of answers into py4j, which looks for
+    any error's object in Spark's JVM.
+    """
+    parts, temporary = method._build_args(*arguments)
+    command = protocol.CALL_COMMAND_NAME + method.command_header + parts
+    client = method.gateway_client
+    answer = client.send_command(command + protocol.END_COMMAND_PART)
+    for one in temporary:
+        one._detach()
+    return protocol.get_return_value(answer, client, method.target_id, method.name)
 
 
 def _runs_out_of_memory(error: Py4JJavaError) -> bool:
