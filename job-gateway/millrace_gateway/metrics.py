@@ -46,6 +46,7 @@ HELP = {
     "millrace_job_epoch_given": "The highest epoch that ZooKeeper knows of.",
     "millrace_job_lag_records": "Records that no committed batch has read.",
     "millrace_job_overdue_records": "Those that wait for longer than the job's lag_seconds.",
+    "millrace_job_expires_seconds": "Until Kafka forgets what the job has yet to read.",
 }
 
 Sample = tuple[str, dict[str, str], float]
@@ -120,6 +121,8 @@ def samples(look: Snapshot) -> Iterator[Sample]:
     for job, lag in look.lags.items():
         yield "millrace_job_lag_records", {"name": job}, lag.records
         yield "millrace_job_overdue_records", {"name": job}, lag.overdue
+        if lag.expires_seconds is not None:
+            yield "millrace_job_expires_seconds", {"name": job}, lag.expires_seconds
 
 
 def _of_application(application: Application) -> Iterator[Sample]:
