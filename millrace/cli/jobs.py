@@ -21,7 +21,7 @@ from millrace_shared.driver_record import DriverRecord, leader
 DISABLED = "disabled"
 RUNNING = "running"
 
-app = typer.Typer(help="List, check, disable, enable the streaming jobs; skip what stops one.")
+app = typer.Typer(help="List, check, disable and enable the streaming jobs.")
 console = Console()
 
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="One of an application's jobs.")]

@@ -11,7 +11,7 @@ from millrace.plan import Plan
 class Skipped:
     """A range of one partition, ``end`` not included.
 
-    ``lost``: retention had taken it. ``who`` is an operator, or millrace where no executor could
+    ``lost``: retention had taken it. ``who`` is an operator, or the driver where no executor could
     hold a record.
     """
 

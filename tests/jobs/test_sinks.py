@@ -473,6 +473,18 @@ def test_a_batch_that_a_zombie_adds_meanwhile_is_taken_once(
     assert spark.read.format("delta").load(table).count() == 2 * 2
 
 
+def test_an_archive_tells_its_newest_batch(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "archive")
+    assert archive.last_batch(spark, table, "archive a") == -1
+    fields = "event_time timestamp, partition int, offset bigint, timestamp timestamp"
+    moment = at("2026-01-01")
+    events = spark.createDataFrame([(moment, 0, 7, moment)], fields)
+    for batch in (3, 4):
+        archive.append(events, "event_time", table, "archive a", batch, 1, 1)
+        assert archive.last_batch(spark, table, "archive a") == batch
+    assert archive.last_batch(spark, table, "archive b") == -1
+
+
 def test_dead_letters_hold_the_bytes_and_tell_the_place(records: Records) -> None:
     garbage = b"\xff" + "ü".encode() * 5000
     malformed = parse.malformed(records([garbage]).transform(parse.classify, STREAM), STREAM)

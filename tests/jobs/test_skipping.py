@@ -149,7 +149,7 @@ def test_one_that_dies_again_goes_on_without_what_is_too_large(world: World) -> 
         assert anew(world.ready, RuntimeError(OF_MEMORY[0]))
     assert world.buried == [of(20, 21)]
     [row] = world.skips.rows
-    assert (row.first_offset, row.end_offset, row.who, row.lost) == (20, 21, "millrace", False)
+    assert (row.first_offset, row.end_offset, row.who, row.lost) == (20, 21, "the driver", False)
     assert step_aside(world.context, world.ready.job) is None
     assert world.log.offsets == {6: at(10), 7: at(20)}
 

@@ -4,12 +4,12 @@ two starts of the job's query, whether the job runs, has failed or is disabled."
 import logging
 from typing import Any
 
-from confluent_kafka import KafkaException
-
 from millrace_jobs.inputs.bounds import Bounds, bounds_of
 from millrace_jobs.inputs.skipped import SkippedRange
 from millrace_jobs.leader.skipping import position
 from millrace_jobs.leadership.coordination import Coordination, Topic
+from millrace_jobs.leadership.lease import LeaseLost
+from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query import skips
 from millrace_jobs.query.heartbeat import JobRow, claim
 from millrace_jobs.query.skips import Skip
@@ -36,8 +36,13 @@ def carry_out(ready: ReadyJob, question: Question, coordination: Coordination) -
             context.epoch = coordination.take_epoch(context.job, above=row.epoch)
             claim(context)
         skips.note(context, [skip], context.checkpoint.last_committed() + 1)
-    except (SkipRefused, KafkaException) as error:
+    except SkipRefused as error:
         answer = {"error": str(error)}
+    except LeaseLost:  # who leads next takes the question up
+        raise
+    except Exception as error:  # whoever asked is told; the job goes on as it did
+        log.exception("skipping for job %s", context.job)
+        answer = {"error": f"{type(error).__name__}: {in_a_line(error)}"}
     else:
         log.warning("job %s skips %s for %s: %s", ready.name, skip.range, skip.who, skip.reason)
         one = skip.range

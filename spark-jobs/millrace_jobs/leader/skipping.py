@@ -34,6 +34,7 @@ from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.inputs.offset_log import OffsetLog
 from millrace_jobs.inputs.scan import Scan, ScanFailed
 from millrace_jobs.inputs.skipped import SkippedRange, ahead, overlapping, rewriting
+from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query import skips
 from millrace_jobs.query.context import JobContext
@@ -105,7 +106,13 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
         )
         context.careful_batch = batch
         return replace(ready, frame=job.frame())
-    return ready if _leave_out(context, batch) else None
+    try:
+        return ready if _leave_out(context, batch) else None
+    except LeaseLost:
+        raise
+    except Exception:  # of HDFS, Kafka, Cassandra: the batch's own error is what counts then
+        log.exception("job %s: what batch %d dies by is not left out", ready.name, batch)
+        return None
 
 
 def step_aside(context: JobContext, job: Job) -> int | None:

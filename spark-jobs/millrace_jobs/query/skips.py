@@ -12,7 +12,7 @@ COLUMNS = (
     *("job", "topic", '"partition"', "first_offset", "end_offset"),
     *("reason", "who", "lost", "since"),
 )
-MILLRACE = "millrace"  # who found by itself what no executor can hold
+DRIVER = "the driver"  # which found by itself what no executor can hold
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Skip:
 
     range: SkippedRange
     reason: str
-    who: str = MILLRACE
+    who: str = DRIVER
     lost: bool = False
 
 
