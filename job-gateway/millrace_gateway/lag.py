@@ -4,9 +4,10 @@
 """
 
 import logging
+from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import (
@@ -23,14 +24,47 @@ from millrace_gateway.settings import Kafka
 log = logging.getLogger("gateway.lag")
 
 ANSWER_SECONDS = 5.0
+FORGETTING_SECONDS = 1800.0  # segments go one by one: a shorter look back sees a jump, or nothing
 
 
 @dataclass(frozen=True)
 class Lag:
-    """Committed records that no committed batch has read, and those that wait for too long."""
+    """Committed records that no committed batch has read, and those that wait for too long.
+
+    ``expires_seconds``: until Kafka forgets what the job would read next, if it goes on to do so as
+    it did of late. None while it forgets nothing; negative once the job has lost records.
+    """
 
     records: int
     overdue: int
+    expires_seconds: float | None = None
+
+
+@dataclass
+class Beginnings:
+    """Where partitions began at the looks of the last half hour: how fast Kafka forgets."""
+
+    seen: dict[tuple[str, int], deque[tuple[float, int]]] = field(default_factory=dict)
+
+    def look(self, now: float, starts: Mapping[tuple[str, int], int]) -> None:
+        for key, start in starts.items():
+            looks = self.seen.setdefault(key, deque())
+            looks.append((now, start))
+            while looks[0][0] < now - FORGETTING_SECONDS:
+                looks.popleft()
+
+    def expires_seconds(self, read: Mapping[tuple[str, int], int]) -> float | None:
+        """Of the partition that is the first to lose what a job, which has read so far, needs."""
+        left = (self._left(key, offset) for key, offset in read.items() if key in self.seen)
+        return min((seconds for seconds in left if seconds is not None), default=None)
+
+    def _left(self, key: tuple[str, int], offset: int) -> float | None:
+        (then, before), (now, start) = self.seen[key][0], self.seen[key][-1]
+        if offset < start:
+            return float(offset - start)  # so many records are lost
+        if start == before:
+            return None
+        return (offset - start) * (now - then) / (start - before)
 
 
 class Lags:
@@ -47,6 +81,7 @@ class Lags:
         self._silence.disabled = True
         self._admin = AdminClient({"bootstrap.servers": kafka.brokers}, logger=self._silence)
         self._groups: dict[str, Consumer] = {}
+        self._beginnings = Beginnings()
 
     def ask(self, jobs: Mapping[str, int], now: float) -> dict[str, Lag]:
         """Of each job that has committed; none of those of which Kafka doesn't tell now.
@@ -66,7 +101,7 @@ class Lags:
         for job, seconds in jobs.items():
             try:
                 if positions := self._positions(job, partitions):
-                    found[job] = self._lag(positions, now - seconds)
+                    found[job] = self._lag(positions, now, seconds)
             except KafkaException as error:
                 log.debug("the lag of %s is unknown: %s", job, error)
         return found
@@ -101,13 +136,16 @@ class Lags:
             self._groups[job] = Consumer(settings, logger=self._silence)
         return self._groups[job]
 
-    def _lag(self, positions: list[TopicPartition], due_seconds: float) -> Lag:
+    def _lag(self, positions: list[TopicPartition], now: float, wait_seconds: int) -> Lag:
         read = {(p.topic, p.partition): p.offset for p in positions}
-        return lag_of(
+        due_ms = int((now - wait_seconds) * 1000)
+        lag = lag_of(
             self._offsets(positions, OffsetSpec.latest()),
             read,
-            self._offsets(positions, OffsetSpec.for_timestamp(int(due_seconds * 1000))),
+            self._offsets(positions, OffsetSpec.for_timestamp(due_ms)),
         )
+        self._beginnings.look(now, self._offsets(positions, OffsetSpec.earliest()))
+        return replace(lag, expires_seconds=self._beginnings.expires_seconds(read))
 
     def _offsets(self, positions: list[TopicPartition], spec: Any) -> dict[tuple[str, int], int]:
         asked = {TopicPartition(p.topic, p.partition): spec for p in positions}

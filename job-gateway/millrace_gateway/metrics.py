@@ -50,6 +50,7 @@ HELP = {
     "millrace_job_overdue_records": "Those that wait for longer than the job's lag_seconds.",
     "millrace_job_behind_since_timestamp_seconds": "Since when some do; none while none does.",
     "millrace_job_catch_up_seconds": "Until none waits at today's rate; none while they grow.",
+    "millrace_job_expires_seconds": "Until Kafka forgets what the job has yet to read.",
 }
 
 Sample = tuple[str, dict[str, str], float]
@@ -125,6 +126,8 @@ def samples(look: Snapshot) -> Iterator[Sample]:
     for job, lag in look.lags.items():
         yield "millrace_job_lag_records", {"name": job}, lag.records
         yield "millrace_job_overdue_records", {"name": job}, lag.overdue
+        if lag.expires_seconds is not None:
+            yield "millrace_job_expires_seconds", {"name": job}, lag.expires_seconds
 
 
 def of_backlogs(behind: Mapping[str, Backlog]) -> Iterator[Sample]:

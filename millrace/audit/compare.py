@@ -1,7 +1,7 @@
 """Comparisons of what a plane has with the truth. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.audit.report import Plane
+from millrace.audit.skipped import excuse
 from millrace.audit.truth import (
     COUNTS,
     SIZES,
@@ -20,6 +21,7 @@ from millrace.audit.truth import (
     Truth,
     Window,
 )
+from millrace.cluster.skips import Skipped
 from millrace.ledger.events import numbers_of
 from millrace.ledger.store import Ledger
 
@@ -34,10 +36,13 @@ class Visitors:
     sigma: float
 
 
-def compare_records(plane: Plane, ledger: Ledger, rows: pa.Table) -> None:
+def compare_records(
+    plane: Plane, ledger: Ledger, rows: pa.Table, skipped: Collection[Skipped] = ()
+) -> None:
     """A run's acknowledged events with ``rows``: copies of its records, wherever they were read.
 
     ``rows`` has the columns ``event_id``, ``partition``, ``offset`` and any others of an event.
+    ``skipped`` is what whoever copied them has left out for good.
     """
     numbers = numbers_of(ledger.spec, rows["event_id"])
     count = max(len(ledger.acked), int(numbers.max(initial=-1)) + 1)
@@ -45,7 +50,7 @@ def compare_records(plane: Plane, ledger: Ledger, rows: pa.Table) -> None:
     acked[: len(ledger.acked)] = ledger.acked
     copies = np.bincount(numbers, minlength=count)
     plane.checked += int(acked.sum())
-    lost = np.flatnonzero(acked & (copies == 0))
+    lost = excuse(plane, ledger, np.flatnonzero(acked & (copies == 0)), skipped)
     plane.find("lost", _describe(ledger, lost), len(lost))
     repeated = np.flatnonzero(copies > 1)
     plane.find("duplicated", _describe(ledger, repeated), int((copies[repeated] - 1).sum()))

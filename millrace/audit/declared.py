@@ -122,6 +122,7 @@ def report(job: str, answer: dict[str, Any]) -> Report:
     if "error" in answer:
         raise OperatorError(f"job {job} could not be counted again: {answer['error']}")
     plane = Plane(f"job {job}, rows", checked=answer["checked"], late=answer["late"])
+    plane.skipped = answer["skipped"]
     excused = answer["lost"] + answer["wrong"] <= answer["late"]
     if not excused:
         plane.lost, plane.wrong = answer["lost"], answer["wrong"]
@@ -133,6 +134,11 @@ def report(job: str, answer: dict[str, Any]) -> Report:
         notes.append(
             f"{answer['quarantined']} records are quarantined, and left out here as well:"
             f" `millrace dead-letters list --job {job}`"
+        )
+    if answer["skipped"]:
+        notes.append(
+            f"{answer['skipped']} offsets are skipped, and left out here as well:"
+            f" `millrace jobs skips {job}`"
         )
     if excused and answer["late"]:
         notes.append(

@@ -16,7 +16,8 @@ class Plane:
     """One place where results are, compared with the truth.
 
     ``wrong`` values differ, ``unseen`` windows are absent, ``late`` events are missing rightly:
-    they came after their window was closed. Only of those there may be any.
+    they came after their window was closed. ``skipped`` ones are missing by somebody's word, or
+    because no executor could hold them. Only of these two there may be any.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Plane:
     wrong: int = 0
     unseen: int = 0
     late: int = 0
+    skipped: int = 0
     examples: list[str] = field(default_factory=list)
 
     @property
@@ -79,11 +81,11 @@ class Report:
 def report_view(report: Report) -> Group:
     table = Table(title=f"audit of {', '.join(report.runs)}", title_justify="left")
     table.add_column("plane")
-    for column in ("checked", *FINDINGS, "late"):
+    for column in ("checked", *FINDINGS, "late", "skipped"):
         table.add_column(column, justify="right")
     for plane in report.planes:
         style = None if plane.ok else "red"
-        figures = (getattr(plane, name) for name in ("checked", *FINDINGS, "late"))
+        figures = (getattr(plane, name) for name in ("checked", *FINDINGS, "late", "skipped"))
         table.add_row(plane.name, *(f"{figure:,}" for figure in figures), style=style)
     examples = [f"  {plane.name}: {text}" for plane in report.planes for text in plane.examples]
     known = f"truth: {report.truth:,} {report.unit}"

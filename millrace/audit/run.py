@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from millrace.audit.page_views import PageViewRule
 from millrace.audit.positions import Positions
 from millrace.audit.records import foreign_records, of_run, own_records
 from millrace.audit.report import Plane, Report
+from millrace.audit.skipped import without
 from millrace.audit.tables import Tables
 from millrace.audit.truth import (
     DAY,
@@ -38,6 +39,7 @@ from millrace.cluster import cassandra, kafka
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.kafka import Message
+from millrace.cluster.skips import Skipped, skipped
 from millrace.common.errors import OperatorError
 from millrace.ledger.store import Ledger
 from millrace.plan import Plan
@@ -86,6 +88,11 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     rows = archive.read({hour // HOUR for hour in hours})
     own = pa.concat_tables([own_records(ledger, rows) for ledger in ledgers])
     foreign = foreign_records(ledgers, rows)
+    skips = skipped(plan, [plan.spark.settings.archive_job(stream), kafka.JOB])
+    by_job = {job: [one for one in skips if one.job == job] for job in {s.job for s in skips}}
+    not_archived = by_job.get(plan.spark.settings.archive_job(stream), [])
+    own, own_skipped = without(own, by_job.get(kafka.JOB, []))
+    foreign, foreign_skipped = without(foreign, by_job.get(kafka.JOB, []))
     records = pa.concat_tables([own, foreign])
     cut = Cut(before, after)
     lateness, rule = _lateness(plan), PageViewRule.of(plan)
@@ -97,15 +104,18 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     windows, pages = _touched(truth, own)
     api, worst = _api_plane(truth, answers, windows)
     planes = [
-        _archive_plane(ledgers, rows),
+        _archive_plane(ledgers, rows, not_archived),
         *_stored_planes(truth, days_truth, stored, windows, pages),
         api,
         _results_plane(truth, truth_of(own, cut, lateness, rule), results, windows),
     ]
-    doubtful = len(own) - sum(int(ledger.acked.sum()) for ledger in ledgers)
+    for plane in planes[1:]:
+        plane.skipped = own_skipped + foreign_skipped
+    events = len(own) + own_skipped
+    doubtful = events - sum(int(ledger.acked.sum()) for ledger in ledgers)
     names = [ledger.spec.run for ledger in ledgers]
     note = f"unique visitors: the worst estimate is {worst:.1f} σ off"
-    return Report(names, len(own), doubtful, len(foreign), planes, [note])
+    return Report(names, events, doubtful, len(foreign) + foreign_skipped, planes, [note])
 
 
 def audit_topic(plan: Plan, path: Path | str) -> Report:
@@ -164,10 +174,12 @@ def _touched(truth: Truth, own: pa.Table) -> tuple[set[Window], set[Page]]:
     }
 
 
-def _archive_plane(ledgers: Iterable[Ledger], rows: pa.Table) -> Plane:
+def _archive_plane(
+    ledgers: Iterable[Ledger], rows: pa.Table, skipped: Collection[Skipped]
+) -> Plane:
     plane = Plane("archive, events")
     for ledger in ledgers:
-        compare.compare_records(plane, ledger, of_run(ledger, rows))
+        compare.compare_records(plane, ledger, of_run(ledger, rows), skipped)
     return plane
 
 

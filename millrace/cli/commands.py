@@ -129,6 +129,11 @@ COMMANDS = {
             "load_command",
             "Send known traffic at a set rate, and keep a ledger of it for `millrace audit`.",
         ),
+        "load-large": Place(
+            "millrace.ledger.large",
+            "load_large_command",
+            "Send records that are no events and large once they are read, for a drill.",
+        ),
         "advertise": Place(
             "millrace.ledger.advertise",
             "advertise_command",

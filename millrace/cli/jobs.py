@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from millrace.cli.job_facts import Facts, facts_of
+from millrace.cli.job_skips import skip_command, skips_command
 from millrace.cluster import kafka, zookeeper
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
@@ -87,6 +88,10 @@ def check_command(job: Annotated[str | None, typer.Argument(metavar="[JOB]")] = 
         application_of(plan, job)
     check_jobs(plan, job)
     _say(f"{job or 'all declared jobs'}: can be run")
+
+
+app.command("skip")(skip_command)
+app.command("skips")(skips_command)
 
 
 def ask_running(plan: Plan) -> dict[str, Running]:

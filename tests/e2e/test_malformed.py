@@ -1,5 +1,6 @@
 """What no event should look like: a dead letter with its reason and its bytes; the job goes on."""
 
+import hashlib
 import json
 import re
 import uuid
@@ -55,8 +56,11 @@ def test_bad_input_becomes_dead_letters_and_the_job_goes_on(
     bad = bad_records(moment)
     places = produce(plan, list(bad.values()))
     found = read_dead_letters(plan, set(places))
+    record_bytes = plan.streams[plan.spark.settings.common.stream].record_bytes
     for place, (reason, value) in zip(places, bad.items(), strict=True):
-        assert found[place].value() == value
+        assert found[place].value() == value[:record_bytes]
+        assert header(found[place], "size") == str(len(value))
+        assert header(found[place], "sha256") == hashlib.sha256(value).hexdigest()
         assert re.search(reason, header(found[place], "reason")), header(found[place], "reason")
     wait_until(lambda: letters() == len(bad), 60, f"{len(bad)} dead letters")
 

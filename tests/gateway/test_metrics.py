@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 from hypothesis import given
 from hypothesis import strategies as st
 from millrace_gateway import lag
@@ -241,6 +242,35 @@ def test_what_cant_be_seen_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert has_gone_on.wait(PATIENCE_SECONDS)
 
 
+EARLIEST = type(OffsetSpec.earliest())
+
+
+@pytest.mark.parametrize(
+    ("starts", "read", "left"),
+    [
+        ([0, 0, 0], 500, None),  # it forgets nothing
+        ([0, 100, 300], 600, 20.0),  # 300 in 20 s, and 300 are left
+        ([0, 100, 300], 250, -50.0),
+        ([300], 250, -50.0),
+        ([300], 350, None),  # how fast isn't known yet
+    ],
+)
+def test_what_is_to_be_read_is_kept_for_so_long(
+    starts: list[int], read: int, left: float | None
+) -> None:
+    beginnings = lag.Beginnings()
+    for number, start in enumerate(starts):
+        beginnings.look(NOW + 10 * number, {("events", 0): start, ("events", 1): 0})
+    assert beginnings.expires_seconds({("events", 0): read, ("events", 1): 7}) == left
+
+
+def test_how_fast_kafka_forgets_is_of_the_last_half_hour() -> None:
+    beginnings = lag.Beginnings()
+    for at, start in ((0, 0), (100, 10**6), (2000, 10**6), (2100, 10**6 + 100)):
+        beginnings.look(NOW + at, {("events", 0): start})
+    assert beginnings.expires_seconds({("events", 0): 10**6 + 200}) == 100.0
+
+
 class Broker:
     """Of two topics and one of Kafka's own, each with two partitions of 100 records."""
 
@@ -249,8 +279,9 @@ class Broker:
         return SimpleNamespace(topics=dict.fromkeys(["clicks", "events", "__offsets"], topic))
 
     def list_offsets(self, asked: dict[TopicPartition, Any], **_: Any) -> dict[Any, Future[Any]]:
+        [spec] = {type(spec) for spec in asked.values()}
         answer: Future[Any] = Future()
-        answer.set_result(SimpleNamespace(offset=100))
+        answer.set_result(SimpleNamespace(offset=0 if spec is EARLIEST else 100))
         return dict.fromkeys(asked, answer)
 
 

@@ -285,7 +285,7 @@ class Cassandra:
         rows = self._request(lambda: self.rows(statement.table), TimeoutError("no quorum"))
         row = rows.get(tuple(key))
         names = defaultdict(lambda: None, {n.strip('"'): v for n, v in (row or {}).items()})
-        return SimpleNamespace(one=lambda: row and Found(names))
+        return Answer([Found(names)] if row else [])
 
     def execute_async(self, batch: tuple[Any, list[tuple[Any, ...]]]) -> Any:
         try:
@@ -303,6 +303,13 @@ class Cassandra:
                 if timestamp >= cells.get(column, (-1,))[0]:
                     cells[column] = (timestamp, value)
             self._see(statement.table, before, _values(cells))
+
+
+class Answer(list[Any]):
+    """Rows, as Cassandra's driver gives them."""
+
+    def one(self) -> Any:
+        return self[0] if self else None
 
 
 class Found:
@@ -575,6 +582,9 @@ class FakeTables:
 
     def select_one(self, *_: Any) -> Any:
         return self.row
+
+    def select(self, *_: Any) -> list[Any]:
+        return []
 
     def upsert(self, table: str, columns: Any, rows: Any, timestamp: int) -> None:
         self.written[table] += 1

@@ -44,6 +44,7 @@ def job_of(
         "config": SimpleNamespace(kafka=""),
         "lookups": [],
         "tables": None,
+        "skipped": (),
     }
     context: Any = SimpleNamespace(**facts | changes)
     given = (
@@ -77,7 +78,7 @@ class Query:
         self._folder = folder
         self._topics = [stream.topic for stream in job.context.streams]
 
-        def read(_: Any, __: str, topic: str, *___: Any) -> DataFrame:
+        def read(_: Any, __: str, topic: str, *___: Any, **____: Any) -> DataFrame:
             (folder / topic).mkdir(exist_ok=True)
             files = spark.readStream.schema(RECORD).option("maxFilesPerTrigger", 1)
             return files.json(str(folder / topic))
@@ -133,7 +134,7 @@ def late_counts(
     context, topics = job.context, [stream.topic for stream in job.context.streams]
     written: dict[tuple[int, str], int] = {}
 
-    def read(spark: SparkSession, __: str, topic: str, ___: Any, batch: Batch) -> DataFrame:
+    def read(spark: SparkSession, __: str, topic: str, ___: Any, batch: Batch, _: Any) -> DataFrame:
         assert batch.end.keys() == batch.start.keys() == {topic}
         number = topics.index(topic)
         return records(spark, [event for batch in sent for event in batch[number]], topic)

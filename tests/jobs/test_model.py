@@ -25,8 +25,8 @@ from millrace_jobs.sinks.results import Results
 
 from tests.jobs.world import Event, History, installed, run
 
-REQUESTS = 104  # of a history in which nothing happens
-APART = 20  # requests between two events
+REQUESTS = 110  # of a history in which nothing happens
+APART = 24  # requests between two events
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -104,8 +104,8 @@ def without_token(append: Any) -> Any:
 def as_stranger(connect: Any) -> Any:
     """A producer that shares no identity with its predecessor's fences nobody."""
 
-    def connect_as_stranger(self: Results, *arguments: Any) -> None:
-        connect(self, *arguments)
+    def connect_as_stranger(self: Results, *arguments: Any, **more: Any) -> None:
+        connect(self, *arguments, **more)
         self._settings |= {"transactional.id": str(uuid.uuid4())}
         self._producer = results.Producer(self._settings)
 

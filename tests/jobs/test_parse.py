@@ -102,7 +102,8 @@ def test_malformed_records_keep_their_bytes(records: Records) -> None:
     values = [b"\xff\xfe\x00", event(status="200"), b"x" * 100_000]
     classified = records(list(values)).transform(parse.classify, STREAM)
     rows = parse.malformed(classified, STREAM).orderBy("offset").collect()
-    assert [bytes(row.value) for row in rows] == values
+    assert [bytes(row.value) for row in rows] == [v[: STREAM.record_bytes] for v in values]
+    assert [row.value_size for row in rows] == [len(value) for value in values]
 
 
 # JSON values that may stand where any other was expected, and mutilated bytes of events.

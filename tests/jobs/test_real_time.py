@@ -216,7 +216,7 @@ def fails_by(cause: Exception | None) -> Query:
     return Query(error)
 
 
-ENABLED: Any = SimpleNamespace(is_disabled=lambda _: False)
+ENABLED: Any = SimpleNamespace(is_disabled=lambda _: False, question=lambda *_: None)
 POISON = ArithmeticException("[DIVIDE_BY_ZERO] Division by zero.\nand more")
 
 
@@ -240,7 +240,9 @@ def test_to_end_it_waits_for_no_batch() -> None:
     one.job = job = running(Query())
     supervisor.drain([one])
     assert not job.query.isActive
-    disabled: Any = SimpleNamespace(is_disabled=lambda _: True, forget_hand_over=lambda _: None)
+    disabled: Any = SimpleNamespace(
+        is_disabled=lambda _: True, question=lambda *_: None, forget_hand_over=lambda _: None
+    )
     assert supervisor.reconcile(running(Query()), disabled).state == "disabled"
 
 
@@ -347,7 +349,7 @@ def test_it_reads_without_a_bound_and_rehearses_in_batches(
     asked: list[Any] = []
     monkeypatch.setattr(Selection, "transform", lambda _, records: records)
     monkeypatch.setattr(sources, "endless", lambda *_: asked.append("endless"))
-    monkeypatch.setattr(sources, "stream", lambda *where: asked.append(where[-1]))
+    monkeypatch.setattr(sources, "stream", lambda *where, behind: asked.append(where[-1]))
     own = context(spark, real_time)
     selection = Selection(own)
     selection.frame()

@@ -1,5 +1,6 @@
 """What sinks send: versions in order, whole values, and nothing twice."""
 
+import hashlib
 import json
 import threading
 import time
@@ -20,7 +21,7 @@ from millrace_jobs.query.write_version import write_version
 from millrace_jobs.sinks import archive, cassandra, results
 from millrace_jobs.sinks.cassandra import PORTION_BYTES, Tables, WriteFailed, portions
 from millrace_jobs.sinks.concurrently import concurrently
-from millrace_jobs.sinks.dead_letters import DeadLetters, letters, summary
+from millrace_jobs.sinks.dead_letters import HEADERS_BYTES, DeadLetters, letters, summary
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
@@ -479,6 +480,18 @@ def test_a_batch_that_a_zombie_adds_meanwhile_is_taken_once(
     assert spark.read.format("delta").load(table).count() == 2 * 2
 
 
+def test_an_archive_tells_its_newest_batch(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "archive")
+    assert archive.last_batch(spark, table, "archive a") == -1
+    fields = "event_time timestamp, partition int, offset bigint, timestamp timestamp"
+    moment = at("2026-01-01")
+    events = spark.createDataFrame([(moment, 0, 7, moment)], fields)
+    for batch in (3, 4):
+        archive.append(events, "event_time", table, "archive a", batch, 1, 1)
+        assert archive.last_batch(spark, table, "archive a") == batch
+    assert archive.last_batch(spark, table, "archive b") == -1
+
+
 def test_dead_letters_hold_the_bytes_and_tell_the_place(records: Records) -> None:
     garbage = b"\xff" + "ü".encode() * 5000
     malformed = parse.malformed(records([garbage]).transform(parse.classify, STREAM), STREAM)
@@ -488,12 +501,38 @@ def test_dead_letters_hold_the_bytes_and_tell_the_place(records: Records) -> Non
     assert letter.key == "events-0-0"
     headers = {header.key: bytes(header.value).decode() for header in letter.headers}
     assert headers == {
+        "size": str(len(garbage)),
+        "sha256": hashlib.sha256(garbage).hexdigest(),
         "reason": "not UTF-8",
         "topic": "events",
         "partition": "0",
         "offset": "0",
         "timestamp": "2026-01-01T00:00:00.000Z",
     }
+
+
+def test_a_letter_has_the_head_of_a_large_value_its_size_and_its_hash(records: Records) -> None:
+    bomb = b"a" * 30_000_000
+    classified = records([bomb]).transform(parse.classify, STREAM)
+    letter = letters(parse.malformed(classified, STREAM)).first()
+    assert letter is not None
+    assert bytes(letter.value) == bomb[: STREAM.record_bytes]
+    headers = {header.key: bytes(header.value).decode() for header in letter.headers}
+    assert headers["size"] == "30000000"
+    assert headers["sha256"] == hashlib.sha256(bomb).hexdigest()
+    assert headers["reason"] == f"larger than {STREAM.record_bytes} bytes"
+
+
+@pytest.mark.parametrize(("size", "kept"), [(100, True), (HEADERS_BYTES + 1, False)])
+def test_a_letter_has_the_original_headers_unless_they_are_large(
+    records: Records, size: int, kept: bool
+) -> None:
+    headers = f"array(struct('mine' AS key, cast(repeat('x', {size}) AS binary) AS value))"
+    garbage = records([b"garbage"]).withColumn("headers", F.expr(headers))
+    classified = garbage.transform(parse.classify, STREAM)
+    letter = letters(parse.malformed(classified, STREAM)).first()
+    assert letter is not None
+    assert ("mine" in {header.key for header in letter.headers}) == kept
 
 
 def test_samples_are_short_and_readable(records: Records) -> None:

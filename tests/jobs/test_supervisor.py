@@ -16,6 +16,7 @@ from millrace_jobs.leader import supervisor
 from millrace_jobs.leader.failures import Attempts, Failure, HandedOver
 from millrace_jobs.leader.job_states import report_of
 from millrace_jobs.leader.running import RunningJob, StoppedJob
+from millrace_jobs.leader.skipping import OffsetsExpired
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.quarantine.store import JOB_GROUP
@@ -151,6 +152,7 @@ class Driver:
         self.standby = standby
         self.noted = dict.fromkeys(handed_over, "before")
         self.contracts: dict[str, Any] = {}
+        self.questions: dict[str, Any] = {}
         self.told: list[dict[str, Any]] = []
         self.is_disabled: Callable[[str], bool | None] = lambda job: False
 
@@ -169,12 +171,21 @@ class Driver:
     def put_contract(self, job: str, contract: Any) -> None:
         self.contracts[job] = contract
 
+    def question(self, job: str, _: str) -> Any:
+        return self.questions.get(job)
+
     def announce_jobs(self, reports: dict[str, Any], _: Any) -> None:
         self.told.append(reports)
 
     @property
     def states(self) -> list[dict[str, str]]:
         return [{job: told.state for job, told in reports.items()} for reports in self.told]
+
+
+def failing(name: str) -> StoppedJob:
+    """A job that has failed, and is tried again in an hour."""
+    failure = Failure("why", "job-failed", 1.0)
+    return StoppedJob(prepared(name), Attempts(3, 1e9, failure))
 
 
 Orders = Callable[[str], bool | None]
@@ -350,6 +361,50 @@ def test_jobs_start_one_after_the_other(monkeypatch: pytest.MonkeyPatch, clock: 
     jobs = [prepared("traffic"), prepared("archive")]
     supervised(monkeypatch, jobs, Driver(), orders=[only()] * 3, rehearse=look)
     assert seen == [["traffic"], ["traffic"], ["traffic", "archive"]]
+
+
+@pytest.mark.parametrize("job", [running("traffic", batches=1), failing("traffic")])
+def test_what_an_operator_asks_to_skip_is_done_between_two_queries(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, job: Any
+) -> None:
+    driver = Driver()
+    driver.questions["traffic"] = {"id": "1"}
+    asked: list[str] = []
+
+    def carry_out(ready: ReadyJob, question: Any, _: Any) -> None:
+        asked.append(question["id"])
+        assert isinstance(job, StoppedJob) or not job.query.isActive
+        driver.questions.clear()
+
+    monkeypatch.setattr(supervisor.skip_requests, "carry_out", carry_out)
+    started = starting(monkeypatch, running("traffic", batches=1))
+    supervised(monkeypatch, [job], driver, orders=[only()] * 3)
+    assert asked == ["1"]
+    assert started == ["traffic"]  # without the pause of one that has failed
+
+
+def test_a_batch_that_its_executors_die_by_is_read_otherwise_and_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    careful = prepared("archive")
+    monkeypatch.setattr(supervisor.skipping, "anew", lambda *_: careful)
+    job = running("archive", RuntimeError("ExecutorLostFailure"), attempts=Attempts(in_vain=1))
+    again = supervisor.reconcile(job, Driver())  # type: ignore[arg-type]
+    assert again == StoppedJob(careful, Attempts(in_vain=1))
+
+
+def test_offsets_that_are_gone_fail_the_job_with_a_page_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    def anew(*_: Any) -> None:
+        raise OffsetsExpired("gone")
+
+    monkeypatch.setattr(supervisor.skipping, "anew", anew)
+    driver = Driver(standby=True)
+    failed = supervisor.reconcile(running("archive", RuntimeError()), driver)  # type: ignore[arg-type]
+    assert failed.attempts.failure
+    assert failed.attempts.failure.runbook == "offsets-expired"
+    assert not driver.noted  # another driver would find the same
 
 
 def test_queries_get_their_turns_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -838,7 +893,9 @@ def test_a_job_s_row_is_read_once_before_its_query(
 
     context: Any = SimpleNamespace(job="traffic", streams=[], lease=None)
     context.least_offsets = context.max_offsets = 1
-    context.tables = SimpleNamespace(select_one=select_one, upsert=lambda *_: None)
+    context.tables = SimpleNamespace(
+        select_one=select_one, select=lambda *_: [], upsert=lambda *_: None
+    )
     context.version = lambda batch: batch
     context.settings = settings_of("traffic")
     context.checkpoint = SimpleNamespace(
@@ -933,7 +990,7 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
         """Far enough."""
 
     steps: list[str] = []
-    context: Any = SimpleNamespace(job="theirs", tables=None, settings=None, streams=[])
+    context: Any = SimpleNamespace(job="theirs", tables=FakeTables(), settings=None, streams=[])
     context.checkpoint = SimpleNamespace(location="", last_committed=lambda: -1)
     context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
     context.lease = None

@@ -18,6 +18,7 @@ from millrace_jobs.declared.enrichment import Enrichment, with_columns
 from millrace_jobs.declared.loader import Declaration, InvalidJob, Rows
 from millrace_jobs.declared.transformation import Transformation, no_events
 from millrace_jobs.inputs import sources
+from millrace_jobs.inputs.checkpoint import Offsets
 from millrace_jobs.output import Output, window_name
 from millrace_jobs.quarantine.search import Quarantined, Skip
 from millrace_jobs.quarantine.store import Quarantine, in_a_line, is_of_values, left_out, without
@@ -68,7 +69,10 @@ class Computation(Transformation):
         most = context.least_offsets if max_offsets is None else max_offsets
         return self.transform(
             without(
-                sources.stream(context.spark, brokers, stream.topic, settings, most),
+                sources.stream(
+                    *(context.spark, brokers, stream.topic, settings, most),
+                    behind=context.skipped if max_offsets else (),
+                ),
                 stream.topic,
                 self.skips,
             )
@@ -169,6 +173,9 @@ class Declared(Computation, MicroBatches):
             return Effects(records, lambda: self._upsert(rows, version))
 
         commit(identity, self._results, self.context.lease.confirm, prepare)
+
+    def tell_position(self, batch: int, read: Offsets) -> None:
+        self._results.tell_position(self.context.checkpoint.query_id() or "", batch, read)
 
     def correct(self, rows: Sequence[dict[str, Any]], version: int) -> None:
         """Replace rows that no batch writes any more, in the table and for the results' readers.

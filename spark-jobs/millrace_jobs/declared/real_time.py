@@ -18,6 +18,7 @@ from millrace_jobs.declared.loader import Declaration, InvalidJob
 from millrace_jobs.declared.plan_analysis import UNREPEATABLE
 from millrace_jobs.declared.transformation import Transformation, no_events
 from millrace_jobs.inputs import sources
+from millrace_jobs.inputs.checkpoint import Offsets
 from millrace_jobs.quarantine.search import NotIsolatable
 from millrace_jobs.quarantine.store import in_a_line, is_of_values
 from millrace_jobs.query.context import JobContext
@@ -49,8 +50,9 @@ class Selection(Transformation):
         """The query's records: in real time, or in batches of ``max_offsets``, to rehearse with."""
         context = self.context
         where = (context.spark, context.config.kafka, context.stream.topic, context.settings)
-        records = sources.stream(*where, max_offsets) if max_offsets else sources.endless(*where)
-        return self.transform(records)
+        if max_offsets:
+            return self.transform(sources.stream(*where, max_offsets, behind=context.skipped))
+        return self.transform(sources.endless(*where))
 
     def transform(self, records: DataFrame) -> DataFrame:
         """Kafka's records → those of the results topic."""
@@ -101,6 +103,12 @@ class RealTime(Selection):
 
     def refresh(self) -> bool:
         return False
+
+    def has_written(self, batch: int) -> bool:
+        return False  # what it has sent, it sends again
+
+    def tell_position(self, batch: int, read: Offsets) -> None:
+        self._positions.tell(read)
 
     def start(
         self, writer: DataStreamWriter, every: str, guarded: Callable[[Write], Write]

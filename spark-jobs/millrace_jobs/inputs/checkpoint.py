@@ -74,9 +74,20 @@ class Checkpoint:
         known = min(self._batches("offsets"), default=0)
         return known if known == 0 else known + 1
 
+    def ends(self, number: int) -> Offsets:
+        """Up to where a batch reads; nothing for the batch before the first."""
+        return self._entry(number).offsets if number >= 0 else {}
+
+    def entry_text(self, number: int) -> str:
+        """A batch's entry in the offsets log as it is written."""
+        return self._text(self._new_path(self._path, f"offsets/{number}"))
+
+    def forget(self, number: int) -> None:
+        """Remove a batch that was begun and not committed: the query plans it anew."""
+        self._fs.delete(self._new_path(self._path, f"offsets/{number}"), False)
+
     def batch(self, number: int) -> Batch:
-        start = self._entry(number - 1).offsets if number else {}
-        return Batch.between(start, self._entry(number).offsets)
+        return Batch.between(self.ends(number - 1), self.ends(number))
 
     def reached(self) -> Offsets:
         """Where the batches begin that are yet to be committed, of all partitions that were read.
@@ -105,8 +116,7 @@ class Checkpoint:
 
     def _entry(self, number: int) -> "_Entry":
         """A version line, a line of metadata, then a line of offsets for each source."""
-        file = self._new_path(self._path, f"offsets/{number}")
-        _, metadata, *sources = self._text(file).splitlines()
+        _, metadata, *sources = self.entry_text(number).splitlines()
         offsets = merged(json.loads(source) for source in sources if source != NOTHING_READ)
         return _Entry(offsets, json.loads(metadata)["batchWatermarkMs"])
 

@@ -14,6 +14,8 @@ DEFECT = "docs/new-state.md has what to do; nothing was written"
 class CheckpointMismatch(Exception):
     """The checkpoint isn't the one that the job wrote last, or is an older copy of it."""
 
+    runbook = "checkpoint-lost"  # what an operator is to do
+
 
 @dataclass(frozen=True)
 class Known:
@@ -47,7 +49,8 @@ def check(job: str, location: str, known: Known, found: Found) -> None:
 def check_published(job: str, batch: int, published: int, *, same_offsets: bool) -> None:
     """Raises CheckpointMismatch for a batch that was published already with other records.
 
-    A batch that its driver published and didn't commit runs again, over the same offsets.
+    A batch that its driver published and didn't commit runs again, over the same offsets; or over
+    fewer, if the job has skipped the others since.
     """
     if batch < published:
         raise CheckpointMismatch(

@@ -1,22 +1,39 @@
 """Kafka as a source, in a stream and for a given range."""
 
 import json
+from collections.abc import Collection, Iterable
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millrace_jobs.inputs.checkpoint import Batch
+from millrace_jobs.inputs.bounds import partitions_of
+from millrace_jobs.inputs.checkpoint import EARLIEST, Batch
+from millrace_jobs.inputs.skipped import SkippedRange, around, joined
 from millrace_jobs.settings import JobSettings
 
 
 def stream(
-    spark: SparkSession, brokers: str, topic: str, settings: JobSettings, max_offsets: int
+    spark: SparkSession,
+    brokers: str,
+    topic: str,
+    settings: JobSettings,
+    max_offsets: int,
+    behind: Collection[SkippedRange] = (),
 ) -> DataFrame:
     """A topic from its beginning, in batches of at most ``max_offsets`` records.
 
     A task reads several partitions in turn: more tasks than cores only add what a task costs.
+
+    Args:
+        behind: ranges that can't be read, which a rehearsal begins behind. A job's own query has
+            its offsets log led around them.
     """
     reader = spark.readStream.format("kafka").options(**_of_batches(brokers, topic, settings))
+    if here := [one for one in behind if one.topic == topic]:
+        starts = {f"{number}": EARLIEST for _, number in partitions_of(brokers, settings, topic)}
+        starts |= {f"{one.partition}": one.end for one in joined(here)}
+        reader = reader.option("startingOffsets", json.dumps({topic: starts}))
     stream = reader.option("maxOffsetsPerTrigger", max_offsets).load()
     return stream.coalesce(settings.tasks)
 
@@ -27,15 +44,25 @@ def endless(spark: SparkSession, brokers: str, topic: str, settings: JobSettings
 
 
 def records(
-    spark: SparkSession, brokers: str, topic: str, settings: JobSettings, batch: Batch
+    spark: SparkSession,
+    brokers: str,
+    topic: str,
+    settings: JobSettings,
+    batch: Batch,
+    skipped: Iterable[SkippedRange] = (),
 ) -> DataFrame:
-    """Exactly the records that a batch of the stream was made of."""
-    reader = spark.read.format("kafka").options(**_of_batches(brokers, topic, settings))
-    offsets = {
-        "startingOffsets": json.dumps(batch.start),
-        "endingOffsets": json.dumps(batch.end),
-    }
-    return reader.options(**offsets).load().coalesce(settings.tasks)
+    """Exactly the records that a batch of the stream was made of, without what is skipped."""
+    options = _of_batches(brokers, topic, settings)
+
+    def read(piece: Batch) -> DataFrame:
+        offsets = {
+            "startingOffsets": json.dumps(piece.start),
+            "endingOffsets": json.dumps(piece.end),
+        }
+        return spark.read.format("kafka").options(**options).options(**offsets).load()
+
+    pieces = map(read, around(batch, skipped) or [batch])
+    return reduce(DataFrame.unionByName, pieces).coalesce(settings.tasks)
 
 
 def connecting(settings: JobSettings) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query.limits import BeyondLimit
+from millrace_jobs.sinks.archive import OtherTypes
 
 PAUSE_SECONDS = 60.0  # twice as long after each start that was no use
 LONGEST_PAUSE_SECONDS = 960.0
 REFUSED_SECONDS = 10.0  # until a refused checkpoint is looked at again
-JOB_FAILED, CHECKPOINT_LOST = "job-failed", "checkpoint-lost"  # names of runbooks
+JOB_FAILED = "job-failed"  # the name of a runbook
 MOST_PATIENCE = 8  # times its longest time, for a batch that was too long before
 
 
@@ -27,7 +28,7 @@ class HandedOver(Exception):
 
 
 # Another driver would fail in the same batch, or take as long for it.
-OF_DATA = (Quarantined, NotIsolatable, BeyondLimit, BatchTooLong)
+OF_DATA = (Quarantined, NotIsolatable, BeyondLimit, OtherTypes, BatchTooLong)
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def failed(attempts: Attempts, error: Exception, *, now: float, at: float) -> At
     """
     since = attempts.failure.since if attempts.failure else at
     if isinstance(error, CheckpointMismatch):  # who puts it back needn't do more
-        failure = Failure(str(error), CHECKPOINT_LOST, since)
+        failure = Failure(str(error), error.runbook, since)
         return replace(attempts, again_at=now + REFUSED_SECONDS, failure=failure)
     failure = Failure(in_a_line(error), JOB_FAILED, since)
     pause = min(PAUSE_SECONDS * 2 ** max(attempts.in_vain - 1, 0), LONGEST_PAUSE_SECONDS)

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from millrace_jobs.contract import contract
+from millrace_jobs.leader import skipping
 from millrace_jobs.leader.failures import FRESH, MOST_PATIENCE, Attempts
 from millrace_jobs.leadership.coordination import Coordination, JobState
 from millrace_jobs.leadership.lease import Lease
@@ -154,9 +156,12 @@ def start(one: ReadyJob, coordination: Coordination, attempts: Attempts = FRESH)
     context, job = one.context, one.job
     row = JobRow.read(context.tables, context.job)
     check_continuity(context, row.known, coordination.kept_checkpoint(context.job))
+    moved = skipping.step_aside(context, job)
     context.epoch = coordination.take_epoch(context.job, above=row.epoch)
     claim(context)
     job.on_lead()
+    if moved is not None:
+        job.tell_position(moved, context.checkpoint.ends(moved))
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)
     if job.refresh():
@@ -173,7 +178,15 @@ def start(one: ReadyJob, coordination: Coordination, attempts: Attempts = FRESH)
     )
     every = f"{context.settings.trigger_seconds:g} seconds"
     query = job.start(
-        writer, every, lambda write: while_leading(write, context.lease, draining, raised)
+        writer,
+        every,
+        lambda write: while_leading(
+            write,
+            context.lease,
+            draining,
+            raised,
+            before=lambda batch: skipping.check_batch(context, batch),
+        ),
     )
     try:
         # The row as it is by now: a driver that was frozen may have told more before it was fenced.
@@ -239,11 +252,16 @@ def has_ended(job: RunningJob) -> bool:
 
 
 def while_leading(
-    write: Write, lease: Lease, draining: threading.Event, raised: list[Exception]
+    write: Write,
+    lease: Lease,
+    draining: threading.Event,
+    raised: list[Exception],
+    before: Callable[[int], None] = lambda batch: None,
 ) -> Write:
     """A sink that begins a batch only while this driver surely leads, and isn't draining.
 
-    What ``write`` raises is kept in ``raised``: Spark passes on the text alone.
+    What ``write`` raises is kept in ``raised``, and what ``before`` does, which is asked whether a
+    batch may be run as it is: Spark passes on the text alone.
     """
 
     def write_batch(frame: DataFrame, batch: int) -> None:
@@ -251,6 +269,7 @@ def while_leading(
             raise Drained
         lease.confirm()
         try:
+            before(batch)
             write(frame, batch)
         except Exception as error:  # of which Spark tells the text
             raised.append(error)

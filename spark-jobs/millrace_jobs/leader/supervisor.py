@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.kinds import kind_of
-from millrace_jobs.leader import failures
+from millrace_jobs.leader import failures, skip_requests, skipping
 from millrace_jobs.leader.background import Worker
 from millrace_jobs.leader.failures import (
     FRESH,
@@ -175,8 +176,11 @@ def reconcile(job: AnyJob, coordination: Coordination, *, may_start: bool = True
     """
     try:
         disabled = coordination.is_disabled(job.name)
+        question = coordination.question(job.name, skip_requests.TOPIC)
         if isinstance(job, RunningJob):
-            return _keep(job, coordination, disabled=disabled)
+            return _keep(job, coordination, disabled=disabled, is_asked=question is not None)
+        if question:
+            job = _asked(job, question, coordination)
         if disabled is None:
             return job
         if disabled:
@@ -205,9 +209,18 @@ def _start(job: StoppedJob, coordination: Coordination) -> RunningJob:
     return start(ready, coordination, job.attempts)
 
 
-def _keep(job: RunningJob, coordination: Coordination, *, disabled: bool | None) -> AnyJob:
-    if disabled or job.draining.is_set():
-        return _end(job, coordination)
+def _asked(job: StoppedJob, question: dict[str, Any], coordination: Coordination) -> StoppedJob:
+    """The job once an operator's question is answered, which may be what it failed by."""
+    ready = job.ready.prepare() if isinstance(job.ready, UnreadyJob) else job.ready
+    skip_requests.carry_out(ready, question, coordination)
+    return replace(job, ready=ready, attempts=Attempts(failure=job.attempts.failure))
+
+
+def _keep(
+    job: RunningJob, coordination: Coordination, *, disabled: bool | None, is_asked: bool
+) -> AnyJob:
+    if disabled or is_asked or job.draining.is_set():
+        return _end(job, coordination, goes_on=is_asked and not disabled)
     if job.cancelled:
         return _await_cancelled(job, job.cancelled, coordination)
     if error := job.error:
@@ -225,15 +238,16 @@ def _followed(job: RunningJob, coordination: Coordination) -> RunningJob:
         return job
 
 
-def _end(job: RunningJob, coordination: Coordination) -> AnyJob:
+def _end(job: RunningJob, coordination: Coordination, *, goes_on: bool) -> AnyJob:
     """Ready to go on from its checkpoint, once the job's batch has ended; no other one begins.
 
     A batch that doesn't end is cancelled.
     """
     if has_ended(job):
         _followed(job, coordination)  # what its last batch did
-        log.info("job %s has ended: it is disabled", job.name)
-        return _keep_out(StoppedJob(job.ready), coordination)
+        log.info("job %s has ended: %s", job.name, "it is to skip" if goes_on else "it is disabled")
+        stopped = StoppedJob(job.ready, _attempts(job))
+        return stopped if goes_on else _keep_out(stopped, coordination)
     now = time.monotonic()
     since = now if job.draining_since is None else job.draining_since
     job = replace(job, draining_since=since)
@@ -254,7 +268,14 @@ def _await_cancelled(job: RunningJob, cancelled: Cancelled, coordination: Coordi
 
 def _after(job: AnyJob, error: Exception, coordination: Coordination) -> StoppedJob:
     """The job without a query, and what becomes of it by an error of its query or of its start."""
-    attempts, reason = _attempts(job), in_a_line(error)
+    attempts = _attempts(job)
+    if isinstance(job, RunningJob):
+        try:
+            if ready := skipping.anew(job.ready, error):
+                return StoppedJob(ready, attempts)
+        except CheckpointMismatch as expired:
+            error = expired
+    reason = in_a_line(error)
     match failures.following(attempts, error, is_program=_is_program(job)):
         case Next.AGAIN:
             log.warning("job %s is started again: %s", job.name, reason)

@@ -8,6 +8,8 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from millrace_jobs.inputs import sources
+from millrace_jobs.inputs.checkpoint import Offsets
+from millrace_jobs.inputs.skipped import overlapping
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import MicroBatches, positions_of
 from millrace_jobs.settings import ArchiveSettings
@@ -49,7 +51,8 @@ class Archive(MicroBatches):
         context = self._context
         most = context.least_offsets if max_offsets is None else max_offsets
         return sources.stream(
-            context.spark, context.config.kafka, context.stream.topic, context.settings, most
+            *(context.spark, context.config.kafka, context.stream.topic, context.settings, most),
+            behind=context.skipped if max_offsets else (),
         )
 
     def on_lead(self) -> None:
@@ -71,11 +74,36 @@ class Archive(MicroBatches):
         # one that was begun before, or one that a predecessor adds in the same moment.
         if self._is_first_batch or not alone or seen.get["malformed"]:
             self._context.lease.confirm()
-            malformed = parse.malformed(classified, self._context.stream)
+            malformed = parse.malformed(self._readable(classified, batch), self._context.stream)
             version = self._context.version(batch)
             self._dead_letters.write(malformed, checkpoint, batch, version)
         self._is_first_batch = False
         self._positions.tell(self._context.checkpoint.batch(batch).end)
+
+    def has_written(self, batch: int) -> bool:
+        """Delta's log knows. Over other offsets the batch would be taken for the same one again."""
+        context = self._context
+        archived = context.config.archive_of(context.stream)
+        application = self._application(context.checkpoint.query_id() or "")
+        return batch <= archive.last_batch(context.spark, archived, application)
+
+    def tell_position(self, batch: int, read: Offsets) -> None:
+        self._positions.tell(read)
+
+    def _readable(self, classified: DataFrame, batch: int) -> DataFrame:
+        """A batch that Delta has is as it is, and may hold what was found too large since."""
+        context = self._context
+        records = context.checkpoint.batch(batch) if context.skipped else None
+        if records is None or not overlapping(context.skipped, records):
+            return classified
+        topic = context.stream.topic
+        where = context.spark, context.config.kafka, topic, context.settings
+        read = sources.records(*where, records.of(topic), context.skipped)
+        return read.transform(parse.classify, context.stream)
+
+    def _application(self, checkpoint: str) -> str:
+        """What Delta knows the job's batches by."""
+        return f"{self._context.job} {checkpoint}"
 
     def rehearse(self, frame: DataFrame, batch: int, scratch: str) -> None:
         """Into a table of its own. On a laptop an archive's first batch took 22 to 31 s, beside the
@@ -97,7 +125,7 @@ class Archive(MicroBatches):
             parse.valid(observed, stream),
             stream.event_time,
             path,
-            f"{self._context.job} {checkpoint}",
+            self._application(checkpoint),
             batch,
             settings.shuffle_partitions,
             settings.writers_per_hour,

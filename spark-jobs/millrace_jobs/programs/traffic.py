@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 
 from millrace_jobs.inputs import sources
+from millrace_jobs.inputs.checkpoint import Offsets
 from millrace_jobs.programs.pages import PageList, Written
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import MicroBatches, results_of
@@ -56,7 +57,8 @@ class Traffic(MicroBatches):
         context, settings = self._context, self._settings
         most = context.least_offsets if max_offsets is None else max_offsets
         records = sources.stream(
-            context.spark, context.config.kafka, context.stream.topic, settings, most
+            *(context.spark, context.config.kafka, context.stream.topic, context.settings, most),
+            behind=context.skipped if max_offsets else (),
         )
         classified = records.transform(parse.classify, context.stream)
         return parse.valid(classified, context.stream).transform(
@@ -96,6 +98,9 @@ class Traffic(MicroBatches):
         if not commit(identity, self._results, self._context.lease.confirm, prepare):
             self._written.forget()  # what was published then may have been another list
         self._live.announce(updates)
+
+    def tell_position(self, batch: int, read: Offsets) -> None:
+        self._results.tell_position(self._context.checkpoint.query_id() or "", batch, read)
 
     def _store(self, windows: list[Row], lists: "Changes", version: int) -> None:
         tables = self._context.tables

@@ -35,7 +35,7 @@ from millrace_jobs.quarantine.search import NotIsolatable, Range, Skip, find
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks.dead_letters import DeadLetters
-from millrace_jobs.transforms import parse
+from millrace_jobs.transforms import large, parse
 
 COLUMNS = (
     *("job", "topic", '"partition"', '"offset"'),
@@ -133,7 +133,13 @@ class Quarantine:
         """Letters first: nothing is left out without one."""
         context, since = self._context, _now()
         checkpoint, version = context.checkpoint_id(), context.version(batch)
-        records = reduce(DataFrame.unionByName, self._records(batch))
+        records = reduce(
+            DataFrame.unionByName,
+            (
+                found.transform(large.cut, stream.record_bytes)
+                for found, stream in zip(self._records(batch), context.streams, strict=True)
+            ),
+        )
         letters = DeadLetters(
             context.config.kafka,
             context.config.names.kafka.topics.dead_letters,
@@ -165,6 +171,7 @@ class Quarantine:
                     stream.topic,
                     context.settings,
                     batch.of(stream.topic),
+                    context.skipped,
                 ),
                 stream.topic,
                 skips,

@@ -1,11 +1,12 @@
 """What a job gets to work with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
 from millrace_jobs.config import Config
 from millrace_jobs.inputs.checkpoint import Checkpoint
+from millrace_jobs.inputs.skipped import SkippedRange
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.query.write_version import write_version
@@ -42,6 +43,11 @@ class AnalysisContext:
         return stream
 
     @property
+    def skipped(self) -> tuple[SkippedRange, ...]:
+        """What the job leaves out for good: nothing, before a driver has looked it up."""
+        return ()
+
+    @property
     def lookups(self) -> list[Lookup]:
         """The tables whose facts a declared job's rows get."""
         tables = self.settings.as_kind(DeclaredSettings).tables
@@ -70,13 +76,28 @@ class AnalysisContext:
 class JobContext(AnalysisContext):
     """One run of one job in a driver.
 
-    ``epoch`` is its fencing epoch, which it has from the moment on that its driver leads.
+    Attributes:
+        epoch: its fencing epoch, which it has from the moment on that its driver leads.
+        careful_batch: the batch whose reading killed executors; while there is one, the job reads
+            record by record.
+        skipped: what the job leaves out for good; known when its query starts.
+        skips_ahead: those of them that its query has yet to pass.
     """
 
     tables: Tables
     checkpoint: Checkpoint
     lease: Lease
     epoch: int | None = None
+    careful_batch: int | None = None
+    skipped: tuple[SkippedRange, ...] = ()
+    skips_ahead: tuple[SkippedRange, ...] = ()
+
+    @property
+    def settings(self) -> JobSettings:
+        settings = self.config.settings[self.job]
+        if self.careful_batch is None:
+            return settings
+        return replace(settings, max_poll_records=1)
 
     def version(self, batch: int) -> int:
         """The version of all that a batch writes. Raises RuntimeError before the driver leads."""

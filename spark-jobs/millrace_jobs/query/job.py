@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from millrace_jobs.inputs.checkpoint import Offsets
 from millrace_jobs.output import Output
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.late_events import LateEvents
@@ -79,6 +80,14 @@ class Job(Protocol):
     def after_batch(self, progress: Any) -> None:
         """Take note of Spark's report of a batch that was committed."""
 
+    def has_written(self, batch: int) -> bool:
+        """Whether a batch that isn't committed was written in a way that forbids to run it over
+        other offsets."""
+
+    def tell_position(self, batch: int, read: Offsets) -> None:
+        """Commit how far the job has read by ``batch``, when it has moved without a batch. After
+        `on_lead`."""
+
     def own_error(self, ended: Exception) -> Exception | None:
         """Why the query ended, if the job can tell more of it than Spark's wrapper says."""
 
@@ -103,7 +112,10 @@ def results_of(context: JobContext) -> Results:
     """The sink for the job's results, which connects when it is used."""
     names = context.config.names.kafka
     verify = context.lease.verify
-    return Results(context.config.kafka, names, context.job, context.settings, verify)
+    return Results(
+        *(context.config.kafka, names, context.job, context.settings, verify),
+        skipped=lambda: context.skipped,
+    )
 
 
 def positions_of(context: JobContext) -> Positions:
@@ -142,6 +154,12 @@ class MicroBatches:
 
     def after_batch(self, progress: Any) -> None:
         """The sinks have told all that there is to tell."""
+
+    def has_written(self, batch: int) -> bool:
+        return False  # whole values replace whole values
+
+    def tell_position(self, batch: int, read: Offsets) -> None:
+        """Who keeps positions tells them."""
 
     def own_error(self, ended: Exception) -> Exception | None:
         return None

@@ -78,6 +78,7 @@ class LateEvents:
             stream.topic,
             context.settings,
             Batch(of_stream[0].records.start, of_stream[-1].records.end),
+            context.skipped,
         )
         events = parse.valid(records.transform(parse.classify, stream), stream)
         windows = dict.fromkeys(self.windows, 0) if stream.deduplicate_by else self.windows

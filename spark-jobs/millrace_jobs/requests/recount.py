@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from millrace_jobs.declared.enrichment import Enrichment
+from millrace_jobs.inputs.skipped import SkippedRange
 from millrace_jobs.output import WINDOW_START, Output, window_name
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import skips_of, without
 from millrace_jobs.query.job import StoredRows
+from millrace_jobs.query.skips import ranges_of
 from millrace_jobs.requests.slices import ROWS, Slice, in_slices
 from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks import archive
@@ -33,7 +38,8 @@ class Findings:
     """Rows: ``lost`` are missing, ``extra`` stand for no event, ``wrong`` have other values.
 
     ``late`` events came after their window was closed, so they are in the archive alone; so are
-    those that are ``quarantined``, whenever that was.
+    those that are ``quarantined``, whenever that was, and those that are ``skipped``: offsets that
+    the job leaves out for good.
     """
 
     checked: int = 0
@@ -42,6 +48,7 @@ class Findings:
     wrong: int = 0
     late: int = 0
     quarantined: int = 0
+    skipped: int = 0
     examples: list[str] = field(default_factory=list)
 
     def add(self, other: "Findings") -> None:
@@ -106,6 +113,7 @@ def recount(job: StoredRows, start: datetime, end: datetime) -> Findings:
     late = "SELECT events FROM {keyspace}.late_events WHERE bucket = ? AND window = ? AND job = ?"
     name = window_name(output.window_seconds)
     findings.quarantined = len(skips)
+    findings.skipped = sum(one.end - one.start for one in ranges_of(context))
     findings.late = sum(
         row.events
         for day in _days(start, end)
@@ -126,16 +134,30 @@ def computed_rows(job: StoredRows, part: Slice, skips: Iterable[Skip]) -> list[d
     partner = timedelta(seconds=settings.join_seconds or 0)
     first = part.start - partner
     last = part.end + timedelta(seconds=job.output.window_seconds) + partner
+    ranges = ranges_of(context)
     events = [
-        without(
-            archive.read(session, context.config.archive_of(stream), stream, first, last),
+        unskipped(
+            without(
+                archive.read(session, context.config.archive_of(stream), stream, first, last),
+                stream.topic,
+                skips,
+            ),
             stream.topic,
-            skips,
+            ranges,
         )
         for stream in context.streams
     ]
     rows = job.rows(events).where(part.condition(job.output))
     return [row.asDict() for row in part.bounded(rows.limit(ROWS + 1).collect())]
+
+
+def unskipped(events: DataFrame, topic: str, ranges: Iterable[SkippedRange]) -> DataFrame:
+    """Events of a topic that the job has read; the archive may have more."""
+    for one in ranges:
+        if one.topic == topic:
+            offsets = F.col("offset").between(one.start, one.end - 1)
+            events = events.where(~((F.col("partition") == one.partition) & offsets))
+    return events
 
 
 def stored_rows(job: StoredRows, part: Slice) -> list[dict[str, Any]]:

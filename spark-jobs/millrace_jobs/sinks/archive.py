@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millrace_jobs.inputs.place import Place
+from millrace_jobs.spark_internals import java_session, jvm
 from millrace_jobs.stream import Stream
 from millrace_jobs.transforms.parse import COORDINATES
 
@@ -99,6 +100,14 @@ def refuse_other_types(events: DataFrame, path: str) -> None:
 
 def _types(frame: DataFrame) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in frame.schema}
+
+
+def last_batch(spark: SparkSession, path: str, application: str) -> int:
+    """The newest batch of an application that the table has, -1 if there is none."""
+    delta = jvm(spark.sparkContext).org.apache.spark.sql.delta.DeltaLog
+    delta.clearCache()  # another driver may have added to it
+    batches = delta.forTable(java_session(spark), path).unsafeVolatileSnapshot().transactions()
+    return int(batches.apply(application)) if batches.contains(application) else -1
 
 
 def load_log(spark: SparkSession, path: str) -> None:

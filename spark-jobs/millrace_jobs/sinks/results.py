@@ -9,7 +9,7 @@ the job's lag.
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from millrace_jobs.inputs.checkpoint import Offsets
 from millrace_jobs.inputs.continuity import check_published
+from millrace_jobs.inputs.skipped import SkippedRange, explain_positions
 from millrace_jobs.retries import retry
 from millrace_jobs.settings import KafkaClientSettings
 from millrace_shared.names import KafkaNames
@@ -41,7 +42,13 @@ class Results:
         job: str,
         settings: KafkaClientSettings,
         verify: Callable[[], None],
+        skipped: Callable[[], Sequence[SkippedRange]] = tuple,
     ) -> None:
+        """
+        Args:
+            skipped: what the job leaves out for good: a batch that was published may run again
+                without it.
+        """
         name = f"{names.group_prefix}{job}"
         self._topic = names.topics.results
         common = {
@@ -51,6 +58,7 @@ class Results:
             "reconnect.backoff.max.ms": settings.kafka_reconnect_ms,
         }
         self._verify = verify
+        self._skipped = skipped
         self._group_settings = common | {"group.id": name}
         # The default of 60 s would block readers for so long after a driver died in a transaction.
         self._settings = common | {
@@ -110,11 +118,7 @@ class Results:
             read: the offsets up to which the batch has read its source.
         """
         encoded = [(record["key"], json.dumps(record)) for record in records]
-        positions = [
-            TopicPartition(topic, int(partition), offset, metadata=f"{checkpoint} {batch}")
-            for topic, partitions in read.items()
-            for partition, offset in partitions.items()
-        ]
+        positions = positions_of(checkpoint, batch, read)
 
         def publish_once() -> bool:
             if batch <= self.check(checkpoint, batch, read):
@@ -140,6 +144,19 @@ class Results:
             AbortedError,
             GIVE_UP_SECONDS,
             "publishing results",
+        )
+
+    def tell_position(self, checkpoint: str, batch: int, read: Offsets) -> None:
+        """Commit a position that no records came with: those behind a batch were skipped."""
+        positions = positions_of(checkpoint, batch, read)
+        if self._joined is None:
+            raise RuntimeError("a position is told before results were taken over")
+        self._joined.result()
+        retry(
+            lambda: self._transaction([], positions),
+            AbortedError,
+            GIVE_UP_SECONDS,
+            "telling a position",
         )
 
     def _join(self) -> None:
@@ -170,10 +187,8 @@ class Results:
             GIVE_UP_SECONDS,
             "reading the group's offsets",
         )
-        same_offsets = all(
-            position.offset == read[position.topic][str(position.partition)]
-            for position in committed
-        )
+        ends = {(position.topic, position.partition): position.offset for position in committed}
+        same_offsets = explain_positions(read, ends, self._skipped())
         tokens = [position.metadata.split() for position in committed if position.metadata]
         batches = [int(batch) for owner, batch in tokens if owner == checkpoint]
         return max(batches, default=-1), same_offsets
@@ -233,6 +248,15 @@ class Results:
                 if not error.args[0].retriable():
                     raise
                 log.warning("committing results: %s; asking again", error)
+
+
+def positions_of(checkpoint: str, batch: int, read: Offsets) -> list[TopicPartition]:
+    """How far a batch has read, with what tells it from other batches."""
+    return [
+        TopicPartition(topic, int(partition), offset, metadata=f"{checkpoint} {batch}")
+        for topic, partitions in read.items()
+        for partition, offset in partitions.items()
+    ]
 
 
 class AbortedError(Exception):

@@ -12,6 +12,7 @@ from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.inputs.continuity import Found, Known
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.leadership.lease import Lease
+from millrace_jobs.query import skips
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import Job
 from millrace_jobs.settings import DeclaredSettings
@@ -61,6 +62,7 @@ def prepare(
         session.conf.set("spark.sql.limit.initialNumPartitions", settings.shuffle_partitions)
     checkpoint = Checkpoint(session, f"{config.checkpoints}/{settings.checkpoint}")
     context = JobContext(name, config, session, tables, checkpoint, lease)
+    skips.look_up(context)
     job: Job = kind_of(name, settings.trigger).load()(context)
     job.prepare()
     return ReadyJob(context, job, job.frame())

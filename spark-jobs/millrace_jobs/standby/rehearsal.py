@@ -68,6 +68,7 @@ class Rehearsal:
         over: threading.Event | None = None,
         batches: float = math.inf,
         gives_way: Callable[[], bool] = lambda: False,
+        before_round: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
@@ -78,6 +79,7 @@ class Rehearsal:
             over: set when the driver is to lead, for all its rehearsals.
             batches: after which it is over anyway; or when there are no more.
             gives_way: whether somebody else needs the cores more now; asked once it could lead.
+            before_round: looks up what the job's frame depends on.
         """
         self._job = job
         self._scratch = scratch
@@ -86,6 +88,7 @@ class Rehearsal:
         self._when_warm = when_warm
         self._batches = batches
         self._gives_way = gives_way
+        self._before_round = before_round
         self._is_brief = batches < math.inf
         self._told_at = -math.inf
         self._done = 0
@@ -109,6 +112,7 @@ class Rehearsal:
 
     def _start(self) -> StreamingQuery:
         self._round_is_over = False
+        self._before_round()
         # Of its own in each round: Spark knows an ended query's name for a moment longer.
         name = f"rehearsal of {PurePath(self._scratch.location).name} {uuid4()}"
         return (

@@ -12,6 +12,7 @@ from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.leadership.coordination import Coordination
 from millrace_jobs.quarantine.store import in_a_line
+from millrace_jobs.query import skips
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.heartbeat import JobRow
 from millrace_jobs.standby.executors import Executors
@@ -109,6 +110,7 @@ def rehearse_first(
         when_warm=rehearse_all,
         over=over,
         gives_way=lambda: coordination.is_leader_behind(),
+        before_round=lambda: skips.look_up(context),
     )
 
 

@@ -11,14 +11,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 
 from millrace_jobs.stream import Stream
-from millrace_jobs.transforms import rules
+from millrace_jobs.transforms import large, rules
 from millrace_jobs.transforms.rules import Rule
 
 
 def classify(records: DataFrame, stream: Stream) -> DataFrame:
     """As `parse.classify`. What can't be decoded has no fields."""
     assert stream.avro_schema
-    value = F.when(F.octet_length("value") <= stream.record_bytes, F.col("value"))
+    value = F.when(F.col(large.SIZE) <= stream.record_bytes, F.col("value"))
     decoded = from_avro(value, stream.avro_schema, {"mode": "PERMISSIVE"})
     # Not decoded.field: the optimiser would decode again for each use of one.
     parsed = records.select(*records.columns, F.inline(F.array(decoded)))

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millrace_jobs.stream import Field, Stream
-from millrace_jobs.transforms import avro, rules
+from millrace_jobs.transforms import avro, large, rules
 
 # Where a record stands in Kafka; ``timestamp`` is the brokers' clock.
 COORDINATES = {
@@ -30,7 +30,11 @@ _TIME_TEXT = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?(Z|[+-]\d\d:\d\d)\z"
 
 
 def classify(records: DataFrame, stream: Stream) -> DataFrame:
-    """Each record with its fields and ``is_event``, without which the fields mean nothing."""
+    """Each record with its fields and ``is_event``, without which the fields mean nothing.
+
+    A value that is too large for an event is cut first: see `large`.
+    """
+    records = records.transform(large.cut, stream.record_bytes)
     if stream.avro_schema:
         return avro.classify(records, stream)
     texts = records.withColumn("text", _text(stream))
@@ -44,7 +48,7 @@ def valid(classified: DataFrame, stream: Stream) -> DataFrame:
 
 
 def malformed(classified: DataFrame, stream: Stream) -> DataFrame:
-    """The records that are no events, untouched, each with its reason."""
+    """The records that are no events, as `large.cut` leaves them, each with its reason."""
     if stream.avro_schema:
         return avro.malformed(classified, stream)
     records = classified.filter("not is_event").drop(*stream.columns, "is_object", "is_event")
@@ -62,7 +66,7 @@ def _text(stream: Stream) -> Column:
     Said explicitly, because a cast from bytes to a string takes whatever it is given.
     """
     text = F.try_validate_utf8(F.col("value").cast("string"))
-    return F.when(F.octet_length("value") <= stream.record_bytes, text)
+    return F.when(F.col(large.SIZE) <= stream.record_bytes, text)
 
 
 def _with_fields(records: DataFrame, fields: dict[str, str]) -> DataFrame:

@@ -6,6 +6,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from millrace_jobs.stream import Field, Stream
+from millrace_jobs.transforms import large
 
 Rule = tuple[Column, str]
 
@@ -21,7 +22,7 @@ def first(broken: Iterable[Rule], otherwise: str) -> Column:
 
 def of_values(stream: Stream) -> list[Rule]:
     """What may be wrong with a value before it is looked at."""
-    too_large = F.octet_length("value") > stream.record_bytes
+    too_large = F.col(large.SIZE) > stream.record_bytes
     return [
         (F.col("value").isNull(), "no value"),
         (too_large, f"larger than {stream.record_bytes} bytes"),

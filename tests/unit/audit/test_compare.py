@@ -429,7 +429,7 @@ def test_requests_by_day_take_hours_that_were_not_read_from_the_log(
     assert sum(requests_by_day(records, np.zeros(3), archived, hours).values()) == 2 * 7
 
 
-NONE = dict.fromkeys(("lost", "extra", "wrong", "late", "quarantined"), 0)
+NONE = dict.fromkeys(("lost", "extra", "wrong", "late", "quarantined", "skipped"), 0)
 ANSWER = {"checked": 9, **NONE, "examples": ["lost: x"]}
 
 
@@ -449,6 +449,13 @@ def test_a_recount_is_exact_but_for_what_came_late(found, ok):
     report = declared.report("sessions", ANSWER | found)
     assert report.ok is ok
     assert bool(report.planes[0].examples) is not ok
+
+
+def test_what_is_skipped_is_told_and_neither_right_nor_an_error():
+    report = declared.report("sessions", ANSWER | {"skipped": 4})
+    assert report.ok
+    assert report.planes[0].skipped == 4
+    assert report.notes[0].startswith("4 offsets are skipped")
 
 
 def test_what_is_quarantined_is_told_and_no_error():

@@ -1,0 +1,34 @@
+"""What jobs were made to leave out is neither right nor lost: it is counted as skipped. Pure."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from millrace.audit.report import Plane
+from millrace.cluster.skips import Skipped
+from millrace.ledger.store import Ledger
+
+
+def are_skipped(partition: np.ndarray, offset: np.ndarray, ranges: Iterable[Skipped]) -> np.ndarray:
+    """Which of the places are in one of the ranges, all of which are of one topic."""
+    found = np.zeros(len(partition), bool)
+    for one in ranges:
+        found |= (partition == one.partition) & (offset >= one.start) & (offset < one.end)
+    return found
+
+
+def without(records: pa.Table, ranges: Iterable[Skipped]) -> tuple[pa.Table, int]:
+    """Records that a job has read, and how many it has skipped."""
+    places = records["partition"].to_numpy(), records["offset"].to_numpy()
+    skipped = are_skipped(*places, ranges)
+    return records.filter(pa.array(~skipped)), int(skipped.sum())
+
+
+def excuse(
+    plane: Plane, ledger: Ledger, numbers: np.ndarray, ranges: Iterable[Skipped]
+) -> np.ndarray:
+    """Of a run's events that a plane lacks, those that nobody has left out; others are noted."""
+    skipped = are_skipped(ledger.partition[numbers], ledger.offset[numbers], ranges)
+    plane.skipped += int(skipped.sum())
+    return numbers[~skipped]

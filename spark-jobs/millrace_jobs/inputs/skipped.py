@@ -1,0 +1,173 @@
+"""Ranges of offsets that a job leaves out for good, and how its offsets log is led around them.
+
+A task that reads a record which no executor can hold dies in Spark's source, before any expression
+could leave it out. So the offsets log is rewritten: a batch ends before a skipped range, and once
+it is committed its end moves behind that range. State and watermark are kept, because the batches
+keep their numbers.
+Pure: `offset_log` reads and writes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from millrace_jobs.inputs.checkpoint import EARLIEST, Batch, Offsets
+
+
+@dataclass(frozen=True, order=True)
+class SkippedRange:
+    """Offsets of one partition, ``end`` not included."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}, offsets {self.start} to {self.end - 1}"
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """What the offsets log is to say before the query goes on.
+
+    Attributes:
+        number: the batch whose ends change.
+        ends: all ends of that batch.
+        forgets_next: the batch after it was begun for other offsets, and is planned anew.
+    """
+
+    number: int
+    ends: Offsets
+    forgets_next: bool
+
+
+def joined(ranges: Iterable[SkippedRange]) -> list[SkippedRange]:
+    """The ranges in order, those that touch or overlap as one."""
+    found: list[SkippedRange] = []
+    for one in sorted(ranges):
+        last = found[-1] if found else one
+        is_next = (last.topic, last.partition) == (one.topic, one.partition)
+        if found and is_next and one.start <= last.end:
+            found[-1] = replace(last, end=max(last.end, one.end))
+        else:
+            found.append(one)
+    return found
+
+
+def ahead(ranges: Iterable[SkippedRange], position: Offsets) -> list[SkippedRange]:
+    """Those that a job at this position has yet to pass."""
+    return [one for one in joined(ranges) if one.end > _offset(position, one, EARLIEST)]
+
+
+def overlapping(ranges: Iterable[SkippedRange], batch: Batch) -> list[SkippedRange]:
+    """Those of which a batch would read something."""
+    return [
+        one
+        for one in ranges
+        if one.start < _offset(batch.end, one, 0) and one.end > _offset(batch.start, one, EARLIEST)
+    ]
+
+
+def rewriting(
+    committed: Offsets, number: int, begun: Offsets | None, ranges: Iterable[SkippedRange]
+) -> Rewriting | None:
+    """The next step of a job around what is skipped; None when its next batch may run.
+
+    Safe to be repeated after a crash at any point: a position that was moved isn't in a range.
+
+    Args:
+        committed: the ends of the last committed batch, which is ``number - 1``.
+        begun: those of the batch ``number``, if the log has it.
+        ranges: none begins before the position unless it was cut by an earlier step.
+    """
+    skipped = joined(ranges)
+    if moved := {one: one.end for one in skipped if _stands_in(one, committed)}:
+        return Rewriting(number - 1, _with(committed, moved), forgets_next=begun is not None)
+    if begun is None:
+        return None
+    first: dict[tuple[str, int], SkippedRange] = {}
+    for one in overlapping(skipped, Batch.between(committed, begun)):
+        first.setdefault((one.topic, one.partition), one)
+    if first:
+        cut = {one: one.start for one in first.values()}
+        return Rewriting(number, _with(begun, cut), forgets_next=False)
+    return None
+
+
+def around(batch: Batch, ranges: Iterable[SkippedRange]) -> list[Batch]:
+    """A batch as the batches that read it without what is skipped, each at most once."""
+    pieces: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    skipped = joined(ranges)
+    for topic, ends in batch.end.items():
+        for partition, end in ends.items():
+            start = batch.start[topic][partition]
+            here = [r for r in skipped if (r.topic, str(r.partition)) == (topic, partition)]
+            pieces[topic, partition] = list(_around(start, end, here))
+    return [
+        _piece(batch, {place: parts[turn] for place, parts in pieces.items() if turn < len(parts)})
+        for turn in range(max(map(len, pieces.values()), default=0))
+    ]
+
+
+def explain_positions(
+    read: Offsets, published: Mapping[tuple[str, int], int], ranges: Sequence[SkippedRange]
+) -> bool:
+    """Whether a batch differs from what was published only by having been cut before skips.
+
+    Args:
+        read: the batch's ends as its log has them now.
+        published: the ends by topic and partition when it was published.
+    """
+    skipped = joined(ranges)
+    return all(
+        offset == now
+        or any(
+            (one.topic, one.partition) == (topic, partition)
+            and one.start == now
+            and one.end <= offset
+            for one in skipped
+        )
+        for (topic, partition), offset in published.items()
+        if (now := read.get(topic, {}).get(str(partition))) is not None
+    )
+
+
+def _offset(offsets: Offsets, one: SkippedRange, otherwise: int) -> int:
+    return offsets.get(one.topic, {}).get(str(one.partition), otherwise)
+
+
+def _stands_in(one: SkippedRange, position: Offsets) -> bool:
+    return one.start <= _offset(position, one, EARLIEST) < one.end
+
+
+def _with(offsets: Offsets, changes: Mapping[SkippedRange, int]) -> Offsets:
+    changed = {topic: dict(partitions) for topic, partitions in offsets.items()}
+    for one, offset in changes.items():
+        changed[one.topic][str(one.partition)] = offset
+    return changed
+
+
+def _around(start: int, end: int, skipped: Sequence[SkippedRange]) -> Iterator[tuple[int, int]]:
+    for one in skipped:
+        if one.start >= end or one.end <= start:
+            continue
+        if start == EARLIEST or start < one.start:
+            yield start, one.start
+        start = max(start, one.end)
+    if start < end:
+        yield start, end
+
+
+def _piece(batch: Batch, ranges: Mapping[tuple[str, str], tuple[int, int]]) -> Batch:
+    """Partitions that the piece has nothing of are read from their end to their end."""
+
+    def side(index: int) -> Offsets:
+        return {
+            topic: {
+                partition: ranges[topic, partition][index] if (topic, partition) in ranges else end
+                for partition, end in ends.items()
+            }
+            for topic, ends in batch.end.items()
+        }
+
+    return Batch(side(0), side(1))

@@ -1,0 +1,64 @@
+"""What a job leaves out for good, as the table ``skipped`` has it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from millrace_jobs.inputs.skipped import SkippedRange, joined
+from millrace_jobs.query.context import JobContext
+
+TABLE = "skipped"
+COLUMNS = (
+    *("job", "topic", '"partition"', "first_offset", "end_offset"),
+    *("reason", "who", "lost", "since"),
+)
+DRIVER = "the driver"  # which found by itself what no executor can hold
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A range that is left out: why, and who said so.
+
+    Attributes:
+        lost: retention had taken it.
+    """
+
+    range: SkippedRange
+    reason: str
+    who: str = DRIVER
+    lost: bool = False
+
+
+def note(context: JobContext, skips: Sequence[Skip], batch: int) -> None:
+    """Before the offsets log is rewritten: who reads the log later finds its gaps explained.
+
+    Args:
+        batch: the one that is run next.
+    """
+    since = datetime.now(UTC)
+    rows = [
+        (
+            *(context.job, one.range.topic, one.range.partition, one.range.start, one.range.end),
+            *(one.reason, one.who, one.lost, since),
+        )
+        for one in skips
+    ]
+    context.lease.verify()  # who leads next has the log to itself
+    context.tables.upsert(TABLE, COLUMNS, rows, context.version(batch))
+
+
+def look_up(context: JobContext) -> None:
+    """Have the job know what it leaves out."""
+    context.skipped = tuple(ranges_of(context))
+
+
+def ranges_of(context: JobContext) -> list[SkippedRange]:
+    """All that the job has ever left out and the table still knows."""
+    query = (
+        'SELECT topic, "partition" AS part, first_offset, end_offset'
+        f" FROM {{keyspace}}.{TABLE} WHERE job = ?"
+    )
+    rows = context.tables.select(query, [context.job])
+    return joined(
+        SkippedRange(row.topic, row.part, row.first_offset, row.end_offset) for row in rows
+    )

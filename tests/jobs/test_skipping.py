@@ -1,0 +1,308 @@
+"""A job goes on behind what kills executors, in small steps, and says what it leaves out."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from millrace_jobs.inputs.bounds import Bounds
+from millrace_jobs.inputs.checkpoint import Batch, Offsets
+from millrace_jobs.inputs.scan import ScanFailed
+from millrace_jobs.inputs.skipped import Rewriting, SkippedRange
+from millrace_jobs.leader import skip_requests, skipping
+from millrace_jobs.leader.skip_requests import SkipRefused, carry_out, lost_range, require_ahead
+from millrace_jobs.leader.skipping import (
+    OffsetsExpired,
+    StartAnew,
+    anew,
+    check_batch,
+    position,
+    step_aside,
+)
+from millrace_jobs.query.context import JobContext
+from millrace_jobs.standby.ready import ReadyJob
+
+from tests.jobs.fakes import FakeJob
+from tests.jobs.samples import NAMES, STREAM, settings_of
+
+TOPIC = STREAM.topic
+OF_MEMORY = [
+    "Task 0 in stage 3.0 failed 8 times: ExecutorLostFailure (executor 9 exited caused by one of"
+    " the running tasks) Reason: Container from a bad node. Exit status: 143.",
+    "java.lang.OutOfMemoryError: Java heap space",
+]
+
+
+@dataclass
+class Log:
+    """A checkpoint's log of offsets, as `Checkpoint` and `OffsetLog` have it."""
+
+    offsets: dict[int, Offsets]
+    committed: int
+    location: str = "hdfs://x"
+
+    def newest(self) -> int:
+        return max(self.offsets, default=-1)
+
+    def last_committed(self) -> int:
+        return self.committed
+
+    def ends(self, number: int) -> Offsets:
+        return self.offsets[number] if number >= 0 else {}
+
+    def batch(self, number: int) -> Batch:
+        return Batch.between(self.ends(number - 1), self.ends(number))
+
+    def query_id(self) -> str:
+        return "query"
+
+    def rewrite(self, step: Rewriting) -> None:
+        if step.forgets_next:
+            del self.offsets[step.number + 1]
+        self.offsets[step.number] = step.ends
+
+
+@dataclass
+class Skips:
+    """Cassandra's table ``skipped``."""
+
+    rows: list[Any] = field(default_factory=list)
+
+    def upsert(self, table: str, columns: Any, rows: list[Any], version: int) -> None:
+        assert table == "skipped"
+        for row in rows:
+            values = dict(zip(columns, row, strict=True))
+            values["part"] = values.pop('"partition"')
+            self.rows.append(SimpleNamespace(**values))
+
+    def select(self, _: str, __: Any) -> list[Any]:
+        return self.rows
+
+
+@dataclass
+class World:
+    """One job over partition 0, which Kafka keeps from 0 to 100."""
+
+    ready: ReadyJob
+    log: Log
+    skips: Skips
+    buried: list[SkippedRange]
+    too_large: list[SkippedRange]
+    frames: list[int]
+
+    @property
+    def context(self) -> JobContext:
+        return self.ready.context
+
+
+def at(offset: int) -> Offsets:
+    return {TOPIC: {"0": offset}}
+
+
+def of(start: int, end: int) -> SkippedRange:
+    return SkippedRange(TOPIC, 0, start, end)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    log, skips = Log({6: at(10), 7: at(30)}, committed=6), Skips()
+    names = SimpleNamespace(kafka=SimpleNamespace(topics=NAMES.kafka.topics))
+    config: Any = SimpleNamespace(
+        kafka="",
+        names=names,
+        settings={"traffic": settings_of("traffic")},
+        streams={STREAM.name: STREAM},
+    )
+    lease: Any = SimpleNamespace(verify=lambda: None)
+    context = JobContext("traffic", config, None, skips, log, lease, epoch=3)  # type: ignore[arg-type]
+    frames: list[int] = []
+    job: Any = FakeJob(frame=lambda: frames.append(context.settings.max_poll_records))
+    buried: list[SkippedRange] = []
+    too_large = [of(20, 21)]
+    scan = SimpleNamespace(too_large=lambda _: too_large)
+    monkeypatch.setattr(skipping, "Scan", lambda *_: scan)
+    monkeypatch.setattr(skipping, "_bury", lambda _, found, __: buried.extend(found))
+    monkeypatch.setattr(skipping, "OffsetLog", lambda *_: log)
+    for module in (skipping, skip_requests):
+        monkeypatch.setattr(
+            module, "bounds_of", lambda _, __, asked: dict.fromkeys(asked, Bounds(0, 100))
+        )
+    return World(ReadyJob(context, job, None), log, skips, buried, too_large, frames)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", OF_MEMORY)
+def test_a_batch_that_dies_of_memory_is_read_record_by_record(world: World, error: str) -> None:
+    usual = world.context.settings.max_poll_records
+    assert anew(world.ready, RuntimeError(error))
+    assert world.frames == [1]
+    assert world.skips.rows == []
+    check_batch(world.context, 7)
+    check_batch(world.context, 8)  # what is too large may have been fetched ahead of the next
+    with pytest.raises(StartAnew) as over:
+        check_batch(world.context, 9)
+    assert anew(world.ready, over.value)
+    assert world.frames == [1, usual]
+
+
+def test_one_that_dies_again_goes_on_without_what_is_too_large(world: World) -> None:
+    for _ in range(2):
+        assert anew(world.ready, RuntimeError(OF_MEMORY[0]))
+    assert world.buried == [of(20, 21)]
+    [row] = world.skips.rows
+    assert (row.first_offset, row.end_offset, row.who, row.lost) == (20, 21, "the driver", False)
+    assert step_aside(world.context, world.ready.job) is None
+    assert world.log.offsets == {6: at(10), 7: at(20)}
+
+    check_batch(world.context, 7)
+    world.log.committed, world.log.offsets[8] = 7, at(40)
+    with pytest.raises(StartAnew) as due:
+        check_batch(world.context, 8)
+    assert anew(world.ready, due.value)
+    assert world.frames[-1] == 1  # until it is past
+    assert step_aside(world.context, world.ready.job) == 7
+    assert world.log.offsets == {6: at(10), 7: at(21)}
+    assert world.context.skips_ahead == ()
+
+
+def test_what_is_first_in_a_batch_is_stepped_over_at_once(world: World) -> None:
+    world.too_large[:] = [of(10, 12), of(15, 16)]
+    for _ in range(2):
+        anew(world.ready, RuntimeError(OF_MEMORY[0]))
+    assert step_aside(world.context, world.ready.job) == 6
+    assert world.log.offsets == {6: at(12)}
+    assert world.context.skips_ahead == (of(15, 16),)
+    assert step_aside(world.context, world.ready.job) is None
+
+
+def test_what_is_no_record_s_fault_takes_the_usual_way(world: World) -> None:
+    assert anew(world.ready, RuntimeError("no host")) is None
+    world.too_large.clear()
+    assert anew(world.ready, RuntimeError(OF_MEMORY[0]))
+    assert anew(world.ready, RuntimeError(OF_MEMORY[0])) is None
+    assert world.skips.rows == []
+
+
+def test_what_was_left_out_already_is_no_help(world: World) -> None:
+    for _ in range(2):
+        anew(world.ready, RuntimeError(OF_MEMORY[0]))
+    step_aside(world.context, world.ready.job)
+    assert anew(world.ready, RuntimeError(OF_MEMORY[0])) is None
+
+
+def test_a_scan_that_fails_leaves_nothing_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Any) -> None:
+        raise ScanFailed("time was up")
+
+    monkeypatch.setattr(skipping, "Scan", lambda *_: SimpleNamespace(too_large=fail))
+    anew(world.ready, RuntimeError(OF_MEMORY[0]))
+    assert anew(world.ready, RuntimeError(OF_MEMORY[0])) is None
+    assert world.skips.rows == []
+
+
+def test_a_batch_that_is_written_keeps_its_offsets(world: World) -> None:
+    job = FakeJob(has_written=lambda batch: batch == 7)
+    world.skips.upsert("skipped", *noted(of(20, 21), of(50, 51)))
+    assert step_aside(world.context, job) is None
+    assert world.log.offsets == {6: at(10), 7: at(30)}
+    assert world.context.skips_ahead == (of(50, 51),)
+    check_batch(world.context, 7)
+    assert position(world.context, job) == at(30)
+    assert position(world.context, FakeJob()) == at(10)
+
+
+def test_a_first_batch_ends_before_what_is_skipped_and_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        skipping, "bounds_of", lambda _, __, asked: dict.fromkeys(asked, Bounds(5, 100))
+    )
+    world.log.offsets, world.log.committed = {0: at(30)}, -1
+    world.skips.upsert("skipped", *noted(of(1, 3), of(8, 9)))
+    assert step_aside(world.context, world.ready.job) is None
+    assert world.log.offsets == {0: at(8)}
+
+
+def test_expired_offsets_are_told_with_the_command(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        skipping, "bounds_of", lambda _, __, asked: dict.fromkeys(asked, Bounds(17, 100))
+    )
+    error = RuntimeError(f"Some data may have been lost because {skipping.EXPIRED}; …")
+    with pytest.raises(OffsetsExpired, match=r"offsets 10 to 16.* --partition 0 --lost --why"):
+        anew(world.ready, error)
+
+
+def noted(*ranges: SkippedRange) -> tuple[Any, Any, int]:
+    columns = ("job", "topic", '"partition"', "first_offset", "end_offset")
+    return columns, [("traffic", r.topic, r.partition, r.start, r.end) for r in ranges], 1
+
+
+# -- By an operator's word
+
+
+def ask(world: World, **changes: Any) -> dict[str, Any]:
+    answers: list[dict[str, Any]] = []
+    coordination: Any = SimpleNamespace(answer=lambda *told: answers.append(told[-1]))
+    question = {
+        "id": "q",
+        "topic": TOPIC,
+        "partition": 0,
+        "from": 10,
+        "to": 12,
+        "lost": False,
+        "why": "a trial",
+        "who": "ann on desk",
+    }
+    carry_out(world.ready, question | changes, coordination)
+    [answer] = answers
+    assert answer["id"] == "q"
+    return answer
+
+
+def test_what_an_operator_skips_is_recorded_and_stepped_over(world: World) -> None:
+    assert ask(world) == {"topic": TOPIC, "partition": 0, "from": 10, "to": 12, "id": "q"}
+    [row] = world.skips.rows
+    assert (row.reason, row.who) == ("a trial", "ann on desk")
+    assert step_aside(world.context, world.ready.job) == 6
+    assert world.log.offsets == {6: at(12)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"from": 9}, "up to offset 10, so 9 is in its results"),
+        ({"to": 101}, "ends at 100"),
+        ({"from": 12, "to": 12}, "is no range"),
+        ({"topic": "clicks"}, "doesn't read topic clicks"),
+        ({"lost": True}, "nothing is lost"),
+    ],
+)
+def test_what_can_not_be_skipped_is_refused(
+    world: World, changes: dict[str, Any], says: str
+) -> None:
+    assert says in ask(world, **changes)["error"]
+    assert world.skips.rows == []
+
+
+def test_a_loss_reaches_from_the_position_to_what_is_kept() -> None:
+    assert lost_range(TOPIC, 0, 10, Bounds(17, 100)) == of(10, 17)
+    with pytest.raises(SkipRefused):
+        lost_range(TOPIC, 0, None, Bounds(17, 100))
+    require_ahead(of(10, 17), 10, Bounds(0, 17))
+
+
+def test_a_driver_that_has_not_run_the_job_takes_its_epoch_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.context.epoch = None
+    monkeypatch.setattr(skip_requests.JobRow, "read", lambda *_: SimpleNamespace(epoch=8))
+    monkeypatch.setattr(skip_requests, "claim", lambda _: None)
+    coordination: Any = SimpleNamespace(
+        answer=lambda *_: None, take_epoch=lambda _, above: above + 1
+    )
+    question = {"id": "q", "topic": TOPIC, "partition": 0, "from": 10, "to": 12}
+    carry_out(world.ready, question | {"lost": False, "why": "", "who": ""}, coordination)
+    assert world.context.epoch == 9
