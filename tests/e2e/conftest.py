@@ -14,7 +14,13 @@ from millrace.common.paths import REPO, stack_name
 from millrace.generate.traffic import Website
 from millrace.plan import Plan, load_plan
 from millrace.replay.pipeline import Pipeline
-from tests.e2e.support import Insights, extra_jobs, millrace, only_jobs_of_local
+from tests.e2e.support import (
+    Insights,
+    extra_jobs,
+    millrace,
+    only_jobs_of_local,
+    used_months,
+)
 from tests.recount import Recount, recount
 
 REAL_LOG = REPO.parent / "shared" / "data" / "access.log"
@@ -82,11 +88,8 @@ def months(insights: Insights, plan: Plan, pipeline: Pipeline, log: Path) -> Ite
     def moved(days: int) -> Recount:
         return recount(str(log), rule, pipeline.limits.line_bytes, shift_hours=24 * days)
 
-    here = moved(0)
     newest = insights.job("traffic").get("max_event_time")
-    used = 0
-    if newest and newest >= here.first:
-        used = (newest - here.first) // timedelta(days=MONTH_DAYS) + 1
+    used = used_months(moved(0).first, newest, timedelta(days=MONTH_DAYS))
 
     def month(number: int) -> Month:
         days = number * MONTH_DAYS

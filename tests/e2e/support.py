@@ -41,6 +41,13 @@ def _text(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
+def used_months(first: datetime, newest: datetime | None, month: timedelta) -> int:
+    """How many months of event time have events, when a log's begins at ``first``, and the cluster
+    has seen some up to ``newest``. One event in the first one's hour uses it up as well."""
+    begin = _hour(first)
+    return 0 if newest is None or newest < begin else (newest - begin) // month + 1
+
+
 def replay(log: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*MILLRACE, "replay", str(log), *options],
