@@ -3,7 +3,9 @@
 import io
 import re
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -38,13 +40,24 @@ SHARED = [field.name for field in EMPTY.schema if field.type == TEXT]
 
 
 class Archive:
-    """One version of the table of the events that `millrace load` sends, the newest when opened."""
+    """One version of a stream's table, the newest when opened."""
 
-    def __init__(self, hdfs: Hdfs, plan: Plan) -> None:
+    def __init__(self, hdfs: Hdfs, plan: Plan, stream: str | None = None) -> None:
+        """
+        Args:
+            stream: by default that of the events that `millrace load` sends.
+        """
         self._hdfs = hdfs
         common = plan.spark.settings.common
-        self._path = f"{common.archives}/{common.stream}"
+        self._path = f"{common.archives}/{stream or common.stream}"
         self._files = self._list_files()
+
+    def places(self) -> Counter[tuple[int, int]]:
+        """Returns how often it has each record, by partition and offset. Reads all files."""
+        paths = map(unquote, self._files["path"].to_pylist())
+        with ThreadPoolExecutor(FETCHES) as pool:
+            columns = pool.map(self._fetch_places, paths)
+        return Counter(chain.from_iterable(columns))
 
     def rows_by_hour(self) -> dict[int, int]:
         """Hours since 1970 with the number of their rows, as Delta's log counts them."""
@@ -70,6 +83,11 @@ class Archive:
             io.BytesIO(content), columns=EMPTY.column_names, read_dictionary=SHARED
         )
         return found.cast(EMPTY.schema)
+
+    def _fetch_places(self, path: str) -> list[tuple[int, int]]:
+        content = io.BytesIO(self._hdfs.read(f"{self._path}/{path}"))
+        found = pq.read_table(content, columns=["partition", "offset"])
+        return list(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
 
     def _hours(self) -> list[int]:
         days = self._files["partition.event_date"].cast(pa.int32()).to_pylist()
