@@ -26,7 +26,8 @@ from tests.stages import Stage  # noqa: E402
 BIN = Path(sys.executable).parent
 STACK = "test"
 NO_CLUSTER = "engine or cluster or spark or extended"
-FAST = [f"tests/{part}" for part in ("unit", "infra", "api", "collector", "gateway", "jobs")]
+PARTS = ("unit", "infra", "api", "collector", "gateway", "jobs", "fuzz")
+FAST = [f"tests/{part}" for part in PARTS]
 
 
 def pytest(*arguments: str) -> list[str]:
@@ -90,7 +91,8 @@ MORE = [
         pytest("tests/drills", "-m", "extended and not spoils"),
         needs=["extended: hosts"],
     ),
-    Stage("controls", pytest("tests/drills", "-m", "spoils"), needs=["extended: drills"]),
+    Stage("fuzz", pytest("tests/fuzz", "-m", "extended"), needs=["extended: drills"]),
+    Stage("controls", pytest("tests/drills", "-m", "spoils"), needs=["fuzz"]),
 ]
 
 

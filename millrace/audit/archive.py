@@ -66,12 +66,16 @@ class File:
 
 
 class Archive:
-    """One version of the table of the events that `millrace load` sends, the newest when opened."""
+    """One version of a stream's table, the newest when opened."""
 
-    def __init__(self, hdfs: Hdfs, plan: Plan) -> None:
+    def __init__(self, hdfs: Hdfs, plan: Plan, stream: str | None = None) -> None:
+        """
+        Args:
+            stream: by default that of the events that `millrace load` sends.
+        """
         self._hdfs = hdfs
         common = plan.spark.settings.common
-        self._path = f"{common.archives}/{common.stream}"
+        self._path = f"{common.archives}/{stream or common.stream}"
         self._files = self._list_files()
 
     def rows_by_hour(self, days: Collection[int]) -> dict[int, int]:
@@ -95,6 +99,17 @@ class Archive:
         with ThreadPoolExecutor(FETCHES) as pool:
             parts = list(pool.map(lambda file: self._of_hours(file, hours), files))
         return pa.concat_tables(parts) if parts else EMPTY
+
+    def places(self) -> Counter[tuple[int, int]]:
+        """Returns how often it has each record, by partition and offset. Reads all files."""
+        names = ["partition", "offset"]
+        with ThreadPoolExecutor(FETCHES) as pool:
+            tables = list(pool.map(lambda file: self._fetch(file, names), self._files))
+        return Counter(
+            place
+            for table in tables
+            for place in zip(*(table[name].to_pylist() for name in names), strict=True)
+        )
 
     def _of_hours(self, file: File, hours: set[int]) -> pa.Table:
         rows = self._fetch(file, EMPTY.column_names).cast(EMPTY.schema)
