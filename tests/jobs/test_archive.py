@@ -97,6 +97,7 @@ def driver(spark: SparkSession, records: Records, table: str) -> Callable[..., W
             tables=None,
             checkpoint_id=lambda: "checkpoint",
             version=lambda batch: batch,
+            skipped=(),
             lease=SimpleNamespace(confirm=lambda: None, verify=lambda: None),
             checkpoint=SimpleNamespace(batch=lambda number: Batch({}, {"events": {"0": number}})),
         )

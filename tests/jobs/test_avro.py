@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse
+from millrace_jobs.transforms.large import HASH, SIZE
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -129,9 +130,10 @@ def test_every_malformed_record_has_its_reason_and_keeps_its_bytes(records: Reco
     found = parse.malformed(classified, AVRO)
     rows = {row.offset: row for row in found.collect()}
     assert [rows[number].reason for number in range(len(cases))] == [why for why, _ in cases]
-    assert [rows[number].value for number in range(len(cases))] == [value for _, value in cases]
+    kept = [value and value[: AVRO.record_bytes] for _, value in cases]
+    assert [rows[number].value for number in range(len(cases))] == kept
     assert parse.valid(classified, AVRO).count() == 0
-    assert found.columns == [*read.columns, "reason"]
+    assert found.columns == [*read.columns, SIZE, HASH, "reason"]
 
 
 def test_the_documented_producer_s_records_are_events(

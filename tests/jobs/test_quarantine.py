@@ -149,6 +149,7 @@ class Running:
         (folder / "topic").mkdir()
         lease = SimpleNamespace(confirm=lambda: None, verify=lambda: None)
         context: Any = SimpleNamespace(
+            skipped=(),
             job="theirs",
             lookups=[],
             spark=spark,
@@ -210,11 +211,13 @@ class Running:
         for row in self.job._collect(frame, batch):
             self.stored[row.url] = (row.n, row.total)
 
-    def _stream(self, spark: SparkSession, *_: Any) -> DataFrame:
+    def _stream(self, spark: SparkSession, *_: Any, **__: Any) -> DataFrame:
         files = spark.readStream.schema(RECORD).option("maxFilesPerTrigger", 1)
         return files.json(str(self._folder / "topic"))
 
-    def _records(self, spark: SparkSession, _: str, __: str, ___: Any, batch: int) -> DataFrame:
+    def _records(
+        self, spark: SparkSession, _: str, __: str, ___: Any, batch: int, *____: Any
+    ) -> DataFrame:
         schema = f"{RECORD}, headers array<struct<key: string, value: binary>>"
         return spark.read.schema(schema).json(str(self._folder / "topic" / f"{batch}.json"))
 

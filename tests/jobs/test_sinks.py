@@ -487,7 +487,7 @@ def test_an_archive_tells_its_newest_batch(spark: SparkSession, tmp_path: Path) 
     moment = at("2026-01-01")
     events = spark.createDataFrame([(moment, 0, 7, moment)], fields)
     for batch in (3, 4):
-        archive.append(events, "event_time", table, "archive a", batch, 1, 1)
+        archive.append(events, "event_time", table, "archive a", batch, 1, 1, OLD_AFTER)
         assert archive.last_batch(spark, table, "archive a") == batch
     assert archive.last_batch(spark, table, "archive b") == -1
 
