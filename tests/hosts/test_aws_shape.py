@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from millrace.inventory import artifacts_url
-from millrace.plan import Plan, load_plan
+from millrace.plan import Host, Plan, load_plan
 from tests.playbooks import inventory_of, run_playbook, written
 
 ENTRY = ("ansible_user", "ansible_ssh_private_key_file")
@@ -40,9 +40,20 @@ def as_instances(running: Plan) -> dict:
     inventory["all"]["vars"] |= {name: entered["all"]["vars"][name] for name in ENTRY}
     for name, host in inventory["_meta"]["hostvars"].items():
         host[WAY] = entered["_meta"]["hostvars"][name][WAY]
-    addresses = {str(host.address): str(running.host(host.name).address) for host in dev.hosts}
+    addresses = {
+        reached: now
+        for host in dev.hosts
+        for reached, now in zip(
+            ways_to(dev, host), ways_to(running, running.host(host.name)), strict=True
+        )
+    }
     text = ADDRESS.sub(lambda found: addresses.get(found[0], found[0]), json.dumps(inventory))
     return json.loads(text)
+
+
+def ways_to(plan: Plan, host: Host) -> tuple[str, str]:
+    """Its address among hosts, and on the machine of an operator."""
+    return host.address, plan.reached_at(host.address)
 
 
 def test_the_groups_are_the_same(plan: Plan) -> None:

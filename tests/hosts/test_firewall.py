@@ -73,8 +73,9 @@ WITH_EVENTS = {"redis-6379-from-worker", "coord-26379-from-worker"}
 # A NameNode reads the edit log's segments by HTTP once JournalNodes have forgotten them.
 WITH_FAULTS = {"coord-8480-from-master"}
 SELDOM = WITH_EVENTS | WITH_FAULTS
-# The ResourceManager has a NodeManager start a driver; a Redis asks the Sentinels whom to follow.
-AT_STARTS = {"worker-8041-from-master", "coord-26379-from-redis"}
+# The ResourceManager has a NodeManager start a driver; a Redis asks the Sentinels whom to follow;
+# ZooKeeper's voters keep a connection for the next election, and say nothing by it until then.
+AT_STARTS = {"worker-8041-from-master", "coord-26379-from-redis", "coord-3888-from-coord"}
 # What the operator calls from outside is in configs/reachability.yaml.
 AMONG = [edge for edge in load_plan(stack_name()).edges if edge.client not in OUTSIDE]
 # ip saddr @from_worker tcp dport 9092 counter packets 12 bytes 720 accept comment "…"
