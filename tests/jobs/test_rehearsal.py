@@ -263,7 +263,7 @@ def test_a_topic_that_is_read_to_its_end_is_read_again(idle, rehearse, monkeypat
 def test_a_brief_rehearsal_waits_for_no_records(spark, idle, scratch, rehearse, records):
     for number in range(records):
         (idle.folder / f"{number}.txt").write_text("one\n")
-    rehearse(idle, 1, batches=2).wait()
+    rehearse(idle, 3600, batches=2).wait()
     assert is_gone(scratch)
     assert len(idle.rehearsed) == records
     assert not spark.streams.active

@@ -189,15 +189,19 @@ class Rehearsal:
             raise error
 
     def _see_to_its_end(self) -> None:
-        """Until its query has ended; one that has read all there is is ended, to begin anew."""
+        """Until its query has ended; one that has read all there is is ended, to begin anew.
+
+        A brief one doesn't wait for records: where none come, it would ask for them for ever.
+        """
         query, idle_since, at_start = self._query, None, self._done
         while query.isActive:
             self._tell_warm()
             status = query.status
-            idle = _is_idle(status) and (self._done > at_start or self._is_brief)
+            idle = _is_idle(status) and self._done > at_start
             idle_since = (idle_since or time.monotonic()) if idle else None
             rested = idle_since and time.monotonic() - idle_since >= self._pause_seconds
-            if (self._is_over() or rested) and not status["isTriggerActive"]:
+            is_enough = self._is_over() or (self._is_brief and self._has_done(self._batches))
+            if (is_enough or rested) and not status["isTriggerActive"]:
                 self._round_is_over = True
                 query.stop()
             if self._over.is_set():
