@@ -37,6 +37,8 @@ GIVE_WAY_SECONDS = 60.0  # that a batch waits at most for who needs the cores mo
 SECONDS = 60.0  # on a busy machine
 POLL_SECONDS = 0.1
 REST_POLL_SECONDS = 1.0
+# That find no records; one alone may be before the first trigger.
+QUIET_LOOKS = 10
 # Between two triggers, in Spark's words: MicroBatchExecution. The first is to be seen for 10 ms.
 WAITING = ("Waiting for data to arrive", "Waiting for next trigger")
 
@@ -194,13 +196,16 @@ class Rehearsal:
         A brief one doesn't wait for records: where none come, it would ask for them for ever.
         """
         query, idle_since, at_start = self._query, None, self._done
+        done, quiet = self._done, 0
         while query.isActive:
             self._tell_warm()
             status = query.status
+            quiet = quiet + _is_idle(status) if done == self._done else 0
+            done = self._done
             idle = _is_idle(status) and self._done > at_start
             idle_since = (idle_since or time.monotonic()) if idle else None
             rested = idle_since and time.monotonic() - idle_since >= self._pause_seconds
-            is_enough = self._is_over() or (self._is_brief and self._has_done(self._batches))
+            is_enough = self._is_over() or (self._is_brief and quiet >= QUIET_LOOKS)
             if (is_enough or rested) and not status["isTriggerActive"]:
                 self._round_is_over = True
                 query.stop()
