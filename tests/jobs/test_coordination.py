@@ -182,9 +182,7 @@ def test_who_no_longer_leads_takes_no_epoch(zookeeper: FakeZooKeeper, driver: Co
 def test_drivers_know_of_each_other(zookeeper: FakeZooKeeper, driver: Coordination) -> None:
     driver.announce("standby")
     driver.announce("leading")
-    another = Coordination(
-        "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
-    )
+    another = another_driver()
     [leader] = another.others()
     assert leader.standing_by_since is None
     assert (leader.run, leader.host, leader.jvm) == (IDENTITY.run, "worker-1", 7)
@@ -199,9 +197,7 @@ def test_an_announcement_is_made_again_after_its_session_ended(
     zookeeper.nodes.clear()
     monkeypatch.setattr(coordination.time, "time", lambda: NOW + 600)
     driver._announce_again()
-    another = Coordination(
-        "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
-    )
+    another = another_driver()
     assert [other.standing_by_since for other in another.others()] == [NOW]
     [node] = driver._client.get_children("/millrace/applications/insights/drivers")
     assert node == IDENTITY.name
@@ -213,18 +209,21 @@ def test_a_rehearsal_is_announced_and_changes_nothing_else(
     driver.announce("standby")
     monkeypatch.setattr(coordination.time, "time", lambda: NOW + 600)
     driver.announce_rehearsal()
-    another = replace(IDENTITY, attempt=2)
-    [told] = Coordination("zookeeper", NAMES.zookeeper, "insights", another, 2.5).others()
+    [told] = another_driver().others()
     assert (told.state, told.standing_by_since) == ("standby", NOW)
     assert told.rehearsed_at == NOW + 600
+
+
+def another_driver() -> Coordination:
+    """Of the same application, as YARN starts it after the first one."""
+    identity = replace(IDENTITY, attempt=2)
+    return Coordination("zookeeper", NAMES.zookeeper, "insights", identity, 2.5)
 
 
 def test_who_is_warm_is_a_standby_unless_it_leads_by_now(
     zookeeper: FakeZooKeeper, driver: Coordination
 ) -> None:
-    another = Coordination(
-        "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
-    )
+    another = another_driver()
     driver.announce("warming")
     driver.announce_standby()
     assert [other.state for other in another.others()] == ["standby"]
@@ -264,9 +263,7 @@ def test_what_jobs_do_is_told_when_it_changes(
 def test_a_hand_over_is_known_to_the_next_driver_until_it_is_forgotten(
     zookeeper: FakeZooKeeper, driver: Coordination
 ) -> None:
-    another = Coordination(
-        "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
-    )
+    another = another_driver()
     driver.forget_hand_over("traffic")
     driver.note_hand_over("traffic", "why")
     assert another.was_handed_over("traffic")
@@ -280,9 +277,7 @@ def test_a_hand_over_is_known_to_the_next_driver_until_it_is_forgotten(
 def test_only_another_driver_that_is_warm_is_a_standby(
     zookeeper: FakeZooKeeper, driver: Coordination
 ) -> None:
-    another = Coordination(
-        "zookeeper", NAMES.zookeeper, "insights", replace(IDENTITY, attempt=2), 2.5
-    )
+    another = another_driver()
     driver.announce("standby")
     another.announce("warming")
     assert not driver.has_standby()

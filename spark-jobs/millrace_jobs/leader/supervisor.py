@@ -205,13 +205,16 @@ def _keep_out(job: StoppedJob, coordination: Coordination) -> StoppedJob:
 
 
 def _start(job: StoppedJob, coordination: Coordination) -> RunningJob:
-    ready = job.ready.prepare() if isinstance(job.ready, UnreadyJob) else job.ready
-    return start(ready, coordination, job.attempts)
+    return start(_prepared(job), coordination, job.attempts)
+
+
+def _prepared(job: StoppedJob) -> ReadyJob:
+    return job.ready.prepare() if isinstance(job.ready, UnreadyJob) else job.ready
 
 
 def _asked(job: StoppedJob, question: dict[str, Any], coordination: Coordination) -> StoppedJob:
     """The job once an operator's question is answered, which may be what it failed by."""
-    ready = job.ready.prepare() if isinstance(job.ready, UnreadyJob) else job.ready
+    ready = _prepared(job)
     skip_requests.carry_out(ready, question, coordination)
     return replace(job, ready=ready, attempts=Attempts(failure=job.attempts.failure))
 

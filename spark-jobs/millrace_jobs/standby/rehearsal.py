@@ -200,10 +200,11 @@ class Rehearsal:
         while query.isActive:
             self._tell_warm()
             status = query.status
-            quiet = quiet + _is_idle(status) if done == self._done else 0
+            is_idle = _is_idle(status)
+            quiet = quiet + is_idle if done == self._done else 0
             done = self._done
-            idle = _is_idle(status) and self._done > at_start
-            idle_since = (idle_since or time.monotonic()) if idle else None
+            may_rest = is_idle and done > at_start
+            idle_since = (idle_since or time.monotonic()) if may_rest else None
             rested = idle_since and time.monotonic() - idle_since >= self._pause_seconds
             is_enough = self._is_over() or (self._is_brief and quiet >= QUIET_LOOKS)
             if (is_enough or rested) and not status["isTriggerActive"]:
