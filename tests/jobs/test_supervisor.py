@@ -153,6 +153,7 @@ class Driver:
         self.noted = dict.fromkeys(handed_over, "before")
         self.contracts: dict[str, Any] = {}
         self.questions: dict[str, Any] = {}
+        self.answers: list[dict[str, Any]] = []
         self.told: list[dict[str, Any]] = []
         self.is_disabled: Callable[[str], bool | None] = lambda job: False
 
@@ -173,6 +174,10 @@ class Driver:
 
     def question(self, job: str, _: str) -> Any:
         return self.questions.get(job)
+
+    def answer(self, job: str, _: str, answer: dict[str, Any]) -> None:
+        self.answers.append(answer)
+        self.questions.pop(job, None)
 
     def announce_jobs(self, reports: dict[str, Any], _: Any) -> None:
         self.told.append(reports)
@@ -713,6 +718,27 @@ def test_a_job_that_couldn_t_be_prepared_is_prepared_by_whoever_leads(
     assert (failed.state, failed.trouble) == ("failed", "no such table")
     clock.now = failed.attempts.again_at
     assert isinstance(looked(failed, Driver()), RunningJob)
+
+
+def test_who_asks_a_job_that_can_t_be_prepared_to_skip_is_told_so(clock: Clock) -> None:
+    """And the job isn't prepared more often than without the question."""
+    tried: list[str] = []
+
+    def prepare() -> ReadyJob:
+        tried.append("theirs")
+        raise RuntimeError("no such table")
+
+    unready: Any = UnreadyJob("theirs", RuntimeError("no such table"), prepare)
+    driver = Driver()
+    failed = looked(StoppedJob(unready), driver, times=2)
+    driver.questions["theirs"] = {"id": "7", "lost": True}
+    before = len(tried)
+    after = looked(failed, driver, times=3)
+    assert len(tried) == before + 1
+    assert after.attempts == failed.attempts
+    (answer,) = driver.answers
+    assert answer["id"] == "7"
+    assert "can't be prepared" in answer["error"] and "no such table" in answer["error"]
 
 
 def test_a_heartbeat_that_fails_ends_no_query(clock: Clock) -> None:

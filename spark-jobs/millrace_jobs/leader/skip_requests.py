@@ -50,6 +50,13 @@ def carry_out(ready: ReadyJob, question: Question, coordination: Coordination) -
     coordination.answer(context.job, TOPIC, answer | {"id": question["id"]})
 
 
+def refuse(job: str, question: Question, error: Exception, coordination: Coordination) -> None:
+    """Tell who asked that the job can't even be prepared. It is asked anew once it can be."""
+    log.warning("job %s can't skip: %s", job, in_a_line(error))
+    reason = f"job {job} can't be prepared, so nothing was skipped: {in_a_line(error)}"
+    coordination.answer(job, TOPIC, {"error": reason, "id": question["id"]})
+
+
 def asked_for(ready: ReadyJob, question: Question) -> Skip:
     """What a question asks for. Raises SkipRefused."""
     context = ready.context

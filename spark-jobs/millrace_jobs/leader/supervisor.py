@@ -214,7 +214,11 @@ def _prepared(job: StoppedJob) -> ReadyJob:
 
 def _asked(job: StoppedJob, question: dict[str, Any], coordination: Coordination) -> StoppedJob:
     """The job once an operator's question is answered, which may be what it failed by."""
-    ready = _prepared(job)
+    try:
+        ready = _prepared(job)
+    except Exception as error:  # it is prepared again in its turn, not at each look
+        skip_requests.refuse(job.name, question, error, coordination)
+        return job
     skip_requests.carry_out(ready, question, coordination)
     return replace(job, ready=ready, attempts=Attempts(failure=job.attempts.failure))
 
