@@ -133,12 +133,14 @@ def test_who_takes_too_long_or_leaves_records_behind_is_behind(clock: Clock) -> 
     one.take_in(report(100, 1.0, left=1))
     assert one.is_behind()
     one.take_in(report(100, 4.1))
+    assert not one.is_behind()  # slow, and level
+    one.take_in(report(100, 12.1))
     assert one.is_behind()
     one._query.isActive = False  # type: ignore[misc]
     assert not one.is_behind()
     one.take_in(report(0, 0.1))
     assert not one.is_behind()
-    clock.now += 10  # in one batch
+    clock.now += 13  # in one batch
     assert one.is_behind()
     one._query.status["isTriggerActive"] = False  # type: ignore[index]
     assert not one.is_behind()
@@ -153,7 +155,8 @@ def test_an_archive_waits_while_results_are_behind_but_not_for_ever(
     assert limits.told == {"archive": [0]}
     clock.now += LONGEST_WAIT_SECONDS
     order.look(both)
-    assert limits.told == {"archive": [0, LEAST]}
+    held = LONGEST_WAIT_SECONDS / archive._context.settings.batch_target_seconds
+    assert limits.told == {"archive": [0, (1 + held) * LEAST]}  # with what came meanwhile
     archive.take_in(report(LEAST, 15.0, left=10**6))
     order.look(both)
     assert limits.told["archive"][2:] == [0]  # it has had its batch
@@ -161,6 +164,22 @@ def test_an_archive_waits_while_results_are_behind_but_not_for_ever(
     order.look(both)
     assert limits.told["archive"][3:] == [666]
     assert clicks.waits
+
+
+def test_an_archive_that_has_to_wait_again_and_again_keeps_up(clock: Clock, limits: Limits) -> None:
+    """Results stay behind; it has a batch a minute, and what comes in a minute."""
+    traffic, archive, order = paced("traffic"), paced("archive"), Turns()
+    target = archive._context.settings.batch_target_seconds
+    rate, got, began = LEAST / target, 0.0, clock.now
+    for _ in range(10):
+        order.look([traffic, archive])
+        clock.now += LONGEST_WAIT_SECONDS
+        order.look([traffic, archive])
+        records = limits.told["archive"][-1]
+        clock.now += records / rate  # the cores carry no more than a first batch in its target
+        archive.take_in(report(records, records / rate, left=10**6))
+        got += records
+    assert got / (clock.now - began) == pytest.approx(rate / 2, rel=0.2)
 
 
 def test_an_archive_doesn_t_wait_for_another_one(clock: Clock, limits: Limits) -> None:

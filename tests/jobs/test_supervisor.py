@@ -738,7 +738,8 @@ def test_who_asks_a_job_that_can_t_be_prepared_to_skip_is_told_so(clock: Clock) 
     assert after.attempts == failed.attempts
     (answer,) = driver.answers
     assert answer["id"] == "7"
-    assert "can't be prepared" in answer["error"] and "no such table" in answer["error"]
+    assert "can't be prepared" in answer["error"]
+    assert "no such table" in answer["error"]
 
 
 def test_a_heartbeat_that_fails_ends_no_query(clock: Clock) -> None:

@@ -42,6 +42,10 @@ class BatchSize:
     def at_start(cls, least: int, most: int, target_seconds: float) -> "BatchSize":
         return cls(least, most, target_seconds, records=least)
 
+    def times(self, factor: float) -> int:
+        """Records of a batch that may take so many times the target's time."""
+        return min(int(factor * self.records), self.most)
+
     def is_filled_by(self, batch: Taken) -> bool:
         """Whether the batch tells something of batches of this size. Others were small because
         there was no more to read, or were begun before the size was changed."""

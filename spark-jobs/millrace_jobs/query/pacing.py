@@ -15,6 +15,10 @@ from millrace_jobs.spark_internals import set_read_limit
 
 log = logging.getLogger(__name__)
 
+# Times its target: a batch that had all there was is level, though it took longer than it should.
+# On slow cores each one does, and archives would wait for results that are as fresh as can be.
+LATE = 3
+
 
 class Pacing:
     """Of one query of micro-batches. Never fails it.
@@ -33,7 +37,8 @@ class Pacing:
             context.least_offsets, context.max_offsets, context.settings.batch_target_seconds
         )
         self._limit = self._size.records  # that the query has
-        self._is_held = False
+        self._held_since: float | None = None
+        self._waited_targets = 0.0  # for how many targets' time it was held before its next batch
         self._trouble = ""
         self._was_behind = True  # who has just started is, until a batch says otherwise
         self._took_at = time.monotonic()  # when a batch with records was last reported
@@ -45,19 +50,21 @@ class Pacing:
         records = max(map(_read, progress.sources), default=0)
         batch = Taken(records, progress.durationMs["triggerExecution"] / 1000)
         target = self._context.settings.batch_target_seconds
-        self._was_behind = batch.seconds > target or any(map(_is_left, progress.sources))
+        is_late = batch.seconds > LATE * target
+        self._was_behind = is_late or any(map(_is_left, progress.sources))
         if records:
             self._took_at = self._reported_at
+            self._waited_targets = 0.0
             self._size = self._size.after(batch)
 
     def is_behind(self) -> bool:
-        """Whether the last batch took too long, or all that it may; or one under way does. A query
-        that has ended holds nobody up."""
+        """Whether the last batch left records behind, or took far too long, or one under way does.
+        A query that has ended holds nobody up."""
         if self._was_behind:
             return bool(self._query.isActive)
         settings = self._context.settings
         silent = time.monotonic() - self._reported_at
-        is_late = silent > settings.batch_target_seconds + settings.trigger_seconds
+        is_late = silent > LATE * settings.batch_target_seconds + settings.trigger_seconds
         return is_late and bool(self._query.status["isTriggerActive"])
 
     def waited(self) -> float:
@@ -65,11 +72,13 @@ class Pacing:
         return time.monotonic() - self._took_at
 
     def apply(self, *, is_held: bool) -> None:
-        """Tell the query how many records its next batch may have; none while it is held."""
-        limit = 0 if is_held else self._size.records
-        if is_held != self._is_held:
-            log.info("%s %s", self._context.job, "waits for others" if is_held else "goes on")
-            self._is_held = is_held
+        """Tell the query how many records its next batch may have; none while it is held.
+
+        A batch after that may take as long again as the query was held: with a batch of its usual
+        size each minute, it would fall behind for as long as it has to wait for others.
+        """
+        self._note(is_held)
+        limit = 0 if is_held else self._size.times(1 + self._waited_targets)
         if limit == self._limit:
             return
         try:
@@ -79,6 +88,17 @@ class Pacing:
             if self._trouble != (trouble := str(error)):
                 log.warning("%s: batches stay as they are: %s", self._context.job, trouble)
             self._trouble = trouble
+
+    def _note(self, is_held: bool) -> None:
+        now = time.monotonic()
+        if is_held and self._held_since is None:
+            self._held_since = now
+            log.info("%s waits for others", self.job)
+        elif not is_held and self._held_since is not None:
+            held = now - self._held_since
+            self._waited_targets += held / self._context.settings.batch_target_seconds
+            self._held_since = None
+            log.info("%s goes on", self.job)
 
 
 def _read(source: Any) -> int:
