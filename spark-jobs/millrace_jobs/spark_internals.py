@@ -11,6 +11,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+MOST_TASKS = 1000  # of a stage, whose errors are looked at
+
 
 def jvm(context: SparkContext) -> Any:
     """The JVM's packages, as attributes: ``jvm(context).org.apache.hadoop.fs.Path``."""
@@ -36,6 +38,36 @@ def cancel_group(context: SparkContext, group: str) -> None:
     PySpark's `cancelJobGroup` knows only the former: a batch that is between two goes on.
     """
     scala_context(context).cancelJobGroupAndFutureJobs(group)
+
+
+def task_errors(context: SparkContext, group: str) -> list[tuple[tuple[int, int], str]]:
+    """By which errors tasks of the group's running Spark jobs have failed so far.
+
+    Each error comes with its task's stage and number. Several attempts are several errors.
+    """
+    tracker, store = context.statusTracker(), scala_context(context).statusStore()
+    errors: list[tuple[tuple[int, int], str]] = []
+    for job in tracker.getActiveJobsIds():
+        of_group = store.job(job).jobGroup()
+        if not of_group.isDefined() or of_group.get() != group:
+            continue
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info else ():
+            errors += _errors_of(store, stage, tracker.getStageInfo(stage))
+    return errors
+
+
+def _errors_of(store: Any, stage: int, info: Any) -> list[tuple[tuple[int, int], str]]:
+    if not info:
+        return []  # it has yet to begin
+    errors = []
+    for attempt in range(info.currentAttemptId + 1):
+        tasks = store.taskList(stage, attempt, MOST_TASKS).iterator()
+        while tasks.hasNext():
+            task = tasks.next()
+            if (message := task.errorMessage()).isDefined():
+                errors.append(((stage, int(task.index())), str(message.get())))
+    return errors
 
 
 def hadoop_configuration(context: SparkContext) -> Any:

@@ -1,12 +1,14 @@
 """Records that don't fit are found, each by itself, and nothing else is."""
 
+import math
+import re
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from millrace_jobs.inputs import scan
-from millrace_jobs.inputs.scan import ScanFailed, TooLarge, find
+from millrace_jobs.inputs.scan import Found, TooLarge, find
 
 
 class Log:
@@ -68,7 +70,7 @@ def test_exactly_what_can_not_be_read_is_found(
     log = Log(large, batches, gone=gone)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan, "AT_ONCE", at_once)
-        found = find(log, start, end, always)
+        found = find(log, start, end, always).offsets
     unreadable = [
         offset
         for offset in range(start, min(end, log.length))
@@ -79,17 +81,20 @@ def test_exactly_what_can_not_be_read_is_found(
 
 
 def test_what_is_expired_is_not_looked_for() -> None:
-    assert find(Log({2, 7}, [1] * 9, first=5), 0, 9, always) == [7]
+    assert find(Log({2, 7}, [1] * 9, first=5), 0, 9, always) == Found([7])
+
+
+def test_all_that_there_is_can_be_looked_at() -> None:
+    assert find(Log({2, 7}, [1] * 9), 3, math.inf, always) == Found([7])
 
 
 def test_a_scan_that_takes_too_long_says_how_far_it_came() -> None:
-    left = iter([True, True, False])
-    log = Log({1}, [1] * 300)
-    with pytest.raises(ScanFailed, match=r"offset \d+ of 300"):
-        find(log, 0, 300, lambda: next(left))
+    left = iter([True] * 5 + [False])
+    found = find(Log({1}, [1] * 300), 0, 300, lambda: next(left))
+    assert found.offsets == [1]
+    assert re.fullmatch(r"offset \d+ of 300 was reached when time was up", found.trouble)
 
 
 def test_very_many_are_another_kind_of_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "MOST_RECORDS", 3)
-    with pytest.raises(ScanFailed, match="more than 3"):
-        find(Log(set(range(9)), [1] * 9), 0, 9, always)
+    assert "more than 3" in find(Log(set(range(9)), [1] * 9), 0, 9, always).trouble

@@ -13,10 +13,10 @@ import pytest
 from millrace_jobs.inputs.continuity import CheckpointMismatch, Known
 from millrace_jobs.leader import running as running_job
 from millrace_jobs.leader import supervisor
-from millrace_jobs.leader.failures import Attempts, Failure, HandedOver
+from millrace_jobs.leader.failures import Attempts, BatchTooLong, Failure, HandedOver
 from millrace_jobs.leader.job_states import report_of
 from millrace_jobs.leader.running import RunningJob, StoppedJob
-from millrace_jobs.leader.skipping import OffsetsExpired
+from millrace_jobs.leader.skipping import KillsExecutors, OffsetsExpired
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.quarantine.store import JOB_GROUP
@@ -97,7 +97,8 @@ def test_a_batch_that_hangs_in_its_spark_job_is_cancelled(
     context: Any = SimpleNamespace(job="traffic", spark=spark, settings=settings_of("traffic"))
     ready = ReadyJob(context, FakeJob(), None)  # type: ignore[arg-type]
     progress: Any = SimpleNamespace(silent_seconds=0.0)
-    cancelled = running_job.cancel(RunningJob(ready, query, progress, threading.Event()))
+    job = RunningJob(ready, query, progress, threading.Event())
+    cancelled = running_job.cancel(job, BatchTooLong("it hangs"))
     wait_until(lambda: cancelled.is_over, PATIENCE_SECONDS, "the query's end", every=0.1)
 
 
@@ -118,6 +119,7 @@ def prepared(name: str, job: Any = None) -> ReadyJob:
         job=name,
         settings=settings_of("traffic"),
         spark=SimpleNamespace(sparkContext=Context),
+        careful_batch=None,
     )
     return ReadyJob(context, job or FakeJob(), None)  # type: ignore[arg-type]
 
@@ -396,6 +398,30 @@ def test_a_batch_that_its_executors_die_by_is_read_otherwise_and_is_no_failure(
     job = running("archive", RuntimeError("ExecutorLostFailure"), attempts=Attempts(in_vain=1))
     again = supervisor.reconcile(job, Driver())  # type: ignore[arg-type]
     assert again == StoppedJob(careful, Attempts(in_vain=1))
+
+
+def test_a_batch_that_kills_executors_is_cancelled_before_spark_gives_it_up(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    careful, killing = prepared("archive"), KillsExecutors("a task has ended 2 executors")
+    monkeypatch.setattr(supervisor.skipping, "anew", lambda _, error: error is killing and careful)
+    monkeypatch.setattr(running_job.skipping, "killing", lambda *_: killing)
+    job = running("archive", batches=1)
+    job.progress.silent_seconds = running_job.SUSPECT_SECONDS + 1
+    cancelled = looked(job, Driver())
+    wait_until(lambda: cancelled.is_over, PATIENCE_SECONDS, "the query's end", every=0.01)
+    assert looked(cancelled, Driver()) == StoppedJob(careful, Attempts())
+
+
+@pytest.mark.parametrize("others_kill", [True, False])
+def test_whose_executors_die_by_another_job_is_not_to_blame(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, others_kill: bool
+) -> None:
+    monkeypatch.setattr(supervisor.skipping, "anew", lambda *_: None)  # nothing of it is too large
+    died = RuntimeError("ExecutorLostFailure")
+    job: Any = running("theirs", died, attempts=Attempts(in_vain=1))
+    after = supervisor.reconcile(job, Driver(), others_kill=others_kill)  # type: ignore[arg-type]
+    assert after.state == ("starting" if others_kill else "failed")
 
 
 def test_offsets_that_are_gone_fail_the_job_with_a_page_of_their_own(
@@ -847,11 +873,11 @@ def test_a_batch_that_takes_too_long_again_is_handed_to_nobody(clock: Clock) -> 
 def test_a_batch_that_can_t_be_cancelled_is_left_to_the_standby(clock: Clock) -> None:
     def stuck(name: str) -> Any:
         job = too_long(name)
-        at = clock.now - running_job.CANCEL_SECONDS - 1
+        at, why = clock.now - running_job.CANCEL_SECONDS - 1, BatchTooLong("it hangs")
         job.query.isActive = False  # as Spark says it of one that was told to stop
-        return replace(job, cancelled=running_job.Cancelled(at, threading.Event()))
+        return replace(job, cancelled=running_job.Cancelled(why, at, threading.Event()))
 
-    with pytest.raises(HandedOver, match="can't be cancelled"):
+    with pytest.raises(HandedOver, match="it hangs: that was in vain"):
         looked(stuck("traffic"), Driver(standby=True))
     failed = looked(stuck("theirs"), Driver(standby=True), times=2)
     assert isinstance(failed, RunningJob)  # its query is there: no other may begin

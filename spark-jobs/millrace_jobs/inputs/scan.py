@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlparse
@@ -30,6 +31,7 @@ MOST_RECORDS = 1000  # beyond, it is another kind of trouble, and somebody shoul
 AT_ONCE = 200  # records of a poll, until one fails
 POLL_MS = 500
 SECONDS = 240.0
+AHEAD_SECONDS = 60.0
 OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 # A class of each jar that the client needs.
 NEEDED = (
@@ -66,16 +68,23 @@ class Partition(Protocol):
         """Where committed records end."""
 
 
-def find(partition: Partition, start: int, end: int, until: Callable[[], bool]) -> list[int]:
+@dataclass
+class Found:
+    """``offsets`` that can't be read, and why that may not be all of them."""
+
+    offsets: list[int]
+    trouble: str = ""
+
+
+def find(partition: Partition, start: int, end: float, until: Callable[[], bool]) -> Found:
     """The offsets from ``start`` up to ``end`` that can't be read, each tried alone.
 
     A record in the same batch of its producer's is found, too: whoever reads it has to decompress
     what stands before it.
 
     Args:
+        end: infinite for all that the partition has.
         until: whether there is time left.
-
-    Raises ScanFailed when it takes too long, or too many are found.
     """
     found: list[int] = []
     position, end = max(start, partition.start()), min(end, partition.end())
@@ -84,7 +93,9 @@ def find(partition: Partition, start: int, end: int, until: Callable[[], bool]) 
     partition.seek(position, at_once)
     while position < end:
         if not until():
-            raise ScanFailed(f"offset {position} of {end} was reached when time was up")
+            return Found(found, f"offset {position} of {end} was reached when time was up")
+        if len(found) > MOST_RECORDS:
+            return Found(found, f"more than {MOST_RECORDS} records are too large")
         try:
             position = max(position, partition.poll())
         except TooLarge:
@@ -92,15 +103,13 @@ def find(partition: Partition, start: int, end: int, until: Callable[[], bool]) 
                 at_once, alone_until = 1, position + AT_ONCE
             else:
                 found.append(position)
-                if len(found) > MOST_RECORDS:
-                    raise ScanFailed(f"more than {MOST_RECORDS} records are too large") from None
                 position += 1
             partition.seek(position, at_once)
             continue
         if at_once == 1 and position >= alone_until:
             at_once = AT_ONCE
             partition.seek(position, at_once)
-    return [offset for offset in found if offset < end]
+    return Found([offset for offset in found if offset < end])
 
 
 @dataclass
@@ -112,25 +121,30 @@ class Scan:
     seconds: float = SECONDS
 
     def too_large(self, ranges: Sequence[SkippedRange]) -> list[SkippedRange]:
-        """What can't be read of these ranges. Raises ScanFailed."""
+        """What can't be read of these ranges.
+
+        Where there is some there may be more: then what Kafka has behind the ranges is looked at,
+        too, for as long as that is worth the wait. A job that met each one by itself would end some
+        executors by each.
+
+        Raises ScanFailed.
+        """
         deadline = time.monotonic() + self.seconds
-        found: list[SkippedRange] = []
+        large: list[SkippedRange] = []
         with self._gateway() as gateway:
             for one in ranges:
-                partition = KafkaPartition(gateway, self.client, one.topic, one.partition)
-                try:
-                    offsets = find(
-                        partition, one.start, one.end, lambda: time.monotonic() < deadline
-                    )
-                except Py4JError as error:
-                    raise ScanFailed(str(error).splitlines()[-1]) from error
-                finally:
-                    partition.close()
-                found += [
-                    SkippedRange(one.topic, one.partition, offset, offset + 1) for offset in offsets
-                ]
-        log.info("scanned %s: too large: %s", ranges, found)
-        return joined(found)
+                found = _read(
+                    KafkaPartition(gateway, self.client, one), one.start, one.end, deadline
+                )
+                if found.trouble:
+                    raise ScanFailed(f"{one}: {found.trouble}")
+                large += _ranges(one, found)
+            deadline = time.monotonic() + AHEAD_SECONDS
+            for one in ranges if large else ():
+                found = _read(KafkaPartition(gateway, self.client, one), one.end, inf, deadline)
+                large += _ranges(one, found)
+        log.info("scanned %s: too large: %s", ranges, large)
+        return joined(large)
 
     @contextmanager
     def _gateway(self) -> Iterator[JavaGateway]:
@@ -163,16 +177,28 @@ class Scan:
         return str(Path(unquote(urlparse(location.toString()).path)))
 
 
+def _read(partition: "KafkaPartition", start: int, end: float, deadline: float) -> Found:
+    """Raises ScanFailed where Kafka doesn't answer."""
+    try:
+        return find(partition, start, end, lambda: time.monotonic() < deadline)
+    except Py4JError as error:
+        raise ScanFailed(str(error).splitlines()[-1]) from error
+    finally:
+        partition.close()
+
+
+def _ranges(one: SkippedRange, found: Found) -> list[SkippedRange]:
+    return [SkippedRange(one.topic, one.partition, offset, offset + 1) for offset in found.offsets]
+
+
 class KafkaPartition:
     """A partition, by a consumer of its own for each way of polling: what one that ran out of
     memory holds is gone with it."""
 
-    def __init__(
-        self, gateway: JavaGateway, client: Mapping[str, Any], topic: str, partition: int
-    ) -> None:
+    def __init__(self, gateway: JavaGateway, client: Mapping[str, Any], one: SkippedRange) -> None:
         self._java = gateway.jvm
         self._client = client
-        self._place = self._java.org.apache.kafka.common.TopicPartition(topic, partition)
+        self._place = self._java.org.apache.kafka.common.TopicPartition(one.topic, one.partition)
         self._places = self._java.java.util.List.of(self._place)
         self._wait = self._java.java.time.Duration.ofMillis(POLL_MS)
         self._consumer = self._connect(AT_ONCE)

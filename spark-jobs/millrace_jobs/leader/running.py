@@ -12,9 +12,10 @@ from pyspark.sql.streaming import StreamingQuery
 
 from millrace_jobs.contract import contract
 from millrace_jobs.leader import skipping
-from millrace_jobs.leader.failures import FRESH, MOST_PATIENCE, Attempts
+from millrace_jobs.leader.failures import FRESH, MOST_PATIENCE, Attempts, BatchTooLong
 from millrace_jobs.leadership.coordination import Coordination, JobState
 from millrace_jobs.leadership.lease import Lease
+from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query.heartbeat import Heartbeat, JobRow, claim
 from millrace_jobs.query.job import Job, Write
 from millrace_jobs.query.pacing import Pacing
@@ -27,6 +28,8 @@ DRAIN_SECONDS = 60.0
 # After that a cancelled batch's tasks are killed with their executors (spark.task.reaper), and what
 # still holds it is in the driver.
 CANCEL_SECONDS = 120.0
+# A batch that is at work for as long is asked by which errors its tasks failed: most end before.
+SUSPECT_SECONDS = 10.0
 
 
 class Drained(Exception):
@@ -124,7 +127,24 @@ class RunningJob:
 
     @property
     def takes_too_long(self) -> bool:
-        return not self.job.is_endless and self.progress.silent_seconds > self.longest_seconds
+        return self.progress.silent_seconds > self.longest_seconds
+
+    @property
+    def reason_to_cancel(self) -> Exception | None:
+        """Why its batch had better end now: it takes too long, or kills executors."""
+        if self.job.is_endless:
+            return None
+        if self.takes_too_long:
+            took = f"a batch took more than {self.longest_seconds:.0f} s"
+            return BatchTooLong(f"{took}, and was cancelled")
+        if self.progress.silent_seconds > SUSPECT_SECONDS:
+            return skipping.killing(self.ready.context, str(self.query.runId))
+        return None
+
+    @property
+    def kills_executors(self) -> bool:
+        """Whether it is at records that executors died by."""
+        return self.ready.context.careful_batch is not None
 
     @property
     def is_over(self) -> bool:
@@ -138,8 +158,9 @@ class RunningJob:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """A batch that is cancelled, since when, and whether it has ended by now."""
+    """A batch that is cancelled: why, since when, and whether it has ended by now."""
 
+    why: Exception
     at: float
     has_stopped: threading.Event
 
@@ -216,13 +237,13 @@ def follow(job: RunningJob, coordination: Coordination) -> RunningJob:
     return job
 
 
-def cancel(job: RunningJob) -> RunningJob:
+def cancel(job: RunningJob, why: Exception) -> RunningJob:
     """Stop the query in the middle of its batch, which the next start runs again.
 
     The sink is Python's: `StreamingQuery.stop` interrupts what waits for it, the Spark job that the
     sink waits for has to be cancelled beside. Neither is waited for, as either may hang.
     """
-    log.error("job %s: its batch is cancelled", job.name)
+    log.error("job %s: its batch is cancelled: %s", job.name, in_a_line(why))
     context, query = job.ready.context.spark.sparkContext, job.query
     has_stopped = threading.Event()
 
@@ -234,7 +255,7 @@ def cancel(job: RunningJob) -> RunningJob:
             has_stopped.set()
 
     threading.Thread(target=stop, name=f"cancelling {job.name}", daemon=True).start()
-    return replace(job, cancelled=Cancelled(time.monotonic(), has_stopped))
+    return replace(job, cancelled=Cancelled(why, time.monotonic(), has_stopped))
 
 
 def has_ended(job: RunningJob) -> bool:

@@ -1,7 +1,7 @@
 """A job goes on behind records that no executor can hold, and behind offsets that Kafka has lost.
 
-1. A batch that kills executors by their memory is tried again, record by record: what was too much
-   together may fit one by one.
+1. A batch that kills executors by their memory is cancelled, and tried again record by record: what
+   was too much together may fit one by one.
 2. If that dies, too, a small JVM finds what is too large (`scan`). It is noted in the table
    ``skipped``, gets a dead letter without a value, and the offsets log is led around it.
    Nothing is lost by that which could have been an event: what outgrows the scan's heap is larger
@@ -14,6 +14,7 @@ Each step may be the last of a driver: the table is written first, and the log s
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -41,6 +42,7 @@ from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import Job
 from millrace_jobs.query.skips import Skip
 from millrace_jobs.sinks.dead_letters import DeadLetters
+from millrace_jobs.spark_internals import task_errors
 from millrace_jobs.standby.ready import ReadyJob
 from millrace_jobs.transforms.large import HASH, SIZE
 
@@ -51,6 +53,9 @@ log = logging.getLogger(__name__)
 OF_MEMORY = re.compile(
     r"java\.lang\.OutOfMemoryError|ExecutorLostFailure|Exit status: (52|137|143)\b"
 )
+# A task whose executors have died so often is the reason. Spark would try it some more times, and
+# each time the other jobs' tasks in that executor end with it.
+DEATHS = 2
 EXPIRED = "they are not available in Kafka any more"
 TOO_LARGE = "larger than an executor can hold, or compressed behind one that is"
 LETTER = StructType(
@@ -71,6 +76,10 @@ class StartAnew(Exception):
     """Raised instead of a batch that is to be read otherwise, or to end elsewhere."""
 
 
+class KillsExecutors(Exception):
+    """Raised instead of a batch's own error, once it is clear what the batch does."""
+
+
 class OffsetsExpired(CheckpointMismatch):
     """Records that the job has not read are gone from Kafka."""
 
@@ -86,6 +95,22 @@ def check_batch(context: JobContext, batch: int) -> None:
         raise StartAnew(f"batch {batch} need not be read record by record")
 
 
+def killing(context: JobContext, group: str) -> KillsExecutors | None:
+    """What a running batch does, by the errors of its tasks so far; ``group`` is its query's."""
+    deaths: Counter[tuple[int, int]] = Counter()
+    for task, error in task_errors(context.spark.sparkContext, group):
+        if of_memory(error):
+            deaths[task] += 1
+            if deaths[task] == DEATHS:
+                return KillsExecutors(f"a task has ended {DEATHS} executors: {error}")
+    return None
+
+
+def of_memory(error: Exception | str) -> bool:
+    """Whether an executor's memory was too small."""
+    return isinstance(error, KillsExecutors) or OF_MEMORY.search(str(error)) is not None
+
+
 def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
     """The job as it is to be started again at once; None for an error of another kind.
 
@@ -99,7 +124,7 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
     text = str(error)
     if EXPIRED in text:
         raise _expired(context)
-    if not OF_MEMORY.search(text):
+    if not of_memory(error):
         return None
     batch = context.checkpoint.newest()
     if not _is_careful(context, batch):

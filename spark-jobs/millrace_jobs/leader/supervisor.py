@@ -147,7 +147,20 @@ def supervise(
             if one.hands_over:
                 raise one.hands_over
             may_start = number == 0 or results.are_there(jobs[0].job)
-            one.look(partial(reconcile, coordination=coordination, may_start=may_start))
+            others_kill = any(
+                other is not one
+                and isinstance(job := other.job, RunningJob)
+                and job.kills_executors
+                for other in jobs
+            )
+            one.look(
+                partial(
+                    reconcile,
+                    coordination=coordination,
+                    may_start=may_start,
+                    others_kill=others_kill,
+                )
+            )
         running = [job for one in jobs if isinstance(job := one.job, RunningJob)]
         _quietly(turns.look, [pacing for job in running if (pacing := job.progress.pacing)])
         reports = {one.job.name: one.report() for one in jobs}
@@ -168,9 +181,16 @@ def _quietly(look: Callable[[T], None], at: T) -> None:
         log.warning("beside the jobs: %s", in_a_line(error))
 
 
-def reconcile(job: AnyJob, coordination: Coordination, *, may_start: bool = True) -> AnyJob:
+def reconcile(
+    job: AnyJob,
+    coordination: Coordination,
+    *,
+    may_start: bool = True,
+    others_kill: bool = False,
+) -> AnyJob:
     """The job after a look at it: as it was, started, started again, ended by an order, or failed.
 
+    While another job kills executors, it isn't to blame for those that die below its tasks, too.
     While ZooKeeper doesn't say whether the job is disabled, none is started or ended. Raises
     HandedOver and LeaseLost, and nothing else.
     """
@@ -178,7 +198,9 @@ def reconcile(job: AnyJob, coordination: Coordination, *, may_start: bool = True
         disabled = coordination.is_disabled(job.name)
         question = coordination.question(job.name, skip_requests.TOPIC)
         if isinstance(job, RunningJob):
-            return _keep(job, coordination, disabled=disabled, is_asked=question is not None)
+            if job.draining.is_set() or disabled or question:
+                return _end(job, coordination, goes_on=question is not None and not disabled)
+            return _keep(job, coordination, others_kill=others_kill)
         if question:
             job = _asked(job, question, coordination)
         if disabled is None:
@@ -223,17 +245,14 @@ def _asked(job: StoppedJob, question: dict[str, Any], coordination: Coordination
     return replace(job, ready=ready, attempts=Attempts(failure=job.attempts.failure))
 
 
-def _keep(
-    job: RunningJob, coordination: Coordination, *, disabled: bool | None, is_asked: bool
-) -> AnyJob:
-    if disabled or is_asked or job.draining.is_set():
-        return _end(job, coordination, goes_on=is_asked and not disabled)
-    if job.cancelled:
+def _keep(job: RunningJob, coordination: Coordination, *, others_kill: bool) -> AnyJob:
+    if job.cancelled and not job.is_over:
         return _await_cancelled(job, job.cancelled, coordination)
-    if error := job.error:
-        return _after(job, error, coordination)
+    if error := job.cancelled.why if job.cancelled else job.error:
+        return _after(job, error, coordination, others_kill=others_kill)
     job = _followed(job, coordination)
-    return cancel(job) if job.takes_too_long else job
+    why = job.reason_to_cancel
+    return cancel(job, why) if why else job
 
 
 def _followed(job: RunningJob, coordination: Coordination) -> RunningJob:
@@ -258,28 +277,32 @@ def _end(job: RunningJob, coordination: Coordination, *, goes_on: bool) -> AnyJo
     now = time.monotonic()
     since = now if job.draining_since is None else job.draining_since
     job = replace(job, draining_since=since)
-    return cancel(job) if not job.cancelled and now > since + DRAIN_SECONDS else job
+    if job.cancelled or now <= since + DRAIN_SECONDS:
+        return job
+    return cancel(job, BatchTooLong(f"it hasn't ended within {DRAIN_SECONDS:.0f} s"))
 
 
 def _await_cancelled(job: RunningJob, cancelled: Cancelled, coordination: Coordination) -> AnyJob:
-    took = f"a batch took more than {job.longest_seconds:.0f} s"
-    if job.is_over:
-        return _after(job, BatchTooLong(f"{took}, and was cancelled"), coordination)
     if not cancelled.is_in_vain or job.attempts.failure:
         return job
-    stuck = RuntimeError(f"{took}, and can't be cancelled: what holds it is in the driver")
+    stuck = RuntimeError(f"{cancelled.why}: that was in vain, what holds it is in the driver")
     if _is_program(job) and _hand_over(job, stuck, coordination):
         raise HandedOver(f"job {job.name}: {stuck}")
     return replace(job, attempts=_failed(job, stuck))
 
 
-def _after(job: AnyJob, error: Exception, coordination: Coordination) -> StoppedJob:
+def _after(
+    job: AnyJob, error: Exception, coordination: Coordination, *, others_kill: bool = False
+) -> StoppedJob:
     """The job without a query, and what becomes of it by an error of its query or of its start."""
     attempts = _attempts(job)
     if isinstance(job, RunningJob):
         try:
             if ready := skipping.anew(job.ready, error):
                 return StoppedJob(ready, attempts)
+            if others_kill and skipping.of_memory(error):
+                log.warning("job %s is started again: its executors died by another job", job.name)
+                return StoppedJob(job.ready, attempts)
         except CheckpointMismatch as expired:
             error = expired
     reason = in_a_line(error)
