@@ -184,6 +184,28 @@ def test_one_that_dies_again_goes_on_without_what_is_too_large(world: World) -> 
     assert world.context.skips_ahead == ()
 
 
+def test_what_another_job_has_found_is_left_out_before_it_kills(world: World) -> None:
+    read, unread, elsewhere = of(5, 6), of(20, 21), SkippedRange("clicks", 0, 50, 51)
+    found = frozenset([read, unread, elsewhere])
+    why = skipping.told(world.ready, found)
+    assert why
+    assert why.ranges == (unread,)
+    assert skipping.told(world.ready, found) is None  # once
+    assert anew(world.ready, why)
+    [row] = world.skips.rows
+    assert (row.first_offset, row.end_offset) == (20, 21)
+    assert world.buried == []  # who has found it has sent the letter
+    assert step_aside(world.context, world.ready.job) is None
+    assert world.log.offsets == {6: at(10), 7: at(20)}
+
+
+def test_what_a_job_has_found_by_itself_it_is_not_told_of(world: World) -> None:
+    for _ in range(2):
+        anew(world.ready, RuntimeError(OF_MEMORY[0]))
+    assert world.context.too_large == {of(20, 21)}
+    assert skipping.told(world.ready, world.context.too_large) is None
+
+
 def test_what_is_first_in_a_batch_is_stepped_over_at_once(world: World) -> None:
     world.too_large[:] = [of(10, 12), of(15, 16)]
     for _ in range(2):

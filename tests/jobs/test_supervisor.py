@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from millrace_jobs.inputs.continuity import CheckpointMismatch, Known
+from millrace_jobs.inputs.skipped import SkippedRange
 from millrace_jobs.leader import running as running_job
 from millrace_jobs.leader import supervisor
 from millrace_jobs.leader.failures import Attempts, BatchTooLong, Failure, HandedOver
 from millrace_jobs.leader.job_states import report_of
 from millrace_jobs.leader.running import RunningJob, StoppedJob
-from millrace_jobs.leader.skipping import KillsExecutors, OffsetsExpired
+from millrace_jobs.leader.skipping import FoundByAnother, KillsExecutors, OffsetsExpired
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.quarantine.store import JOB_GROUP
@@ -120,6 +121,8 @@ def prepared(name: str, job: Any = None) -> ReadyJob:
         settings=settings_of("traffic"),
         spark=SimpleNamespace(sparkContext=Context),
         careful_batch=None,
+        too_large=frozenset(),
+        told_of=frozenset(),
     )
     return ReadyJob(context, job or FakeJob(), None)  # type: ignore[arg-type]
 
@@ -413,6 +416,29 @@ def test_a_batch_that_kills_executors_is_cancelled_before_spark_gives_it_up(
     assert looked(cancelled, Driver()) == StoppedJob(careful, Attempts())
 
 
+def test_what_one_job_has_found_others_go_around(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    one, other = running("traffic", batches=1), running("archive", batches=1)
+    one.ready.context.too_large = frozenset([SkippedRange("events", 0, 20, 21)])
+    others = supervisor.Others.of([one])
+    asked: list[Any] = []
+
+    def told(ready: ReadyJob, found: Any) -> Exception:
+        asked.append((ready.name, found))
+        return FoundByAnother(found)
+
+    around = prepared("archive")
+    monkeypatch.setattr(supervisor.skipping, "told", told)
+    monkeypatch.setattr(
+        supervisor.skipping, "anew", lambda _, why: isinstance(why, FoundByAnother) and around
+    )
+    cancelled = supervisor.reconcile(other, Driver(), others=others)  # type: ignore[arg-type]
+    assert asked == [("archive", others.found)]
+    wait_until(lambda: cancelled.is_over, PATIENCE_SECONDS, "the query's end", every=0.01)
+    assert looked(cancelled, Driver()) == StoppedJob(around, Attempts())
+
+
 @pytest.mark.parametrize("others_kill", [True, False])
 def test_whose_executors_die_by_another_job_is_not_to_blame(
     monkeypatch: pytest.MonkeyPatch, clock: Clock, others_kill: bool
@@ -420,7 +446,8 @@ def test_whose_executors_die_by_another_job_is_not_to_blame(
     monkeypatch.setattr(supervisor.skipping, "anew", lambda *_: None)  # nothing of it is too large
     died = RuntimeError("ExecutorLostFailure")
     job: Any = running("theirs", died, attempts=Attempts(in_vain=1))
-    after = supervisor.reconcile(job, Driver(), others_kill=others_kill)  # type: ignore[arg-type]
+    others = supervisor.Others(kill=others_kill)
+    after = supervisor.reconcile(job, Driver(), others=others)  # type: ignore[arg-type]
     assert after.state == ("starting" if others_kill else "failed")
 
 

@@ -142,11 +142,6 @@ class RunningJob:
         return None
 
     @property
-    def kills_executors(self) -> bool:
-        """Whether it is at records that executors died by."""
-        return self.ready.context.careful_batch is not None
-
-    @property
     def is_over(self) -> bool:
         """Whether no batch is under way any more, and none begins.
 

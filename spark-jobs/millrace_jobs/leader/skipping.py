@@ -80,6 +80,14 @@ class KillsExecutors(Exception):
     """Raised instead of a batch's own error, once it is clear what the batch does."""
 
 
+class FoundByAnother(Exception):
+    """Raised instead of a batch that would die by what another job has found, sooner or later."""
+
+    def __init__(self, ranges: Iterable[SkippedRange]) -> None:
+        self.ranges = tuple(ranges)
+        super().__init__(f"another job has found what no executor can hold: {_listed(self.ranges)}")
+
+
 class OffsetsExpired(CheckpointMismatch):
     """Records that the job has not read are gone from Kafka."""
 
@@ -106,6 +114,18 @@ def killing(context: JobContext, group: str) -> KillsExecutors | None:
     return None
 
 
+def told(ready: ReadyJob, found: frozenset[SkippedRange]) -> FoundByAnother | None:
+    """What of this the job has yet to read, if it wasn't told of it before."""
+    context = ready.context
+    if not (new := found - context.told_of):
+        return None
+    topics = {stream.topic for stream in context.streams}
+    of_job = [one for one in new if one.topic in topics]
+    unread = ahead(of_job, position(context, ready.job)) if of_job else []
+    context.told_of |= new
+    return FoundByAnother(unread) if unread else None
+
+
 def of_memory(error: Exception | str) -> bool:
     """Whether an executor's memory was too small."""
     return isinstance(error, KillsExecutors) or OF_MEMORY.search(str(error)) is not None
@@ -121,8 +141,13 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
         if not context.skips_ahead:
             context.careful_batch = None
         return replace(ready, frame=job.frame())
-    text = str(error)
-    if EXPIRED in text:
+    if isinstance(error, FoundByAnother):
+        log.warning("job %s: %s", ready.name, error)
+        context.careful_batch = None
+        newest = context.checkpoint.newest()
+        skips.note(context, [Skip(one, TOO_LARGE) for one in error.ranges], newest)
+        return replace(ready, frame=job.frame())
+    if EXPIRED in str(error):
         raise _expired(context)
     if not of_memory(error):
         return None
@@ -214,6 +239,8 @@ def _leave_out(context: JobContext, batch: int) -> bool:
     log.error("job %s leaves out what no executor can hold: %s", context.job, _listed(found))
     _bury(context, found, batch)
     skips.note(context, [Skip(one, TOO_LARGE) for one in found], batch)
+    context.too_large |= {*found}
+    context.told_of |= {*found}
     return True
 
 

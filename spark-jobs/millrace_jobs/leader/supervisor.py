@@ -6,12 +6,13 @@ supervisor only looks at what they do, and of a job nothing is raised there but 
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from millrace_jobs.inputs.continuity import CheckpointMismatch
+from millrace_jobs.inputs.skipped import SkippedRange
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.leader import failures, skip_requests, skipping
 from millrace_jobs.leader.background import Worker
@@ -91,6 +92,31 @@ class Supervised:
             log.warning("job %s: another driver leads", self.job.name)
 
 
+@dataclass(frozen=True)
+class Others:
+    """What the other jobs of this driver are at, whose executors a job shares.
+
+    Attributes:
+        kill: one of them is at records that executors die by. Then the job isn't to blame for those
+            that die below its own tasks.
+        found: what they have found that no executor can hold.
+    """
+
+    kill: bool = False
+    found: frozenset[SkippedRange] = frozenset()
+
+    @classmethod
+    def of(cls, jobs: Iterable[AnyJob]) -> "Others":
+        contexts = [one.ready.context for one in jobs if isinstance(one.ready, ReadyJob)]
+        return cls(
+            any(context.careful_batch is not None for context in contexts),
+            frozenset[SkippedRange]().union(*(context.too_large for context in contexts)),
+        )
+
+
+ALONE = Others()
+
+
 class ResultsFirst:
     """Holds the other jobs' starts back until the first one's results have caught up.
 
@@ -147,19 +173,9 @@ def supervise(
             if one.hands_over:
                 raise one.hands_over
             may_start = number == 0 or results.are_there(jobs[0].job)
-            others_kill = any(
-                other is not one
-                and isinstance(job := other.job, RunningJob)
-                and job.kills_executors
-                for other in jobs
-            )
+            others = Others.of([other.job for other in jobs if other is not one])
             one.look(
-                partial(
-                    reconcile,
-                    coordination=coordination,
-                    may_start=may_start,
-                    others_kill=others_kill,
-                )
+                partial(reconcile, coordination=coordination, may_start=may_start, others=others)
             )
         running = [job for one in jobs if isinstance(job := one.job, RunningJob)]
         _quietly(turns.look, [pacing for job in running if (pacing := job.progress.pacing)])
@@ -186,11 +202,10 @@ def reconcile(
     coordination: Coordination,
     *,
     may_start: bool = True,
-    others_kill: bool = False,
+    others: Others = ALONE,
 ) -> AnyJob:
     """The job after a look at it: as it was, started, started again, ended by an order, or failed.
 
-    While another job kills executors, it isn't to blame for those that die below its tasks, too.
     While ZooKeeper doesn't say whether the job is disabled, none is started or ended. Raises
     HandedOver and LeaseLost, and nothing else.
     """
@@ -200,7 +215,7 @@ def reconcile(
         if isinstance(job, RunningJob):
             if job.draining.is_set() or disabled or question:
                 return _end(job, coordination, goes_on=question is not None and not disabled)
-            return _keep(job, coordination, others_kill=others_kill)
+            return _keep(job, coordination, others)
         if question:
             job = _asked(job, question, coordination)
         if disabled is None:
@@ -245,13 +260,13 @@ def _asked(job: StoppedJob, question: dict[str, Any], coordination: Coordination
     return replace(job, ready=ready, attempts=Attempts(failure=job.attempts.failure))
 
 
-def _keep(job: RunningJob, coordination: Coordination, *, others_kill: bool) -> AnyJob:
+def _keep(job: RunningJob, coordination: Coordination, others: Others) -> AnyJob:
     if job.cancelled and not job.is_over:
         return _await_cancelled(job, job.cancelled, coordination)
     if error := job.cancelled.why if job.cancelled else job.error:
-        return _after(job, error, coordination, others_kill=others_kill)
+        return _after(job, error, coordination, others)
     job = _followed(job, coordination)
-    why = job.reason_to_cancel
+    why = job.reason_to_cancel or skipping.told(job.ready, others.found)
     return cancel(job, why) if why else job
 
 
@@ -292,7 +307,7 @@ def _await_cancelled(job: RunningJob, cancelled: Cancelled, coordination: Coordi
 
 
 def _after(
-    job: AnyJob, error: Exception, coordination: Coordination, *, others_kill: bool = False
+    job: AnyJob, error: Exception, coordination: Coordination, others: Others = ALONE
 ) -> StoppedJob:
     """The job without a query, and what becomes of it by an error of its query or of its start."""
     attempts = _attempts(job)
@@ -300,7 +315,7 @@ def _after(
         try:
             if ready := skipping.anew(job.ready, error):
                 return StoppedJob(ready, attempts)
-            if others_kill and skipping.of_memory(error):
+            if others.kill and skipping.of_memory(error):
                 log.warning("job %s is started again: its executors died by another job", job.name)
                 return StoppedJob(job.ready, attempts)
         except CheckpointMismatch as expired:

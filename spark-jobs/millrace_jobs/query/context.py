@@ -82,6 +82,8 @@ class JobContext(AnalysisContext):
             record by record.
         skipped: what the job leaves out for good; known when its query starts.
         skips_ahead: those of them that its query has yet to pass.
+        too_large: what it has found by itself that no executor can hold; other jobs are told.
+        told_of: what others have found that the job was told of.
     """
 
     tables: Tables
@@ -91,6 +93,8 @@ class JobContext(AnalysisContext):
     careful_batch: int | None = None
     skipped: tuple[SkippedRange, ...] = ()
     skips_ahead: tuple[SkippedRange, ...] = ()
+    too_large: frozenset[SkippedRange] = frozenset()
+    told_of: frozenset[SkippedRange] = frozenset()
 
     @property
     def settings(self) -> JobSettings:
