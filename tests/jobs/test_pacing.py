@@ -63,6 +63,7 @@ def paced(job: str, **settings: Any) -> Pacing:
         settings=settings_of(job, like=job.partition("_")[0], **settings),
         least_offsets=LEAST,
         max_offsets=MOST,
+        batch_size=None,
         spark=SimpleNamespace(sparkContext=None),
     )
     query: Any = SimpleNamespace(name=job, status={"isTriggerActive": True}, isActive=True)
@@ -93,6 +94,14 @@ def test_a_query_is_told_when_its_size_changes(clock: Clock, limits: Limits) -> 
     one.take_in(report(LEAST, 1.0, left=9))
     one.apply(is_held=False)
     one.apply(is_held=False)
+    assert limits.told == {"traffic": [4 * LEAST]}
+
+
+def test_a_query_that_goes_on_here_knows_the_cores(clock: Clock, limits: Limits) -> None:
+    one = paced("traffic")
+    one.take_in(report(LEAST, 1.0, left=9))
+    next_one = Pacing(one._context, one._query)
+    next_one.apply(is_held=False)
     assert limits.told == {"traffic": [4 * LEAST]}
 
 

@@ -20,6 +20,7 @@ from millrace_jobs.leader.skipping import (
     position,
     step_aside,
 )
+from millrace_jobs.query.batch_size import BatchSize
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.standby.ready import ReadyJob
 
@@ -153,7 +154,10 @@ def test_a_batch_kills_executors_when_the_same_task_has_ended_two(
 @pytest.mark.parametrize("error", OF_MEMORY)
 def test_a_batch_that_dies_of_memory_is_read_record_by_record(world: World, error: str) -> None:
     usual = world.context.settings.max_poll_records
+    world.context.batch_size = size = BatchSize.at_start(1, 9, 1.0)
     assert anew(world.ready, RuntimeError(error))
+    assert world.context.batch_size is None
+    world.context.batch_size = size
     assert world.frames == [1]
     assert world.skips.rows == []
     check_batch(world.context, 7)
@@ -161,6 +165,7 @@ def test_a_batch_that_dies_of_memory_is_read_record_by_record(world: World, erro
     with pytest.raises(StartAnew) as over:
         check_batch(world.context, 9)
     assert anew(world.ready, over.value)
+    assert world.context.batch_size is size  # the next query goes on as fast
     assert world.frames == [1, usual]
 
 

@@ -972,7 +972,7 @@ def test_a_job_s_row_is_read_once_before_its_query(
         return ROW
 
     context: Any = SimpleNamespace(job="traffic", streams=[], lease=None)
-    context.least_offsets = context.max_offsets = 1
+    context.least_offsets, context.max_offsets, context.batch_size = 1, 1, None
     context.tables = SimpleNamespace(
         select_one=select_one, select=lambda *_: [], upsert=lambda *_: None
     )

@@ -147,6 +147,7 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
         newest = context.checkpoint.newest()
         skips.note(context, [Skip(one, TOO_LARGE) for one in error.ranges], newest)
         return replace(ready, frame=job.frame())
+    context.batch_size = None  # its batches may have been too much
     if EXPIRED in str(error):
         raise _expired(context)
     if not of_memory(error):

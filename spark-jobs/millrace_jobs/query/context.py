@@ -9,6 +9,7 @@ from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.inputs.skipped import SkippedRange
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.lookup import Lookup
+from millrace_jobs.query.batch_size import BatchSize
 from millrace_jobs.query.write_version import write_version
 from millrace_jobs.settings import DeclaredSettings, JobSettings
 from millrace_jobs.sinks.batch_commit import BatchIdentity
@@ -84,6 +85,7 @@ class JobContext(AnalysisContext):
         skips_ahead: those of them that its query has yet to pass.
         too_large: what it has found by itself that no executor can hold; other jobs are told.
         told_of: what others have found that the job was told of.
+        batch_size: what its last query here has learnt of these cores; None for one that failed.
     """
 
     tables: Tables
@@ -95,6 +97,7 @@ class JobContext(AnalysisContext):
     skips_ahead: tuple[SkippedRange, ...] = ()
     too_large: frozenset[SkippedRange] = frozenset()
     told_of: frozenset[SkippedRange] = frozenset()
+    batch_size: BatchSize | None = None
 
     @property
     def settings(self) -> JobSettings:

@@ -33,10 +33,10 @@ class Pacing:
         self.waits = kind_of(context.job, context.settings.trigger).archives
         self._context = context
         self._query = query
-        self._size = BatchSize.at_start(
+        self._size = context.batch_size or BatchSize.at_start(
             context.least_offsets, context.max_offsets, context.settings.batch_target_seconds
         )
-        self._limit = self._size.records  # that the query has
+        self._limit = context.least_offsets  # that the query has been started with
         self._held_since: float | None = None
         self._waited_targets = 0.0  # for how many targets' time it was held before its next batch
         self._trouble = ""
@@ -55,7 +55,7 @@ class Pacing:
         if records:
             self._took_at = self._reported_at
             self._waited_targets = 0.0
-            self._size = self._size.after(batch)
+            self._size = self._context.batch_size = self._size.after(batch)
 
     def is_behind(self) -> bool:
         """Whether the last batch left records behind, or took far too long, or one under way does.
