@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from millrace_jobs.inputs.checkpoint import Checkpoint
+from millrace_jobs.query.executor_deaths import KillsExecutors
 from millrace_jobs.standby import rehearsal as module
 from millrace_jobs.standby.rehearsal import Rehearsal
 from pyspark.errors import StreamingQueryException
@@ -128,6 +129,16 @@ def test_who_leads_before_it_is_warm_is_no_standby(spark, scratch, rehearse, mon
     rehearsal.end()
     assert is_gone(scratch)
     assert told == []
+
+
+def test_a_rehearsal_that_ends_executors_ends_and_rests(spark, rehearse, monkeypatch):
+    job, course = Job(spark), []
+    deaths = iter([KillsExecutors("a task has ended 2 executors")])
+    monkeypatch.setattr(module, "killing", lambda *_: next(deaths, None))
+    monkeypatch.setattr(module, "DEATHS_POLL_SECONDS", 0.0)
+    rehearse(job, 0, over=Pauses(module.DEADLY_PAUSE_SECONDS, course))
+    wait_until(lambda: course and len(job.rehearsed) >= 2, LONG, "it begins anew after a pause")
+    assert course == ["pause"]
 
 
 def test_once_it_could_lead_a_rehearsal_gives_way(spark, rehearse, monkeypatch):

@@ -16,7 +16,6 @@ from millrace_jobs.leader.skipping import (
     StartAnew,
     anew,
     check_batch,
-    killing,
     position,
     step_aside,
 )
@@ -130,25 +129,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
             module, "bounds_of", lambda _, __, asked: dict.fromkeys(asked, Bounds(0, 100))
         )
     return World(ReadyJob(context, job, None), log, skips, buried, too_large, frames)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("tasks", "kills"),
-    [
-        ([(3, 0), (3, 0)], True),
-        ([(3, 0), (3, 1)], False),  # one executor, with two tasks
-        ([(3, 0), (4, 0)], False),
-        ([(3, 0)], False),
-    ],
-)
-def test_a_batch_kills_executors_when_the_same_task_has_ended_two(
-    monkeypatch: pytest.MonkeyPatch, world: World, tasks: list[tuple[int, int]], kills: bool
-) -> None:
-    errors = [(task, OF_MEMORY[0]) for task in tasks] + [((3, 0), "KeyError: 'x'")] * 9
-    world.context.spark = SimpleNamespace(sparkContext=None)  # type: ignore[assignment]
-    monkeypatch.setattr(skipping, "task_errors", lambda _, group: errors if group == "run" else [])
-    assert bool(killing(world.context, "run")) is kills
-    assert killing(world.context, "another") is None
 
 
 @pytest.mark.parametrize("error", OF_MEMORY)

@@ -17,11 +17,12 @@ from millrace_jobs.leader import supervisor
 from millrace_jobs.leader.failures import Attempts, BatchTooLong, Failure, HandedOver
 from millrace_jobs.leader.job_states import report_of
 from millrace_jobs.leader.running import RunningJob, StoppedJob
-from millrace_jobs.leader.skipping import FoundByAnother, KillsExecutors, OffsetsExpired
+from millrace_jobs.leader.skipping import FoundByAnother, OffsetsExpired
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.quarantine.store import JOB_GROUP
 from millrace_jobs.query.context import JobContext
+from millrace_jobs.query.executor_deaths import KillsExecutors
 from millrace_jobs.query.heartbeat import JobRow
 from millrace_jobs.query.write_version import write_version
 from millrace_jobs.standby.executors import SparkStopped
@@ -408,7 +409,7 @@ def test_a_batch_that_kills_executors_is_cancelled_before_spark_gives_it_up(
 ) -> None:
     careful, killing = prepared("archive"), KillsExecutors("a task has ended 2 executors")
     monkeypatch.setattr(supervisor.skipping, "anew", lambda _, error: error is killing and careful)
-    monkeypatch.setattr(running_job.skipping, "killing", lambda *_: killing)
+    monkeypatch.setattr(running_job, "killing", lambda *_: killing)
     job = running("archive", batches=1)
     job.progress.silent_seconds = running_job.SUSPECT_SECONDS + 1
     cancelled = looked(job, Driver())

@@ -1,14 +1,22 @@
-"""What has ended a running job's tasks so far, as Spark knows it: in a process of its own, because
-tasks are tried again only by a master that says so."""
+"""What has ended a running job's tasks so far, and whether it ends executors.
+
+Spark is asked in a process of its own, because tasks are tried again only by a master that says so.
+"""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from millrace_jobs.query import executor_deaths
+from millrace_jobs.query.executor_deaths import killing
 
-pytestmark = pytest.mark.spark
+DIED = (
+    "ExecutorLostFailure (executor 9 exited caused by one of the running tasks) Reason: Container"
+    " from a bad node. Exit status: 143."
+)
 
 SCRIPT = """
 import sys, threading, time
@@ -47,6 +55,7 @@ assert task_errors(context, "theirs") == []
 """
 
 
+@pytest.mark.spark
 def test_errors_of_the_tasks_of_a_group_that_runs(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
@@ -59,3 +68,24 @@ def test_errors_of_the_tasks_of_a_group_that_runs(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("tasks", "kills"),
+    [
+        ([(3, 0), (3, 0)], True),
+        ([(3, 0), (3, 1)], False),  # one executor, with two tasks
+        ([(3, 0), (4, 0)], False),
+        ([(3, 0)], False),
+    ],
+)
+def test_a_batch_kills_executors_when_the_same_task_has_ended_two(
+    monkeypatch: pytest.MonkeyPatch, tasks: list[tuple[int, int]], kills: bool
+) -> None:
+    errors = [(task, DIED) for task in tasks] + [((3, 0), "KeyError: 'x'")] * 9
+    context: Any = None
+    monkeypatch.setattr(
+        executor_deaths, "task_errors", lambda _, group: errors if group == "run" else []
+    )
+    assert bool(killing(context, "run")) is kills
+    assert killing(context, "another") is None

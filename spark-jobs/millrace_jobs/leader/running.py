@@ -16,6 +16,7 @@ from millrace_jobs.leader.failures import FRESH, MOST_PATIENCE, Attempts, BatchT
 from millrace_jobs.leadership.coordination import Coordination, JobState
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.quarantine.store import in_a_line
+from millrace_jobs.query.executor_deaths import killing
 from millrace_jobs.query.heartbeat import Heartbeat, JobRow, claim
 from millrace_jobs.query.job import Job, Write
 from millrace_jobs.query.pacing import Pacing
@@ -138,7 +139,7 @@ class RunningJob:
             took = f"a batch took more than {self.longest_seconds:.0f} s"
             return BatchTooLong(f"{took}, and was cancelled")
         if self.progress.silent_seconds > SUSPECT_SECONDS:
-            return skipping.killing(self.ready.context, str(self.query.runId))
+            return killing(self.ready.context.spark.sparkContext, str(self.query.runId))
         return None
 
     @property

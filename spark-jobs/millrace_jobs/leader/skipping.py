@@ -13,8 +13,6 @@ Each step may be the last of a driver: the table is written first, and the log s
 """
 
 import logging
-import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -39,23 +37,15 @@ from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query import skips
 from millrace_jobs.query.context import JobContext
+from millrace_jobs.query.executor_deaths import of_memory
 from millrace_jobs.query.job import Job
 from millrace_jobs.query.skips import Skip
 from millrace_jobs.sinks.dead_letters import DeadLetters
-from millrace_jobs.spark_internals import task_errors
 from millrace_jobs.standby.ready import ReadyJob
 from millrace_jobs.transforms.large import HASH, SIZE
 
 log = logging.getLogger(__name__)
 
-# How a task's error says that its executor's memory was too small. YARN kills with 143 or 137; with
-# 52 Spark ends an executor whose heap was.
-OF_MEMORY = re.compile(
-    r"java\.lang\.OutOfMemoryError|ExecutorLostFailure|Exit status: (52|137|143)\b"
-)
-# A task whose executors have died so often is the reason. Spark would try it some more times, and
-# each time the other jobs' tasks in that executor end with it.
-DEATHS = 2
 EXPIRED = "they are not available in Kafka any more"
 TOO_LARGE = "larger than an executor can hold, or compressed behind one that is"
 LETTER = StructType(
@@ -74,10 +64,6 @@ LETTER = StructType(
 
 class StartAnew(Exception):
     """Raised instead of a batch that is to be read otherwise, or to end elsewhere."""
-
-
-class KillsExecutors(Exception):
-    """Raised instead of a batch's own error, once it is clear what the batch does."""
 
 
 class FoundByAnother(Exception):
@@ -103,17 +89,6 @@ def check_batch(context: JobContext, batch: int) -> None:
         raise StartAnew(f"batch {batch} need not be read record by record")
 
 
-def killing(context: JobContext, group: str) -> KillsExecutors | None:
-    """What a running batch does, by the errors of its tasks so far; ``group`` is its query's."""
-    deaths: Counter[tuple[int, int]] = Counter()
-    for task, error in task_errors(context.spark.sparkContext, group):
-        if of_memory(error):
-            deaths[task] += 1
-            if deaths[task] == DEATHS:
-                return KillsExecutors(f"a task has ended {DEATHS} executors: {error}")
-    return None
-
-
 def told(ready: ReadyJob, found: frozenset[SkippedRange]) -> FoundByAnother | None:
     """What of this the job has yet to read, if it wasn't told of it before."""
     context = ready.context
@@ -124,11 +99,6 @@ def told(ready: ReadyJob, found: frozenset[SkippedRange]) -> FoundByAnother | No
     unread = ahead(of_job, position(context, ready.job)) if of_job else []
     context.told_of |= new
     return FoundByAnother(unread) if unread else None
-
-
-def of_memory(error: Exception | str) -> bool:
-    """Whether an executor's memory was too small."""
-    return isinstance(error, KillsExecutors) or OF_MEMORY.search(str(error)) is not None
 
 
 def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:

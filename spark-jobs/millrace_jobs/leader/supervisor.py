@@ -40,6 +40,7 @@ from millrace_jobs.leader.turns import Turns
 from millrace_jobs.leadership.coordination import Coordination, JobReport
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.store import in_a_line
+from millrace_jobs.query.executor_deaths import of_memory
 from millrace_jobs.requests.operator_requests import OperatorRequests
 from millrace_jobs.standby.executor_warmup import ExecutorWarmup
 from millrace_jobs.standby.executors import Executors
@@ -315,7 +316,7 @@ def _after(
         try:
             if ready := skipping.anew(job.ready, error):
                 return StoppedJob(ready, attempts)
-            if others.kill and skipping.of_memory(error):
+            if others.kill and of_memory(error):
                 log.warning("job %s is started again: its executors died by another job", job.name)
                 return StoppedJob(job.ready, attempts)
         except CheckpointMismatch as expired:

@@ -23,7 +23,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.quarantine.store import in_a_line
+from millrace_jobs.query.executor_deaths import killing, of_memory
 from millrace_jobs.query.job import Job
+from millrace_jobs.spark_internals import cancel_group
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,10 @@ GIVE_WAY_SECONDS = 60.0  # that a batch waits at most for who needs the cores mo
 SECONDS = 60.0  # on a busy machine
 POLL_SECONDS = 0.1
 REST_POLL_SECONDS = 1.0
+DEATHS_POLL_SECONDS = 5.0
+# Until a rehearsal begins anew whose records have ended executors: by then the job is behind them,
+# or somebody looks after it.
+DEADLY_PAUSE_SECONDS = 600.0
 # That find no records; one alone may be before the first trigger.
 QUIET_LOOKS = 10
 # Between two triggers, in Spark's words: MicroBatchExecution. The first is to be seen for 10 ms.
@@ -93,6 +99,7 @@ class Rehearsal:
         self._before_round = before_round
         self._is_brief = batches < math.inf
         self._told_at = -math.inf
+        self._deaths_at = 0.0  # when it is looked at next whether executors die
         self._done = 0
         self._over = over or threading.Event()
         self._round_is_over = False
@@ -117,9 +124,10 @@ class Rehearsal:
         self._before_round()
         # Of its own in each round: Spark knows an ended query's name for a moment longer.
         name = f"rehearsal of {PurePath(self._scratch.location).name} {uuid4()}"
+        frame = self._job.frame(RECORDS)
+        self._context = frame.sparkSession.sparkContext
         return (
-            self._job.frame(RECORDS)
-            .writeStream.queryName(name)
+            frame.writeStream.queryName(name)
             .outputMode(self._job.output_mode)
             .foreachBatch(self._write_batch)
             .option("checkpointLocation", self._scratch.location)
@@ -169,7 +177,7 @@ class Rehearsal:
                 finish()
             except Exception as error:  # HDFS's and ZooKeeper's, too: nobody would be told
                 log.warning("rehearsal: %s", in_a_line(error))
-                self._over.wait(self._pause_seconds)
+                self._over.wait(DEADLY_PAUSE_SECONDS if of_memory(error) else self._pause_seconds)
             if self._is_over() or self._is_brief:
                 break
             finish = self._do_round
@@ -198,8 +206,10 @@ class Rehearsal:
         query, idle_since, at_start = self._query, None, self._done
         done, quiet = self._done, 0
         while query.isActive:
-            self._tell_warm()
             status = query.status
+            if status["isTriggerActive"]:
+                self._end_if_deadly(query)
+            self._tell_warm()
             is_idle = _is_idle(status)
             quiet = quiet + is_idle if done == self._done else 0
             done = self._done
@@ -214,6 +224,16 @@ class Rehearsal:
                 time.sleep(POLL_SECONDS)
             else:  # a look is some calls into the JVM: few, once nobody waits
                 self._over.wait(REST_POLL_SECONDS if self._done >= WARM_BATCHES else POLL_SECONDS)
+
+    def _end_if_deadly(self, query: StreamingQuery) -> None:
+        """A rehearsal isn't worth an executor. Raises KillsExecutors."""
+        if time.monotonic() < self._deaths_at:
+            return
+        self._deaths_at = time.monotonic() + DEATHS_POLL_SECONDS
+        group = str(query.runId)
+        if deaths := killing(self._context, group):
+            cancel_group(self._context, group)
+            raise deaths
 
     def _tell_warm(self) -> None:
         due = time.monotonic() >= self._told_at + AGAIN_SECONDS
