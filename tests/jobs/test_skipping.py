@@ -177,6 +177,7 @@ def test_what_another_job_has_found_is_left_out_before_it_kills(world: World) ->
     assert why.ranges == (unread,)
     assert skipping.told(world.ready, found) is None  # once
     assert anew(world.ready, why)
+    assert world.frames == [1]  # a poll of its last records would read what is behind them
     [row] = world.skips.rows
     assert (row.first_offset, row.end_offset) == (20, 21)
     assert world.buried == []  # who has found it has sent the letter

@@ -113,9 +113,9 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
         return replace(ready, frame=job.frame())
     if isinstance(error, FoundByAnother):
         log.warning("job %s: %s", ready.name, error)
-        context.careful_batch = None
-        newest = context.checkpoint.newest()
-        skips.note(context, [Skip(one, TOO_LARGE) for one in error.ranges], newest)
+        context.careful_batch = context.checkpoint.newest()  # a poll might go beyond its batch
+        ranges = [Skip(one, TOO_LARGE) for one in error.ranges]
+        skips.note(context, ranges, context.careful_batch)
         return replace(ready, frame=job.frame())
     context.batch_size = None  # its batches may have been too much
     if EXPIRED in str(error):
