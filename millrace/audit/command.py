@@ -12,6 +12,7 @@ import typer
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
+from millrace.common.exits import Exit
 from millrace.common.paths import stack_name
 from millrace.plan import load_plan
 
@@ -37,7 +38,7 @@ def audit_command(
 
     With --job, a declared job's rows with a recount from the archive, whoever sent the events.
 
-    Exit 1 unless nothing is lost, nothing twice and nothing wrong.
+    Exit 6 unless nothing is lost, nothing twice and nothing wrong.
     """
     from millrace.audit.report import report_view
 
@@ -50,7 +51,7 @@ def audit_command(
     else:
         Console(soft_wrap=True).print(report_view(report))
     if not report.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.NOT_PASSED)
 
 
 def _audit_job(job: str, start: str | None, end: str | None, wait: float) -> "Report":

@@ -51,12 +51,13 @@ def status(
         typer.Option("--fresh", help="Ask each host by SSH and no Prometheus: slow, with memory."),
     ] = False,
 ) -> None:
-    """Show the cluster's state: healthy, degraded, down or unknown; exit 1 unless it is healthy.
+    """Show the cluster's state: healthy, degraded, down or unknown.
 
     Unknown is what wasn't answered in time, which a busy cluster may be; each line says by whom.
+    Exit 4 when it is degraded or down, 5 when nobody knows.
     """
     from millrace.status.collect import collect
-    from millrace.status.verdict import HEALTHY, judge
+    from millrace.status.verdict import judge
 
     planned = load_plan(stack_name())
     seen = judge(planned, collect(planned, fresh=fresh))
@@ -66,8 +67,8 @@ def status(
         from millrace.status.render import render
 
         console.print(render(seen, planned.cluster))
-    if seen.state != HEALTHY:
-        raise typer.Exit(1)
+    if seen.exit:
+        raise typer.Exit(seen.exit)
 
 
 def insights() -> None:

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from millrace.common.console import Console, as_text
 from millrace.common.errors import OperatorError
+from millrace.common.exits import Exit
 from millrace.common.paths import stack_name
 
 
@@ -53,8 +54,7 @@ COMMANDS = {
         "status": Place(
             CLUSTER,
             "status",
-            "Show the cluster's state: healthy, degraded, down or unknown; exit 1 unless it is"
-            " healthy.",
+            "Show the cluster's state: healthy, degraded, down or unknown.",
         ),
         "insights": Place(CLUSTER, "insights", "Show the latest results as the API gives them."),
         "playbook": Place(
@@ -275,12 +275,28 @@ def millrace(
 
 
 def main() -> None:
-    """Entry point: an OperatorError is shown as it is and ends with its exit code."""
+    """Entry point: what ends a command is told as text, and has its exit code."""
     try:
-        app()
+        ended = app(prog_name="millrace", standalone_mode=False)
     except OperatorError as error:
-        show = Console(stderr=True, soft_wrap=True)
-        show.print(Text.assemble(("error:", "bold red"), " ", as_text(error.message)))
-        if error.hint:
-            show.print(Text.assemble(("next:", "bold"), "  ", as_text(error.hint)))
-        sys.exit(error.exit_code)
+        _tell(error.message, error.hint)
+        ended = error.exit_code
+    except typer.TyperException as error:  # of the command line
+        _tell(error.format_message(), _help_of(error))
+        ended = Exit.USAGE
+    except typer.Abort:  # at a question
+        ended = Exit.STOPPED
+    sys.exit(ended)
+
+
+def _help_of(error: typer.TyperException) -> str | None:
+    context = getattr(error, "ctx", None)
+    return f"`{context.command_path} --help`" if context else None
+
+
+def _tell(message: str, hint: str | None) -> None:
+    show = Console(stderr=True, soft_wrap=True)
+    if message:  # a help that nobody asked for by its name has been shown already
+        show.print(Text.assemble(("error:", "bold red"), " ", as_text(message)))
+    if message and hint:
+        show.print(Text.assemble(("next:", "bold"), "  ", as_text(hint)))

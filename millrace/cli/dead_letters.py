@@ -14,6 +14,7 @@ from millrace.cluster.dead_letters import Counted, Quarantined
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
+from millrace.common.exits import Exit
 from millrace.common.paths import stack_name
 from millrace.plan import Plan, load_plan
 
@@ -101,7 +102,7 @@ def retry_command(
     outcomes = answer["outcomes"]
     console.print(outcomes_view(job, outcomes))
     if not all(outcome["counted"] for outcome in outcomes):
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.FAILED)
 
 
 def to_retry(job: str, found: Iterable[Quarantined], letters: Sequence[str]) -> list[str]:

@@ -14,11 +14,12 @@ from millrace.cli.playbook import run_playbook
 from millrace.cli.settling import STILL_SECONDS, Look, await_rest, looking, state, state_line
 from millrace.cluster.insight_api import InsightApi
 from millrace.common.console import Console
-from millrace.common.errors import OperatorError
+from millrace.common.errors import UnhealthyError
+from millrace.common.exits import Exit
 from millrace.common.paths import stack_name, stack_state
 from millrace.common.stage import Stage, clock
 from millrace.plan import Plan, load_plan
-from millrace.replay.command import EXIT_STOPPED, FormatOption
+from millrace.replay.command import FormatOption
 from millrace.replay.run import ReplayOptions, replay_log, twice_readable
 from millrace.replay.start import TooLate
 from millrace.setup.machine import run as run_setup
@@ -64,7 +65,7 @@ def run_demo(plan: Plan, log: str | None, log_format: str, console: Console) -> 
     step("Insights")
     _show_end(plan, look, console)
     if not look.at_rest:
-        raise OperatorError(
+        raise UnhealthyError(
             f"nothing got on for {STILL_SECONDS / 60:.0f} min: {'; '.join(look.waits)}",
             "`make status` shows more; what was sent waits in Kafka, and `make demo` goes on",
         )
@@ -124,4 +125,4 @@ def _replay(plan: Plan, log: str, console: Console, log_format: str = "") -> Non
 
 def _send(plan: Plan, asked: ReplayOptions) -> None:
     if not replay_log(plan, asked):
-        raise typer.Exit(EXIT_STOPPED)
+        raise typer.Exit(Exit.STOPPED)

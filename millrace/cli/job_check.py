@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from millrace.common.errors import OperatorError
+from millrace.common.errors import NotPassedError, OperatorError
 from millrace.common.paths import REPO
 from millrace.inventory import deployment
 from millrace.plan import Plan
@@ -18,7 +18,7 @@ LAST_WORDS = 1000
 
 
 def check_jobs(plan: Plan, job: str | None) -> None:
-    """OperatorError with file, line and reason of each declared job that can't be run.
+    """NotPassedError with file, line and reason of each declared job that can't be run.
 
     Args:
         job: only this one.
@@ -45,8 +45,8 @@ def check_jobs(plan: Plan, job: str | None) -> None:
             capture_output=True,
             text=True,
         )
+    hint = "mend the file, and run the same command again; nothing was deployed"
+    if done.returncode and (found := done.stdout.strip()):
+        raise NotPassedError(found, hint)
     if done.returncode:
-        raise OperatorError(
-            done.stdout.strip() or f"Spark failed: {done.stderr.strip()[-LAST_WORDS:]}",
-            "mend the file, and run the same command again; nothing was deployed",
-        )
+        raise OperatorError(f"Spark failed: {done.stderr.strip()[-LAST_WORDS:]}")

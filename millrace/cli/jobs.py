@@ -80,7 +80,7 @@ def enable_command(job: JobName, within: Within = "120s") -> None:
 
 @app.command("check")
 def check_command(job: Annotated[str | None, typer.Argument(metavar="[JOB]")] = None) -> None:
-    """Have Spark analyse the declared jobs, here and without a cluster: exit 1 if one can't run."""
+    """Have Spark analyse the declared jobs, here and without a cluster; exit 6 if one can't run."""
     from millrace.cli.job_check import check_jobs
 
     plan = load_plan(stack_name())

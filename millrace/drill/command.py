@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from millrace.common.console import Console
-from millrace.common.errors import OperatorError
+from millrace.common.errors import UnhealthyError
+from millrace.common.exits import Exit
 from millrace.common.paths import stack_name, stack_state
 from millrace.drill.options import FLOOR_SECONDS, DrillOptions
 from millrace.drill.runbook import Runbook, load_runbook, load_runbooks
@@ -86,7 +87,7 @@ def run_command(
     record: Record = False,
     variant: Variant = "",
 ) -> None:
-    """Run one drill; exit 1 unless it passed."""
+    """Run one drill; exit 6 unless it passed."""
     options = DrillOptions(times, rate, standby_idle, alerts, floor)
     _drill(load_plan(stack_name()), [load_runbook(name)], options, record, variant)
 
@@ -101,7 +102,7 @@ def all_command(
     only: Annotated[str, typer.Option(metavar="A,B", help="Only these drills.")] = "",
     record: Record = False,
 ) -> None:
-    """Run every drill that is allowed here, one after the other; exit 1 unless all passed.
+    """Run every drill that is allowed here, one after the other; exit 6 unless all passed.
 
     A missed goal doesn't stop it; lost data or a cluster that doesn't heal does.
     """
@@ -120,7 +121,7 @@ def random_command(
     floor: Floor = FLOOR_SECONDS,
     record: Record = False,
 ) -> None:
-    """Break something else every few seconds, heal everything, audit; exit 1 unless it passed."""
+    """Break something else every few seconds, heal everything, audit; exit 6 unless it passed."""
     from millrace.drill.cluster import Cluster
     from millrace.drill.nemesis import random_drill
     from millrace.drill.runner import perform, require_allowed
@@ -205,7 +206,7 @@ def _drill(
         _keep(report.of_variant(variant), record)
     _finish(reports)
     if left := [runbook.name for runbook in runbooks[len(reports) :]]:
-        raise OperatorError(f"stopped; not run: {', '.join(left)}", "see the last report")
+        raise UnhealthyError(f"stopped; not run: {', '.join(left)}", "see the last report")
 
 
 def _keep(report: "Report", keep: bool) -> None:
@@ -224,7 +225,7 @@ def _finish(reports: Sequence["Report"]) -> None:
         for problem in (*report.missed, *report.all_failures):
             console.print(f"{report.name}: {problem}")
     if any(report.verdict != PASSED for report in reports):
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.NOT_PASSED)
 
 
 def _sigterm_is_ctrl_c() -> None:

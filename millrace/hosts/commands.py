@@ -10,7 +10,7 @@ import typer
 
 from millrace.cluster.ssh import ssh_command
 from millrace.common.durations import parse_duration
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnhealthyError, UnreachableError
 from millrace.common.paths import stack_name
 from millrace.common.waiting import wait_until
 from millrace.hosts.power import Action, act, named
@@ -89,8 +89,11 @@ def await_command(
     if state != HEALTHY:
         raise OperatorError(f"can't wait for '{state}'", "millrace await healthy")
     from millrace.status import health
+    from millrace.status.verdict import UNKNOWN, worst
 
     plan = load_plan(stack_name())
     seconds = parse_duration(within)
-    if problems := wait_until(lambda: health.problems(plan), seconds, PAUSE_SECONDS, done=not_):
-        raise OperatorError("\n".join([f"not healthy within {within}:", *problems]))
+    if ailing := wait_until(lambda: health.ailing(plan), seconds, PAUSE_SECONDS, done=not_):
+        is_known = worst(component.state for component in ailing) != UNKNOWN
+        error = UnhealthyError if is_known else UnreachableError
+        raise error("\n".join([f"not healthy within {within}:", *health.told(ailing)]))

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from millrace.cluster.prometheus import Alert
 from millrace.cluster.services import Application
+from millrace.common.exits import Exit
 from millrace.config.alerts import SEVERITIES
 from millrace.plan import CONTROLLER_ID_BASE, Plan
 from millrace.status.snapshot import (
@@ -39,7 +40,14 @@ from millrace_shared.driver_record import DriverRecord, leader
 T = TypeVar("T")
 
 HEALTHY, DEGRADED, DOWN, UNKNOWN = "healthy", "degraded", "down", "unknown"
+UP = "up"  # a host's state, which else is one of the last two
 STATES = (DOWN, UNKNOWN, DEGRADED, HEALTHY)  # the first of its parts' is the cluster's
+EXITS = {
+    HEALTHY: Exit.OK,
+    DEGRADED: Exit.UNHEALTHY,
+    DOWN: Exit.UNHEALTHY,
+    UNKNOWN: Exit.UNREACHABLE,
+}
 MOST_EVENTS = 8
 # A line of the status -> the component of configs/alerts that tells since when it is as it is.
 ALERTS = {
@@ -129,6 +137,13 @@ class Status:
     figures_age: float | None
     resident: int | None
     endpoints: dict[str, list[str]]
+
+    @property
+    def exit(self) -> Exit:
+        """Where not one host answers, it may be this machine that is cut off."""
+        if not any(host.state == UP for host in self.hosts.values()):
+            return Exit.UNREACHABLE
+        return EXITS[self.state]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -657,7 +672,7 @@ def _host(plan: Plan, name: str, snapshot: Snapshot) -> HostLine:
     return HostLine(
         host.zone,
         host.address,
-        "up",
+        UP,
         "",
         {
             service: roles.get(service, "up") if unit.is_active else "down"

@@ -16,7 +16,7 @@ from millrace.cluster.log_reader import LEVELS
 from millrace.cluster.logs import CONTAINERS, SYSTEM, Entry, Wanted, reading
 from millrace.common.console import Console, visible
 from millrace.common.durations import parse_duration
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnreachableError
 from millrace.common.paths import stack_name
 from millrace.plan import Host, Plan, load_plan
 
@@ -57,7 +57,7 @@ def logs_command(
             show(plan, entries, Console(soft_wrap=True))
         silent = [f"{log.host}: {log.problem}" for log in logs if log.problem]
     if silent:
-        raise OperatorError(
+        raise UnreachableError(
             "\n".join(["not all hosts have answered:", *silent]),
             "the others' logs are complete; `millrace status` shows what is down",
         )

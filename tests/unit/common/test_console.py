@@ -174,7 +174,7 @@ def test_what_is_under_way_is_shown_as_text(outside: str) -> None:
 
 @of_any_text
 def test_an_error_is_shown_as_text(outside: str) -> None:
-    def fail() -> None:
+    def fail(**_: object) -> None:
         raise OperatorError(outside, outside)
 
     file = io.StringIO()
@@ -183,8 +183,8 @@ def test_an_error_is_shown_as_text(outside: str) -> None:
         patched.setattr(sys, "stderr", file)
         with pytest.raises(SystemExit):
             commands.main()
-    assert file.getvalue() == f"error: {visible(outside)}\n" + (
-        f"next:  {visible(outside)}\n" if outside else ""
+    assert file.getvalue() == (
+        f"error: {visible(outside)}\nnext:  {visible(outside)}\n" if outside else ""
     )
 
 

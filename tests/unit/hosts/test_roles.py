@@ -11,12 +11,14 @@ from typer.testing import CliRunner
 
 from millrace.cli import app
 from millrace.common.errors import OperatorError
+from millrace.common.exits import Exit
 from millrace.hosts import commands, power, roles
 from millrace.hosts.roles import EXECUTOR
 from millrace.plan import load_plan
 from millrace.providers import docker_hosts
 from millrace.providers.docker_hosts import partition_script
 from millrace.status import health
+from millrace.status.verdict import DEGRADED, DOWN, UNKNOWN, Component
 from millrace_shared.driver_record import DriverRecord
 
 PLAN = load_plan("local")
@@ -168,15 +170,20 @@ def test_only_health_can_be_awaited():
 
 
 def test_waiting_ends_with_health(monkeypatch):
-    answers = iter([["Kafka brokers: degraded"], []])
-    monkeypatch.setattr(health, "problems", lambda plan: next(answers))
+    answers = iter([[Component("Kafka brokers", DEGRADED, "2 of 3")], []])
+    monkeypatch.setattr(health, "ailing", lambda plan: next(answers))
     monkeypatch.setattr(commands, "PAUSE_SECONDS", 0)
     assert CliRunner().invoke(app, ["await", "healthy"]).exit_code == 0
     assert next(answers, "none left") == "none left"
 
 
-def test_waiting_ends_in_time_and_says_what_is_missing(monkeypatch):
-    monkeypatch.setattr(health, "problems", lambda plan: ["Redis: down, 0 master"])
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [(DOWN, Exit.UNHEALTHY), (DEGRADED, Exit.UNHEALTHY), (UNKNOWN, Exit.UNREACHABLE)],
+)
+def test_waiting_ends_in_time_and_says_what_is_missing(monkeypatch, state, code):
+    monkeypatch.setattr(health, "ailing", lambda plan: [Component("Redis", state, "0 master")])
     monkeypatch.setattr(commands, "PAUSE_SECONDS", 0)
     result = CliRunner().invoke(app, ["await", "healthy", "--within", "0s"])
-    assert result.exception.message == "not healthy within 0s:\nRedis: down, 0 master"
+    assert result.exception.message == f"not healthy within 0s:\nRedis: {state}, 0 master"
+    assert result.exception.exit_code == code
