@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace import completion
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
@@ -25,7 +26,10 @@ def audit_command(
         list[str] | None, typer.Argument(metavar="[RUN ...]", help="By default the newest.")
     ] = None,
     job: Annotated[
-        str | None, typer.Option(help="A declared job, counted again from the archive.")
+        str | None,
+        typer.Option(
+            help="A declared job, counted again from the archive.", autocompletion=completion.jobs
+        ),
     ] = None,
     start: Annotated[
         str | None, typer.Option("--from", help="With --job: 2026-01-01T00:00Z; last day.")

@@ -7,13 +7,17 @@ from typing import Annotated
 import typer
 
 from millrace.common.console import Console
-from millrace.common.paths import stack_name
+from millrace.common.paths import ANSIBLE, stack_name
 from millrace.plan import load_plan
 
 YesOption = Annotated[
     bool, typer.Option("--yes", help="Where changes need somebody's word: they have it.")
 ]
 console = Console()
+
+
+def _playbooks() -> list[str]:
+    return sorted(path.name for path in (ANSIBLE / "playbooks").glob("*.yml"))
 
 
 def setup(
@@ -127,7 +131,12 @@ def resume() -> None:
 
 
 def playbook(
-    name: Annotated[str, typer.Argument(help="A file of ansible/playbooks, such as site.yml.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A file of ansible/playbooks, such as site.yml.", autocompletion=_playbooks
+        ),
+    ],
     arguments: Annotated[list[str] | None, typer.Argument(help="For ansible-playbook.")] = None,
 ) -> None:
     """Run one playbook against the stack: millrace playbook site.yml -- --check --diff."""

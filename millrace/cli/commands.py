@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from millrace.common.console import Console, as_text
 from millrace.common.errors import OperatorError
 from millrace.common.exits import Exit
-from millrace.common.paths import stack_name
+from millrace.common.paths import DEFAULT_STACK
 
 
 class Place(NamedTuple):
@@ -255,23 +255,36 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=F
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from millrace.common.version import described
 
-        print(f"millrace {version('millrace')}")
+        print(f"millrace {described()}")
         raise typer.Exit
+
+
+def _stacks() -> list[str]:
+    from millrace.config import environment_names
+
+    return environment_names()
 
 
 @app.callback()
 def millrace(
     stack: Annotated[
-        str, typer.Option("--stack", envvar="MILLRACE_STACK", help="Which one to act on.")
-    ] = stack_name(),
+        str,
+        typer.Option(
+            "--stack",
+            envvar="MILLRACE_STACK",
+            metavar="NAME",
+            help="The one to act on, of configs/environments; it wins over the variable.",
+            autocompletion=_stacks,
+        ),
+    ] = DEFAULT_STACK,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
     ] = False,
 ) -> None:
     """Plan, run and prove a highly available stream-processing service."""
-    os.environ["MILLRACE_STACK"] = stack  # what it starts acts on the same
+    os.environ["MILLRACE_STACK"] = stack  # for `stack_name`, and whatever is started
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from millrace import completion
 from millrace.cluster import dead_letters, zookeeper
 from millrace.cluster.dead_letters import Counted, Quarantined
 from millrace.common.console import Console
@@ -23,7 +24,12 @@ app = typer.Typer(
 )
 console = Console()
 
-JobOption = Annotated[str | None, typer.Option(metavar="JOB", help="Each record that it left out.")]
+JobOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JOB", help="Each record that it left out.", autocompletion=completion.jobs
+    ),
+]
 DAYS = Annotated[int, typer.Option(min=1, max=31, help="Of how many days, by Kafka's clock.")]
 
 
@@ -74,7 +80,12 @@ def show_command(
 
 @app.command("retry")
 def retry_command(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="That has put them aside.")],
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB", help="That has put them aside.", autocompletion=completion.jobs
+        ),
+    ],
     letters: Annotated[
         list[str] | None, typer.Argument(metavar="[ID]…", help="By default all of the job's.")
     ] = None,

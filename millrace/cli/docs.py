@@ -18,8 +18,8 @@ from millrace.cli.retention import retention_table
 from millrace.cli.role_docs import role_readmes
 from millrace.common.errors import NotPassedError, OperatorError
 from millrace.common.exits import Exit
-from millrace.common.paths import CONFIGS, REPO
-from millrace.config import load_component
+from millrace.common.paths import REPO
+from millrace.config import environment_names, load_component
 from millrace.config.alerts import load_alerts
 from millrace.drill.guarantees import guarantees_table
 from millrace.drill.report import Audit
@@ -76,8 +76,7 @@ def write_docs(check: bool = False) -> None:
 
 def _network_page() -> str:
     """Makes the page of every environment but the test suite's own."""
-    files = sorted((CONFIGS / "environments").glob("*.yaml"))
-    plans = [load_plan(file.stem) for file in files if file.stem != "test"]
+    plans = [load_plan(name) for name in environment_names() if name != "test"]
     components = {name: load_component(name) for name in plans[0].services}
     return network_page(components, plans, load_steps())
 

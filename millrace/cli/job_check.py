@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from millrace.common.errors import NotPassedError, OperatorError
@@ -17,11 +18,11 @@ from millrace.setup.spark import local_spark
 LAST_WORDS = 1000
 
 
-def check_jobs(plan: Plan, job: str | None) -> None:
+def check_jobs(plan: Plan, jobs: Sequence[str] = ()) -> None:
     """NotPassedError with file, line and reason of each declared job that can't be run.
 
     Args:
-        job: only this one.
+        jobs: only these; all of the plan's applications without any.
     """
     spark = local_spark()
     package = build(folders=[REPO / folder for folder in plan.job_folders])["jobs"].path
@@ -38,7 +39,7 @@ def check_jobs(plan: Plan, job: str | None) -> None:
                 "-m",
                 "millrace_jobs.check",
                 *configs,
-                *(["--job", job] if job else []),
+                *(word for job in jobs for word in ("--job", job)),
             ],
             cwd=folder,  # not the checkout, whose sources would come first
             env=os.environ | {"PYTHONPATH": path, "SPARK_HOME": f"{spark}/pyspark"},

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from millrace import completion
 from millrace.cluster import zookeeper
 from millrace.cluster.skips import Skipped, skipped
 from millrace.common.console import Console
@@ -21,7 +22,12 @@ console = Console()
 
 
 def skip_command(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="That is to go on behind them.")],
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB", help="That is to go on behind them.", autocompletion=completion.jobs
+        ),
+    ],
     partition: Annotated[int, typer.Option(min=0, help="Of the topic.")],
     why: Annotated[str, typer.Option(help="For whoever reads it in a month.")],
     start: Annotated[
@@ -60,7 +66,12 @@ def skip_command(
 
 
 def skips_command(
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="By default all jobs.")] = None,
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[JOB]", help="By default all jobs.", autocompletion=completion.jobs
+        ),
+    ] = None,
 ) -> None:
     """List what jobs leave out for good: which offsets, since when, by whose word and why."""
     plan = load_plan(stack_name())

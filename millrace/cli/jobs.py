@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from millrace import completion
 from millrace.cli.job_facts import Facts, facts_of
 from millrace.cli.job_skips import skip_command, skips_command
 from millrace.cluster import kafka, zookeeper
@@ -24,7 +25,12 @@ RUNNING = "running"
 app = typer.Typer(help="List, check, disable and enable the streaming jobs.")
 console = Console()
 
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="One of an application's jobs.")]
+JobName = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB", help="One of an application's jobs.", autocompletion=completion.jobs
+    ),
+]
 Within = Annotated[str, typer.Option(help="How long to wait until it is so.")]
 
 
@@ -79,15 +85,22 @@ def enable_command(job: JobName, within: Within = "120s") -> None:
 
 
 @app.command("check")
-def check_command(job: Annotated[str | None, typer.Argument(metavar="[JOB]")] = None) -> None:
+def check_command(
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[JOB]…", help="By default all declared ones.", autocompletion=completion.jobs
+        ),
+    ] = None,
+) -> None:
     """Have Spark analyse the declared jobs, here and without a cluster; exit 6 if one can't run."""
     from millrace.cli.job_check import check_jobs
 
-    plan = load_plan(stack_name())
-    if job:
+    plan, chosen = load_plan(stack_name()), jobs or []
+    for job in chosen:
         application_of(plan, job)
-    check_jobs(plan, job)
-    _say(f"{job or 'all declared jobs'}: can be run")
+    check_jobs(plan, chosen)
+    _say(f"{', '.join(chosen) or 'all declared jobs'}: can be run")
 
 
 app.command("skip")(skip_command)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table as View
 
+from millrace import completion
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
@@ -19,7 +20,14 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Facts that jobs look up, changed while they run.")
 console = Console()
 
-TableName = Annotated[str, typer.Argument(metavar="TABLE", help="`millrace table list` has them.")]
+TableName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="`millrace table list` has them.",
+        autocompletion=completion.tables,
+    ),
+]
 ROW = "campaign=spring name=Spring …: a whole row."
 
 

@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Inject faults under load, measure and audit.")
 console = Console()
 
+
+def _drills() -> list[str]:
+    return [runbook.name for runbook in load_runbooks()]
+
+
+DrillName = Annotated[
+    str,
+    typer.Argument(metavar="DRILL", help="`millrace drill list` has them.", autocompletion=_drills),
+]
 Times = Annotated[int, typer.Option(min=1, help="How often, under the same load.")]
 Rate = Annotated[float, typer.Option(min=1, help="Events a second.")]
 Record = Annotated[bool, typer.Option("--record", help="Keep the report in docs/drills/.")]
@@ -66,7 +75,7 @@ def list_command() -> None:
 
 
 @app.command("show")
-def show_command(name: str) -> None:
+def show_command(name: DrillName) -> None:
     """Print a drill as a Chaos Toolkit experiment, for `chaos run`."""
     import yaml
 
@@ -78,7 +87,7 @@ def show_command(name: str) -> None:
 
 @app.command("run")
 def run_command(
-    name: str,
+    name: DrillName,
     times: Times = 3,
     rate: Rate = 2000,
     standby_idle: StandbyIdle = 0,
@@ -99,7 +108,9 @@ def all_command(
     standby_idle: StandbyIdle = 0,
     alerts: Alerts = False,
     floor: Floor = FLOOR_SECONDS,
-    only: Annotated[str, typer.Option(metavar="A,B", help="Only these drills.")] = "",
+    only: Annotated[
+        str, typer.Option(metavar="A,B", help="Only these drills.", autocompletion=_drills)
+    ] = "",
     record: Record = False,
 ) -> None:
     """Run every drill that is allowed here, one after the other; exit 6 unless all passed.

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from millrace import completion
 from millrace.cluster.ssh import ssh_command
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError, UnhealthyError, UnreachableError
@@ -22,8 +23,16 @@ HEALTHY = "healthy"
 PATIENCE = "10m"
 
 
+def _roles() -> list[str]:
+    from millrace.hosts.roles import ROLES
+
+    return list(ROLES)
+
+
 def who_command(
-    role: Annotated[str, typer.Argument(help="kafka-leader, namenode, driver, …")],
+    role: Annotated[
+        str, typer.Argument(help="kafka-leader, namenode, driver, …", autocompletion=_roles)
+    ],
     others: Annotated[
         bool, typer.Option("--others", help="The other hosts of that service, one per line.")
     ] = False,
@@ -44,9 +53,14 @@ def who_command(
 
 def hosts_command(
     service: Annotated[
-        str | None, typer.Option(help="Those that run it, such as kafka_broker.")
+        str | None,
+        typer.Option(
+            help="Those that run it, such as kafka_broker.", autocompletion=completion.services
+        ),
     ] = None,
-    zone: Annotated[str | None, typer.Option(help="Those in it.")] = None,
+    zone: Annotated[
+        str | None, typer.Option(help="Those in it.", autocompletion=completion.zones)
+    ] = None,
 ) -> None:
     """List hosts by name, one per line, for loops in the shell."""
     plan = load_plan(stack_name())
@@ -63,7 +77,12 @@ def tell(hosts: Iterable[Host]) -> None:
 
 
 def on_command(
-    host: Annotated[str, typer.Argument(help="A host's name, as `millrace plan` lists it.")],
+    host: Annotated[
+        str,
+        typer.Argument(
+            help="A host's name, as `millrace plan` lists it.", autocompletion=completion.hosts
+        ),
+    ],
     command: Annotated[list[str], typer.Argument(help="Stands after --; runs as root.")],
 ) -> None:
     """Run a command on a host: millrace on kafka-1 -- systemctl status kafka-broker."""
@@ -75,14 +94,21 @@ def on_command(
 
 def host_command(
     action: Annotated[Action, typer.Argument(help="What to do to them.")],
-    hosts: Annotated[list[str], typer.Argument(help="Names, as `millrace plan` lists them.")],
+    hosts: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names, as `millrace plan` lists them.", autocompletion=completion.hosts
+        ),
+    ],
 ) -> None:
     """Power (kill, start), pulse (freeze, thaw) and network (partition, rejoin) of hosts."""
     act(load_plan(stack_name()), action, hosts)
 
 
 def await_command(
-    state: Annotated[str, typer.Argument(help="healthy is the only one.")],
+    state: Annotated[
+        str, typer.Argument(help="healthy is the only one.", autocompletion=lambda: [HEALTHY])
+    ],
     within: Annotated[str, typer.Option(help="How long to wait for it.")] = PATIENCE,
 ) -> None:
     """Wait until the cluster is healthy: millrace await healthy --within 2m."""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from millrace import completion
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
@@ -23,7 +24,10 @@ def load_large_command(
     megabytes: Annotated[int, typer.Option(min=1, max=900, help="Of each, when read.")] = 30,
     times: Annotated[int, typer.Option(min=1, help="How many, each in a batch of its own.")] = 1,
     codec: Annotated[str, typer.Option(help="gzip or zstd.")] = "gzip",
-    stream: Annotated[str | None, typer.Option(help="By default the one that jobs read.")] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option(help="By default the one that jobs read.", autocompletion=completion.streams),
+    ] = None,
 ) -> None:
     """Send records that are no events and large once they are read, for a drill.
 

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import platform
-import subprocess
 import tarfile
 import time
 import zlib
@@ -23,7 +22,8 @@ from millrace.cluster.ssh import on_all
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
-from millrace.common.paths import REPO, stack_name
+from millrace.common.paths import stack_name
+from millrace.common.version import described
 from millrace.config.alerts import load_alerts
 from millrace.config.panels import load_panels
 from millrace.panels import page, scrape_seconds
@@ -103,13 +103,10 @@ def gather(plan: Plan, settings: Settings, since: float, until: float) -> Bundle
 
 def versions() -> str:
     """Returns the versions of this checkout, of what hosts have from it, and of what asked them."""
-    commit = subprocess.run(
-        ["git", "-C", REPO, "describe", "--always", "--dirty"], capture_output=True, text=True
-    )
     manifest = read_manifest()
     return _json(
         {
-            "checkout": commit.stdout.strip() or None,
+            "millrace": described(),
             "distributions": {name: entry["version"] for name, entry in manifest.items()},
             "python": platform.python_version(),
             "system": platform.platform(),

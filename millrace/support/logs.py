@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from millrace import completion
 from millrace.cluster.log_reader import LEVELS
 from millrace.cluster.logs import CONTAINERS, SYSTEM, Entry, Wanted, reading
 from millrace.common.console import Console, visible
@@ -25,19 +26,29 @@ COLOURS = (
     *("bright_cyan", "bright_green", "bright_magenta", "bright_yellow", "bright_blue", "red"),
 )
 OF_LEVEL = {"error": "bold red", "warning": "bold yellow"}
+_parts = completion.of_plan(lambda plan: [*plan.services, *CONTAINERS, SYSTEM])
 
 
 def logs_command(
     since: Annotated[str, typer.Option(help="How far back: 90s, 10m, 2h.")] = "10m",
     grep: Annotated[str, typer.Option(help="Only what this regular expression is found in.")] = "",
     level: Annotated[
-        str, typer.Option(help=f"Only this and worse: {', '.join(LEVELS)}.")
+        str,
+        typer.Option(
+            help=f"Only this and worse: {', '.join(LEVELS)}.", autocompletion=lambda: [*LEVELS]
+        ),
     ] = Wanted.level,
-    host: Annotated[list[str] | None, typer.Option(help="Only this host; may be repeated.")] = None,
-    group: Annotated[list[str] | None, typer.Option(help="Only hosts of this group.")] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this host; may be repeated.", autocompletion=completion.hosts),
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="Only hosts of this group.", autocompletion=completion.groups),
+    ] = None,
     service: Annotated[
         list[str] | None,
-        typer.Option(help="Only this service; or driver, executor, system."),
+        typer.Option(help="Only this service; or driver, executor, system.", autocompletion=_parts),
     ] = None,
     gc: Annotated[bool, typer.Option("--gc", help="Garbage collectors' logs, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="An object on each line.")] = False,
