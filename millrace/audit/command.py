@@ -3,7 +3,6 @@
 What it needs is imported when it runs, not for each command.
 """
 
-import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.exits import Exit
 from millrace.common.paths import stack_name
+from millrace.common.tables import JsonOption, tell
 from millrace.plan import load_plan
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def audit_command(
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="With --job.")] = None,
     wait: Annotated[str, typer.Option(help="How long the jobs may take to catch up.")] = "120s",
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare what `millrace load` had acknowledged with every place where results are.
 
@@ -50,10 +50,7 @@ def audit_command(
         report = _audit_job(job, start, end, parse_duration(wait))
     else:
         report = _audit(runs, parse_duration(wait))
-    if as_json:
-        print(json.dumps(report.as_json(), indent=2))
-    else:
-        Console(soft_wrap=True).print(report_view(report))
+    tell(report_view(report), as_json, Console(soft_wrap=True))
     if not report.ok:
         raise typer.Exit(Exit.NOT_PASSED)
 

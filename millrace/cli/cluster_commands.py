@@ -1,13 +1,13 @@
 """What makes, changes and shows a cluster, from `millrace setup` to `millrace down`."""
 
-import json
 import shlex
 from typing import Annotated
 
 import typer
 
-from millrace.common.console import Console
+from millrace.common.console import Console, write
 from millrace.common.paths import ANSIBLE, stack_name
+from millrace.common.tables import Answer, JsonOption, tell
 from millrace.plan import load_plan
 
 YesOption = Annotated[
@@ -49,7 +49,7 @@ def up(yes: YesOption = False) -> None:
 
 
 def status(
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    as_json: JsonOption = False,
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="Ask each host by SSH and no Prometheus: slow, with memory."),
@@ -61,26 +61,22 @@ def status(
     Exit 4 when it is degraded or down, 5 when nobody knows.
     """
     from millrace.status.collect import collect
+    from millrace.status.render import render
     from millrace.status.verdict import judge
 
     planned = load_plan(stack_name())
     seen = judge(planned, collect(planned, fresh=fresh))
-    if as_json:
-        print(json.dumps(seen.as_json(), indent=2))
-    else:
-        from millrace.status.render import render
-
-        console.print(render(seen, planned.cluster))
+    tell(render(seen, planned.cluster), as_json)
     if seen.exit:
         raise typer.Exit(seen.exit)
 
 
-def insights() -> None:
+def insights(as_json: JsonOption = False) -> None:
     """Show the latest results as the API gives them."""
     from millrace.cli.insights import insights_view
     from millrace.cluster.insight_api import InsightApi
 
-    console.print(insights_view(InsightApi(load_plan(stack_name()))))
+    tell(insights_view(InsightApi(load_plan(stack_name()))), as_json)
 
 
 def deploy(yes: YesOption = False) -> None:
@@ -109,11 +105,11 @@ def upgrade(
         deploy_jobs(planned, console, release)
 
 
-def versions() -> None:
+def versions(as_json: JsonOption = False) -> None:
     """Show the versions of the jobs that may be run, and which one does."""
-    from millrace.cli.service import versions_view
+    from millrace.cli.service import versions_table
 
-    console.print(versions_view(load_plan(stack_name())))
+    tell(Answer.of(versions=versions_table(load_plan(stack_name()))), as_json)
 
 
 def suspend() -> None:
@@ -153,7 +149,7 @@ def env() -> None:
     if shared_state(stack_name()):
         open_stack(stack_name())  # with it come the keys that its program looks for
     for key, value in engine_environment(stack_name()).items():
-        print(f"export {key}={shlex.quote(value)}")
+        write(f"export {key}={shlex.quote(value)}")
 
 
 def down(

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
-from millrace.common.console import Console, as_text
+from millrace.common.console import Console, as_text, write
 from millrace.common.errors import OperatorError
 from millrace.common.exits import Exit
 from millrace.common.paths import DEFAULT_STACK
@@ -257,7 +257,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from millrace.common.version import described
 
-        print(f"millrace {described()}")
+        write(f"millrace {described()}")
         raise typer.Exit
 
 

@@ -6,13 +6,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import typer
-from rich.table import Table
 
 from infra.progress import Change, stopping
 from millrace.cli.playbook import run_playbook
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.stage import Stage
+from millrace.common.tables import Column, Row, Table
 from millrace.hosts.roles import ROLES, holder
 from millrace.plan import Plan
 from millrace.providers import provider_of
@@ -101,17 +101,26 @@ def agree(plan: Plan, question: str) -> None:
 
 def changes_view(environment: str, changes: Sequence[Change]) -> Table:
     """Makes a table of changes: those that end something first, what is alike in one line."""
-    table = Table(title=f"{environment}: what would change", title_justify="left")
-    for column in ("", "resource", "names", "what differs"):
-        table.add_column(column, overflow="fold")
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for one in sorted(changes, key=lambda one: (ORDER.index(one.what), one.kind, one.name)):
         alike.setdefault((one.what, one.kind, one.properties), []).append(one.name)
-    for (what, kind, properties), names in alike.items():
-        shown = ", ".join(names[:MOST_NAMES])
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        table.add_row(what, f"{len(names)} × {kind}", shown + more, ", ".join(properties))
-    return table
+    rows = [
+        {"what": what, "kind": kind, "names": names, "properties": properties}
+        for (what, kind, properties), names in alike.items()
+    ]
+    columns = (
+        Column("what", ""),
+        Column("kind", "resource", lambda row: f"{len(row['names'])} × {row['kind']}"),
+        Column("names", show=_names),
+        Column("properties", "what differs", lambda row: ", ".join(row["properties"])),
+    )
+    return Table(f"{environment}: what would change", columns, rows)
+
+
+def _names(row: Row) -> str:
+    names = row["names"]
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def follow_plan(plan: Plan, console: Console, *, yes: bool = False) -> None:

@@ -1,30 +1,20 @@
 """What the plan alone answers: `millrace plan | capacity | alerts | dashboards`."""
 
-import json
 from typing import Annotated
 
 import typer
 
-from millrace.common.console import Console
+from millrace.common.console import write
 from millrace.common.paths import stack_name
+from millrace.common.tables import JsonOption, in_json, tell
 from millrace.plan import load_plan
 
-console = Console()
 
-
-def plan(
-    as_json: Annotated[bool, typer.Option("--json", help="The whole plan, for scripts.")] = False,
-) -> None:
+def plan(as_json: JsonOption = False) -> None:
     """Show what runs where: hosts x services x memory, per zone."""
-    from millrace.cli.views import cost_view, plan_view
+    from millrace.cli.views import plan_view
 
-    planned = load_plan(stack_name())
-    if as_json:
-        print(planned.model_dump_json(indent=2))
-    else:
-        console.print(plan_view(planned))
-        if planned.aws:
-            console.print(cost_view(planned.aws))
+    tell(plan_view(load_plan(stack_name())), as_json)
 
 
 def capacity(
@@ -32,6 +22,7 @@ def capacity(
     event_bytes: Annotated[float, typer.Option("--bytes", min=1, help="Bytes of one event.")],
     retention_days: Annotated[float, typer.Option(min=0.01)],
     replication: Annotated[int, typer.Option(min=1, help="Copies of each event.")] = 3,
+    as_json: JsonOption = False,
 ) -> None:
     """Size disks, brokers, partitions and Cassandra for a load, assumptions shown."""
     from millrace.cli.views import capacity_view
@@ -42,7 +33,7 @@ def capacity(
     load = Load(events_per_second, event_bytes, retention_days, replication)
     assumptions = load_assumptions()
     bounds = {profile: most.at(profile) for profile in PROFILES}
-    console.print(capacity_view(load, size(load, assumptions), assumptions, bounds))
+    tell(capacity_view(load, size(load, assumptions), assumptions, bounds), as_json)
 
 
 def alerts() -> None:
@@ -52,7 +43,8 @@ def alerts() -> None:
     from millrace.alerts import rules
     from millrace.config.alerts import load_alerts
 
-    print(yaml.safe_dump(rules(load_plan(stack_name()), load_alerts()), sort_keys=False), end="")
+    made = rules(load_plan(stack_name()), load_alerts())
+    write(yaml.safe_dump(made, sort_keys=False).rstrip("\n"))
 
 
 def dashboards(
@@ -67,4 +59,4 @@ def dashboards(
 
     planned, panels = load_plan(stack_name()), load_panels()
     made = page(planned, panels, load_alerts()) if for_page else dashboard(planned, panels)
-    print(json.dumps(made, indent=2))
+    write(in_json(made))

@@ -1,15 +1,17 @@
 """``millrace table``: what jobs look up, changed while they run."""
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table as View
 
 from millrace import completion
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
+from millrace.common.tables import Answer, Column, JsonOption, Row, Table, shown, tell
 from millrace.plan import Plan, load_plan
 from millrace.plan.tables import TablePlan
 from millrace.table_versions import Version, change, key_of, row_of, with_row, without_key
@@ -32,12 +34,12 @@ ROW = "campaign=spring name=Spring …: a whole row."
 
 
 @app.command("list")
-def list_command() -> None:
+def list_command(as_json: JsonOption = False) -> None:
     """Show the lookup tables, their columns and newest versions."""
     plan = load_plan(stack_name())
     with _versions(plan) as versions:
         newest = {name: versions.newest(name) for name in plan.tables}
-    console.print(list_view(plan, newest))
+    tell(Answer.of(tables=list_table(plan, newest)), as_json)
 
 
 @app.command("show")
@@ -46,18 +48,21 @@ def show_command(
     version: Annotated[
         int | None, typer.Option(help="An older one, while it is kept; else the newest.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the rows of a table."""
     plan = load_plan(stack_name())
     table = named(plan, name)
     with _versions(plan) as versions:
-        console.print(show_view(name, table, _asked(versions, name, version)))
+        found = _asked(versions, name, version)
+    tell(rows_of(name, table, found), as_json)
 
 
 @app.command("put")
 def put_command(
     name: TableName,
     row: Annotated[list[str], typer.Argument(metavar="COLUMN=VALUE ...", help=ROW)],
+    as_json: JsonOption = False,
 ) -> None:
     """Put a row, in place of the one with its key: jobs see it from their next batch on."""
     plan = load_plan(stack_name())
@@ -65,7 +70,7 @@ def put_command(
     wanted = row_of(name, table, row)
     with _versions(plan) as versions:
         changed = change(versions, name, table, with_row(table, wanted))
-    console.print(show_view(name, table, Version(changed.number, [wanted])))
+    tell(rows_of(name, table, Version(changed.number, [wanted])), as_json)
 
 
 @app.command("remove")
@@ -94,29 +99,34 @@ def named(plan: Plan, name: str) -> TablePlan:
     return plan.tables[name]
 
 
-def list_view(plan: Plan, newest: dict[str, Version]) -> View:
-    view = View(title="lookup tables", title_justify="left")
-    for column in ("table", "summary", "key", "columns"):
-        view.add_column(column)
-    for column in ("version", "rows"):
-        view.add_column(column, justify="right")
-    for name, table in plan.tables.items():
-        facts = ", ".join(column for column in table.columns if column not in table.key)
-        found = newest[name]
-        key = ", ".join(table.key)
-        view.add_row(name, table.summary, key, facts, str(found.number), str(len(found.rows)))
-    return view
+def list_table(plan: Plan, newest: dict[str, Version]) -> Table:
+    rows = [
+        {
+            "table": name,
+            "summary": table.summary,
+            "key": table.key,
+            "columns": [column for column in table.columns if column not in table.key],
+            "version": newest[name].number,
+            "rows": len(newest[name].rows),
+        }
+        for name, table in plan.tables.items()
+    ]
+    columns = ("table", "summary", "key", "columns", "version", "rows")
+    return Table("lookup tables", [*map(Column, columns)], rows)
 
 
-def show_view(name: str, table: TablePlan, version: Version) -> View:
-    since = f", since {version.since:%Y-%m-%d %H:%M:%S} UTC" if version.since else ""
-    view = View(title=f"{name}, version {version.number}{since}", title_justify="left")
-    for column, rule in table.columns.items():
-        view.add_column(column, justify="left" if rule.type == "text" else "right")
-    for row in version.rows:
-        values = (row.get(column) for column in table.columns)
-        view.add_row(*("" if value is None else str(value) for value in values))
-    return view
+def rows_of(name: str, table: TablePlan, version: Version) -> Answer:
+    since = f", since {shown(version.since)}" if version.since else ""
+    columns = [Column(column, column, partial(_fact, column)) for column in table.columns]
+    rows = [{column: row.get(column) for column in table.columns} for row in version.rows]
+    found = Answer.of(rows=Table(f"{name}, version {version.number}{since}", columns, rows))
+    about = {"table": name, "version": version.number, "since": version.since}
+    return replace(found, data={**about, **found.data})
+
+
+def _fact(column: str, row: Row) -> str:
+    """As it is stored: it may be typed again."""
+    return "" if row[column] is None else str(row[column])
 
 
 def _asked(versions: "LookupVersions", name: str, number: int | None) -> Version:

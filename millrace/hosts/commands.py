@@ -2,7 +2,6 @@
 
 import shlex
 import subprocess
-from collections.abc import Iterable
 from operator import not_
 from typing import Annotated
 
@@ -10,12 +9,13 @@ import typer
 
 from millrace import completion
 from millrace.cluster.ssh import ssh_command
+from millrace.common.console import write
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError, UnhealthyError, UnreachableError
 from millrace.common.paths import stack_name
 from millrace.common.waiting import wait_until
 from millrace.hosts.power import Action, act, named
-from millrace.plan import Host, load_plan
+from millrace.plan import load_plan
 
 PAUSE_SECONDS = 10  # between two looks, each of which costs every host a process or two
 HEALTHY = "healthy"
@@ -45,10 +45,10 @@ def who_command(
 
     plan = load_plan(stack_name())
     if others:
-        tell(roles.others(plan, role))
+        write(*(host.name for host in roles.others(plan, role)))
         return
     found = roles.holder(plan, role)
-    print(*found.pids) if pids else print(found.host.name)
+    write(" ".join(map(str, found.pids)) if pids else found.host.name)
 
 
 def hosts_command(
@@ -64,16 +64,12 @@ def hosts_command(
 ) -> None:
     """List hosts by name, one per line, for loops in the shell."""
     plan = load_plan(stack_name())
-    tell(
+    chosen = (
         host
         for host in plan.hosts
         if service in (None, *host.services) and zone in (None, host.zone)
     )
-
-
-def tell(hosts: Iterable[Host]) -> None:
-    """Their names, in one write: who takes the first line and ends leaves no other one to fail."""
-    typer.echo("".join(f"{host.name}\n" for host in hosts), nl=False)
+    write(*(host.name for host in chosen))
 
 
 def on_command(

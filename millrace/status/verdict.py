@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from millrace.cluster.prometheus import Alert
 from millrace.cluster.services import Application
 from millrace.common.exits import Exit
+from millrace.common.tables import iso, time_of
 from millrace.config.alerts import SEVERITIES
 from millrace.plan import CONTROLLER_ID_BASE, Plan
 from millrace.status.snapshot import (
@@ -146,7 +147,11 @@ class Status:
         return EXITS[self.state]
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        def dated(event: Event) -> dict[str, Any]:
+            return asdict(event) | {"at": iso(time_of(event.at))}
+
+        events = None if self.events is None else [dated(event) for event in self.events]
+        return asdict(self) | {"at": iso(time_of(self.at)), "events": events}
 
 
 def judge(plan: Plan, snapshot: Snapshot) -> Status:

@@ -23,6 +23,7 @@ from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
+from millrace.common.tables import in_json
 from millrace.common.version import described
 from millrace.config.alerts import load_alerts
 from millrace.config.panels import load_panels
@@ -104,7 +105,7 @@ def gather(plan: Plan, settings: Settings, since: float, until: float) -> Bundle
 def versions() -> str:
     """Returns the versions of this checkout, of what hosts have from it, and of what asked them."""
     manifest = read_manifest()
-    return _json(
+    return in_json(
         {
             "millrace": described(),
             "distributions": {name: entry["version"] for name, entry in manifest.items()},
@@ -251,8 +252,4 @@ def _status(plan: Plan) -> str:
     from millrace.status.collect import collect
     from millrace.status.verdict import judge
 
-    return _json(judge(plan, collect(plan)).as_json())
-
-
-def _json(content: object) -> str:
-    return json.dumps(content, indent=2)
+    return in_json(judge(plan, collect(plan)).as_json())

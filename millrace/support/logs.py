@@ -15,7 +15,7 @@ from rich.text import Text
 from millrace import completion
 from millrace.cluster.log_reader import LEVELS
 from millrace.cluster.logs import CONTAINERS, SYSTEM, Entry, Wanted, reading
-from millrace.common.console import Console, visible
+from millrace.common.console import Console, visible, write
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError, UnreachableError
 from millrace.common.paths import stack_name
@@ -63,7 +63,7 @@ def logs_command(
         entries = merged(logs)
         if as_json:
             for entry in entries:
-                typer.echo(in_json(entry))
+                write(in_json(entry))
         else:
             show(plan, entries, Console(soft_wrap=True))
         silent = [f"{log.host}: {log.problem}" for log in logs if log.problem]

@@ -17,7 +17,7 @@ from millrace.common import version
 from millrace.common.paths import stack_name
 from millrace.hosts import commands as host_commands
 from millrace.plan import load_plan
-from tests.unit.typed import every_command
+from tests.unit.typed import every_command, options
 
 CLIENTS = ["cassandra", "confluent_kafka", "httpx", "kazoo", "redis"]
 HEAVY = [*CLIENTS, "numpy", "pulumi", "pyspark", "pydantic", "yaml"]
@@ -190,3 +190,21 @@ def test_whatever_is_a_name_of_the_plan_is_completed(kind: str) -> None:
         if parameter.name == kind and parameter._custom_shell_complete is None
     ]
     assert without == []
+
+
+# Who prints no table: words, a file, lines that are made for programs, or what an engine says.
+WITHOUT_TABLES = {
+    *("setup", "preflight", "env", "down", "demo", "up", "deploy", "upgrade", "playbook"),
+    *("suspend", "resume", "jobs check", "jobs disable", "jobs enable", "jobs skip"),
+    *("table remove", "replay", "send", "generate", "load-large", "drill show"),
+    *("who", "hosts", "on", "host", "await", "support-bundle", "alerts", "dashboards"),
+    *("lock", "docs"),
+}
+
+
+def test_every_command_that_prints_a_table_prints_json_as_well() -> None:
+    """`ruff` lets only `millrace.common.tables` make tables, and that takes the option's value."""
+    without = {
+        path for path, command in every_command().items() if "--json" not in options(command)
+    }
+    assert without == WITHOUT_TABLES
