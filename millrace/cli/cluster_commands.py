@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
+from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console, write
 from millrace.common.paths import ANSIBLE, stack_name
 from millrace.common.tables import Answer, JsonOption, tell
 from millrace.plan import load_plan
 
-YesOption = Annotated[
-    bool, typer.Option("--yes", help="Where changes need somebody's word: they have it.")
-]
 console = Console()
 
 
@@ -93,6 +91,7 @@ def upgrade(
     release: Annotated[
         str, typer.Option(help="A name that makes the same code another version, to try it.")
     ] = "",
+    yes: YesOption = False,
 ) -> None:
     """Upgrade or back out by hand-over: the old version leads until the new one stands by."""
     from millrace.cli.operations import deploy_jobs
@@ -102,7 +101,7 @@ def upgrade(
     if version:
         run_version(planned, version, console)
     else:
-        deploy_jobs(planned, console, release)
+        deploy_jobs(planned, console, release, yes=yes)
 
 
 def versions(as_json: JsonOption = False) -> None:
@@ -112,11 +111,13 @@ def versions(as_json: JsonOption = False) -> None:
     tell(Answer.of(versions=versions_table(load_plan(stack_name()))), as_json)
 
 
-def suspend() -> None:
+def suspend(yes: YesOption = False) -> None:
     """Let the streaming jobs finish their batches and end; events wait in Kafka."""
     from millrace.cli.service import suspend as suspend_service
 
-    suspend_service(load_plan(stack_name()), console)
+    planned = load_plan(stack_name())
+    agree(f"Suspend all jobs of {planned.environment}? Results stand still meanwhile.", yes=yes)
+    suspend_service(planned, console)
 
 
 def resume() -> None:
@@ -134,11 +135,15 @@ def playbook(
         ),
     ],
     arguments: Annotated[list[str] | None, typer.Argument(help="For ansible-playbook.")] = None,
+    yes: YesOption = False,
 ) -> None:
     """Run one playbook against the stack: millrace playbook site.yml -- --check --diff."""
-    from millrace.cli.playbook import run_playbook
+    from millrace.cli.playbook import STOP_A_HOST, run_playbook
 
-    run_playbook(load_plan(stack_name()), name, arguments or [], console)
+    planned, words = load_plan(stack_name()), arguments or []
+    if name in STOP_A_HOST:
+        agree(f"Run {name} {' '.join(words)} on {planned.environment}? It stops a host.", yes=yes)
+    run_playbook(planned, name, words, console)
 
 
 def env() -> None:

@@ -13,6 +13,7 @@ from millrace.cli.operations import make_hosts
 from millrace.cli.playbook import run_playbook
 from millrace.cli.settling import STILL_SECONDS, Look, await_rest, looking, state, state_line
 from millrace.cluster.insight_api import InsightApi
+from millrace.common.consent import YesOption
 from millrace.common.console import Console
 from millrace.common.errors import UnhealthyError
 from millrace.common.exits import Exit
@@ -35,12 +36,15 @@ def demo_command(
         str | None, typer.Option("--input", metavar="FILE|-", help="Your own access log.")
     ] = None,
     log_format: FormatOption = "",
+    yes: YesOption = False,
 ) -> None:
     """From nothing to live insights: everything below, then traffic, then its results."""
-    run_demo(load_plan(stack_name()), log, log_format, Console())
+    run_demo(load_plan(stack_name()), log, log_format, Console(), yes=yes)
 
 
-def run_demo(plan: Plan, log: str | None, log_format: str, console: Console) -> None:
+def run_demo(
+    plan: Plan, log: str | None, log_format: str, console: Console, *, yes: bool = False
+) -> None:
     """Performs every step. Each can be interrupted; the same command again goes on where it was."""
     started = time.monotonic()
 
@@ -51,7 +55,7 @@ def run_demo(plan: Plan, log: str | None, log_format: str, console: Console) -> 
     step("1/5 What this machine lacks")
     run_setup(console)
     step("2/5 Hosts: pulumi up")
-    make_hosts(plan, console)
+    make_hosts(plan, console, yes=yes)
     step("3/5 Services: Ansible")
     run_playbook(plan, "site.yml", [], console)
     step("4/5 Streaming jobs")

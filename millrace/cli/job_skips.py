@@ -12,6 +12,7 @@ import typer
 from millrace import completion
 from millrace.cluster import zookeeper
 from millrace.cluster.skips import Skipped, skipped
+from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
@@ -42,6 +43,7 @@ def skip_command(
     wait: Annotated[
         str, typer.Option(help="How long the job's batch, and then the driver, are given.")
     ] = "300s",
+    yes: YesOption = False,
 ) -> None:
     """Have a job leave out a range of offsets for good: recorded, and told by each audit.
 
@@ -49,9 +51,15 @@ def skip_command(
     """
     plan = load_plan(stack_name())
     require_range(start, end, lost)
+    source = topic_of(plan, job, topic)
+    what = "what retention took" if lost else f"offsets {start} to {(end or 0) - 1}"
+    agree(
+        f"Have {job} in {plan.environment} leave out {what} of {source}-{partition}, for good?",
+        yes=yes,
+    )
     question = {
         "id": uuid.uuid4().hex,
-        "topic": topic_of(plan, job, topic),
+        "topic": source,
         "partition": partition,
         "from": start,
         "to": end,

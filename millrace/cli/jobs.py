@@ -10,6 +10,7 @@ from millrace import completion
 from millrace.cli.job_facts import Facts, facts_of
 from millrace.cli.job_skips import skip_command, skips_command
 from millrace.cluster import kafka, zookeeper
+from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
@@ -77,10 +78,11 @@ def list_command(as_json: JsonOption = False) -> None:
 
 
 @app.command("disable")
-def disable_command(job: JobName, within: Within = "120s") -> None:
+def disable_command(job: JobName, within: Within = "120s", yes: YesOption = False) -> None:
     """Let a job finish its batch and begin no other one; its state stays, the other jobs go on."""
     plan = load_plan(stack_name())
     application = application_of(plan, job)
+    agree(f"Disable {job} in {plan.environment}? Its results stand still meanwhile.", yes=yes)
     zookeeper.disable(plan, job)
     _say(f"{job}: finishes its batch; state and rows stay, and its events wait in Kafka")
     host = _await(plan, application, job, DISABLED, parse_duration(within))

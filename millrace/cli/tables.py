@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace import completion
+from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
@@ -77,11 +78,13 @@ def put_command(
 def remove_command(
     name: TableName,
     key: Annotated[list[str], typer.Argument(metavar="COLUMN=VALUE ...", help="Its whole key.")],
+    yes: YesOption = False,
 ) -> None:
     """Remove a row; versions before still have it."""
     plan = load_plan(stack_name())
     table = named(plan, name)
     wanted = key_of(name, table, key)
+    agree(f"Remove {' '.join(key)} from table {name} of {plan.environment}?", yes=yes)
     with _versions(plan) as versions:
         if table.key_of(wanted) not in map(table.key_of, versions.newest(name).rows):
             raise OperatorError(

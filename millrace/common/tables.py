@@ -37,6 +37,10 @@ class Column:
     show: Callable[[Row], RenderableType] | None = None
     whole: bool = False
 
+    @property
+    def head(self) -> str:
+        return self.key.replace("_", " ") if self.title is None else self.title
+
     def cell(self, row: Row) -> RenderableType:
         return self.show(row) if self.show else shown(row[self.key])
 
@@ -58,11 +62,11 @@ class Table:
 
     def __rich__(self) -> rich.table.Table:
         table = rich.table.Table(title=self.title, title_justify="left")
+        table.show_header = any(column.head for column in self.columns)
         for column in self.columns:
-            title = column.key.replace("_", " ") if column.title is None else column.title
             right = any(is_number(row[column.key]) for row in self.rows)
             justify: Any = "right" if right else "left"
-            table.add_column(title, justify=justify, no_wrap=column.whole, overflow="fold")
+            table.add_column(column.head, justify=justify, no_wrap=column.whole, overflow="fold")
         before: Row | None = None
         for row in self.rows:
             if self.by and before and row[self.by] != before[self.by]:

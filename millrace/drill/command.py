@@ -11,6 +11,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console, write
 from millrace.common.errors import UnhealthyError
 from millrace.common.exits import Exit
@@ -99,10 +100,12 @@ def run_command(
     record: Record = False,
     variant: Variant = "",
     as_json: JsonOption = False,
+    yes: YesOption = False,
 ) -> None:
     """Run one drill; exit 6 unless it passed."""
     options = DrillOptions(times, rate, standby_idle, alerts, floor)
     plan, chosen = load_plan(stack_name()), [load_runbook(name)]
+    _agree(plan, chosen, yes)
     _drill(plan, chosen, options, record, variant, as_json=as_json)
 
 
@@ -118,6 +121,7 @@ def all_command(
     ] = "",
     record: Record = False,
     as_json: JsonOption = False,
+    yes: YesOption = False,
 ) -> None:
     """Run every drill that is allowed here, one after the other; exit 6 unless all passed.
 
@@ -126,6 +130,7 @@ def all_command(
     plan = load_plan(stack_name())
     runbooks = [load_runbook(name) for name in only.split(",")] if only else load_runbooks()
     chosen = [r for r in runbooks if only or allowed(plan, r)]
+    _agree(plan, chosen, yes)
     options = DrillOptions(times, rate, standby_idle, alerts, floor)
     _drill(plan, chosen, options, record, as_json=as_json)
 
@@ -139,18 +144,18 @@ def random_command(
     floor: Floor = FLOOR_SECONDS,
     record: Record = False,
     as_json: JsonOption = False,
+    yes: YesOption = False,
 ) -> None:
     """Break something else every few seconds, heal everything, audit; exit 6 unless it passed."""
     from millrace.drill.cluster import Cluster
     from millrace.drill.nemesis import random_drill
-    from millrace.drill.runner import perform, require_allowed
+    from millrace.drill.runner import perform
 
     _sigterm_is_ctrl_c()
     chosen = secrets.randbits(16) if seed is None else seed
     plan = load_plan(stack_name())
     drill = random_drill(plan, load_runbooks(), minutes, every, chosen)
-    for runbook in drill.candidates:
-        require_allowed(plan, runbook.about)
+    _agree(plan, drill.candidates, yes)
     options = DrillOptions(rate=rate, floor_seconds=floor)
     report = perform(Cluster(plan), drill, options, Console(stderr=as_json))
     _keep(report, record)
@@ -266,6 +271,18 @@ def _drill(
     _finish(reports, as_json)
     if left := [runbook.name for runbook in runbooks[len(reports) :]]:
         raise UnhealthyError(f"stopped; not run: {', '.join(left)}", "see the last report")
+
+
+def _agree(plan: Plan, runbooks: Sequence[Runbook], yes: bool) -> None:
+    """Asks before something is broken. Raises OperatorError, too, where that isn't allowed."""
+    from millrace.drill.runner import require_allowed
+
+    for runbook in runbooks:
+        require_allowed(plan, runbook.about)
+    breaking = [runbook.about.blast_radius for runbook in runbooks if runbook.about.faults]
+    if breaking:
+        what = breaking[0] if len(breaking) == 1 else f"by the faults of {len(breaking)} runbooks"
+        agree(f"Break {plan.environment} on purpose ({what}), and heal it?", yes=yes)
 
 
 def _keep(report: "Report", keep: bool) -> None:

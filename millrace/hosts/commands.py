@@ -9,12 +9,13 @@ import typer
 
 from millrace import completion
 from millrace.cluster.ssh import ssh_command
+from millrace.common.consent import YesOption, agree
 from millrace.common.console import write
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError, UnhealthyError, UnreachableError
 from millrace.common.paths import stack_name
 from millrace.common.waiting import wait_until
-from millrace.hosts.power import Action, act, named
+from millrace.hosts.power import BREAK, Action, act, named
 from millrace.plan import load_plan
 
 PAUSE_SECONDS = 10  # between two looks, each of which costs every host a process or two
@@ -96,9 +97,15 @@ def host_command(
             help="Names, as `millrace plan` lists them.", autocompletion=completion.hosts
         ),
     ],
+    yes: YesOption = False,
 ) -> None:
     """Power (kill, start), pulse (freeze, thaw) and network (partition, rejoin) of hosts."""
-    act(load_plan(stack_name()), action, hosts)
+    plan = load_plan(stack_name())
+    chosen = [named(plan, name) for name in hosts]
+    if action in BREAK:
+        names = ", ".join(host.name for host in chosen)
+        agree(f"{action.capitalize()} {names} of {plan.environment}?", yes=yes)
+    act(plan, action, chosen)
 
 
 def await_command(

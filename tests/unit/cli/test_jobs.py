@@ -82,7 +82,7 @@ def typed(*words: str) -> Any:
 
 
 def test_a_job_is_disabled_and_enabled_again(service: Service) -> None:
-    done = typed("disable", "sessions")
+    done = typed("disable", "sessions", "--yes")
     assert done.exit_code == 0
     assert "sessions: disabled on worker-2" in done.output
     assert service.jobs == {"archive": "running", "traffic": "running", "sessions": "disabled"}
@@ -101,7 +101,7 @@ def test_a_job_that_nobody_runs_is_refused_with_those_that_are(service: Service)
 
 def test_an_order_that_nobody_follows_is_told(service: Service) -> None:
     service.obeys = False
-    done = typed("disable", "sessions", "--within", "0s")
+    done = typed("disable", "sessions", "--within", "0s", "--yes")
     assert isinstance(done.exception, OperatorError)
     assert "is not disabled after 0 s, but running" in done.exception.message
     assert service.orders == {"sessions"}  # whoever leads next follows it

@@ -723,7 +723,7 @@ def test_a_drill_is_performed_as_the_command_line_says(monkeypatch, arguments, o
     monkeypatch.setattr(runner, "perform", perform)
     monkeypatch.setattr(runner, "run", perform)
     monkeypatch.setattr(Cluster, "problems", lambda _: [])
-    done = CliRunner().invoke(app, [*arguments, "--json"])
+    done = CliRunner().invoke(app, [*arguments, "--json", "--yes"])
     assert done.exit_code == 0
     assert [one["verdict"] for one in json.loads(done.stdout)["reports"]] == ["passed"]
     assert asked == [options]
