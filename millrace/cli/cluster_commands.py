@@ -52,6 +52,12 @@ def status(
         bool,
         typer.Option("--fresh", help="Ask each host by SSH and no Prometheus: slow, with memory."),
     ] = False,
+    watched: Annotated[
+        bool,
+        typer.Option(
+            "--watch", "-w", help="Again and again, until Ctrl-C; without a terminal each change."
+        ),
+    ] = False,
 ) -> None:
     """Show the cluster's state: healthy, degraded, down or unknown.
 
@@ -60,10 +66,19 @@ def status(
     """
     from millrace.status.collect import collect
     from millrace.status.render import render
-    from millrace.status.verdict import judge
+    from millrace.status.verdict import Status, judge
+    from millrace.status.watch import watch
 
     planned = load_plan(stack_name())
-    seen = judge(planned, collect(planned, fresh=fresh))
+
+    def ask() -> Status:
+        return judge(planned, collect(planned, fresh=fresh))
+
+    if watched and as_json:
+        raise typer.BadParameter("--watch is for people; programs ask again")
+    if watched:
+        watch(ask, planned.cluster, console)
+    seen = ask()
     tell(render(seen, planned.cluster), as_json)
     if seen.exit:
         raise typer.Exit(seen.exit)
