@@ -27,6 +27,7 @@ import re
 import subprocess
 import sys
 import time as clock
+from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
 
@@ -247,22 +248,25 @@ class Stream:
 
 
 class Files:
-    """The logs that are written to, by inode: one that is put aside keeps it."""
+    """The logs that are written to from now on, by inode: one that is put aside keeps it.
+
+    ``ends`` is where the whole lines of each end that is there now. A log is opened once it grows,
+    and kept open until it is gone: most are never written to again.
+    """
 
     def __init__(self, wanted):
         self.wanted = wanted
         self.streams = {}
-        for inode, stream in self.find():
-            stream.file.seek(whole(stream.file))
-            self.streams[inode] = stream
-
-    @property
-    def ends(self):
-        return {inode: stream.file.tell() for inode, stream in self.streams.items()}
+        self.ends = {}
+        for _, path in self.paths():
+            with suppress(FileNotFoundError), open(path, "rb") as file:
+                self.ends[os.fstat(file.fileno()).st_ino] = whole(file)
 
     def look(self, now):
         """Yields what has been said; files that are new are read from their begin."""
-        self.streams.update(self.find())
+        for source, path in self.paths():
+            with suppress(FileNotFoundError):
+                self.take(source, path)
         for inode, stream in list(self.streams.items()):
             about = os.fstat(stream.file.fileno())
             if about.st_size < stream.file.tell():
@@ -272,15 +276,16 @@ class Files:
                 stream.file.close()
                 del self.streams[inode]
 
-    def find(self):
-        """Yields (inode, stream) of those that aren't known yet."""
-        for source, path in self.paths():
-            try:
-                if os.stat(path).st_ino not in self.streams:
-                    file = open(path, "rb", buffering=0)  # noqa: SIM115 (until it is gone)
-                    yield os.fstat(file.fileno()).st_ino, Stream(source, file)
-            except FileNotFoundError:
-                pass
+    def take(self, source, path):
+        """Opens a file that has grown; one that is shorter than it was is another one."""
+        about = os.stat(path)
+        place = self.ends.get(about.st_ino, 0)
+        if about.st_size < place:
+            place = self.ends[about.st_ino] = 0
+        if about.st_ino not in self.streams and about.st_size > place:
+            file = open(path, "rb", buffering=0)  # noqa: SIM115 (until it is gone)
+            file.seek(place)
+            self.streams[os.fstat(file.fileno()).st_ino] = Stream(source, file)
 
     def paths(self):
         for unit, folder in self.wanted["units"].items():

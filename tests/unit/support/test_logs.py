@@ -349,6 +349,15 @@ def unstamped(line: str) -> str:
     return line[found.end() :] if found else line
 
 
+def test_a_file_that_takes_another_one_s_inode_is_read_from_its_begin(tmp_path: Path) -> None:
+    """As file systems give it soon to the next file."""
+    log = tmp_path / "x.log"
+    log.write_text("2026-11-23 12:00:00,1 INFO long ago\n")
+    logs = log_reader.Files(FOLLOWED | {"units": {"x": str(tmp_path)}})
+    log.write_text("new\n")
+    assert [text for _ in range(2) for *_, text in logs.look(NOON)] == ["new"]
+
+
 def oldest_first(folder: Path) -> list[str]:
     aside = sorted(folder.glob("x.log.*"), key=lambda path: int(path.suffix[1:]))
     return [str(path) for path in (*aside, folder / "x.log")]
