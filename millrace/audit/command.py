@@ -41,8 +41,9 @@ def audit_command(
     """Compare what `millrace load` had acknowledged with every place where results are.
 
     With --job, a declared job's rows with a recount from the archive, whoever sent the events.
-
     Exit 6 unless nothing is lost, nothing twice and nothing wrong.
+
+    millrace audit --job sessions --from 2026-01-01T00:00Z
     """
     from millrace.audit.report import report_view
 

@@ -30,14 +30,14 @@ def setup(
 
 
 def preflight() -> None:
-    """Check that this machine can hold the stack's cluster; refuse with numbers."""
+    """Check that this machine can make and hold the stack's cluster, and say what is missing."""
     from millrace.cli.operations import check_machine
 
     check_machine(load_plan(stack_name()), console)
 
 
 def up(yes: YesOption = False) -> None:
-    """Make the hosts (Pulumi) and their services (Ansible). Again: heal what drifted."""
+    """Make the hosts (Pulumi) and their services (Ansible); again, heal what drifted."""
     from millrace.cli.operations import make_hosts
     from millrace.cli.playbook import run_playbook
 
@@ -108,7 +108,10 @@ def upgrade(
     ] = "",
     yes: YesOption = False,
 ) -> None:
-    """Upgrade or back out by hand-over: the old version leads until the new one stands by."""
+    """Upgrade the jobs or back out, by hand-over: the old ones lead until the new ones stand by.
+
+    millrace upgrade 20260517-0a1b2c3
+    """
     from millrace.cli.operations import deploy_jobs
     from millrace.cli.service import run_version
 
@@ -127,7 +130,7 @@ def versions(as_json: JsonOption = False) -> None:
 
 
 def suspend(yes: YesOption = False) -> None:
-    """Let the streaming jobs finish their batches and end; events wait in Kafka."""
+    """Let all streaming jobs finish their batches and end; events wait in Kafka."""
     from millrace.cli.service import suspend as suspend_service
 
     planned = load_plan(stack_name())
@@ -152,7 +155,10 @@ def playbook(
     arguments: Annotated[list[str] | None, typer.Argument(help="For ansible-playbook.")] = None,
     yes: YesOption = False,
 ) -> None:
-    """Run one playbook against the stack: millrace playbook site.yml -- --check --diff."""
+    """Run one playbook of ansible/playbooks against the stack.
+
+    millrace playbook site.yml -- --check --diff
+    """
     from millrace.cli.playbook import STOP_A_HOST, run_playbook
 
     planned, words = load_plan(stack_name()), arguments or []
@@ -162,7 +168,10 @@ def playbook(
 
 
 def env() -> None:
-    """Print the environment for plain `pulumi` commands: eval "$(millrace env)"."""
+    """Print the environment that plain `pulumi` commands need.
+
+    eval "$(millrace env)"
+    """
     from infra.automation import engine_environment, shared_state
     from infra.automation import stack as open_stack
 
@@ -178,7 +187,10 @@ def down(
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Remove everything that `up` made; data volumes stay unless --purge."""
+    """Remove everything that `up` made; data volumes stay unless --purge.
+
+    What goes is named first.
+    """
     from millrace.cli.operations import remove_hosts
 
     remove_hosts(load_plan(stack_name()), console, purge=purge, yes=yes)

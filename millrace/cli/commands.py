@@ -5,6 +5,7 @@ Each is imported when it is called: a client of Kafka or Cassandra takes longer 
 
 import os
 import sys
+import traceback
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -34,7 +35,7 @@ COMMANDS = {
         "demo": Place(
             "millrace.cli.demo",
             "demo_command",
-            "From nothing to live insights: everything below, then traffic, then its results.",
+            "Go from nothing to live insights: all steps below, traffic, and its results.",
         ),
         "setup": Place(
             CLUSTER,
@@ -44,12 +45,13 @@ COMMANDS = {
         "preflight": Place(
             CLUSTER,
             "preflight",
-            "Check that this machine can hold the stack's cluster; refuse with numbers.",
+            "Check that this machine can make and hold the stack's cluster, and say what is"
+            " missing.",
         ),
         "up": Place(
             CLUSTER,
             "up",
-            "Make the hosts (Pulumi) and their services (Ansible). Again: heal what drifted.",
+            "Make the hosts (Pulumi) and their services (Ansible); again, heal what drifted.",
         ),
         "status": Place(
             CLUSTER,
@@ -60,12 +62,12 @@ COMMANDS = {
         "playbook": Place(
             CLUSTER,
             "playbook",
-            "Run one playbook against the stack: millrace playbook site.yml -- --check --diff.",
+            "Run one playbook of ansible/playbooks against the stack.",
         ),
         "env": Place(
             CLUSTER,
             "env",
-            'Print the environment for plain `pulumi` commands: eval "$(millrace env)".',
+            "Print the environment that plain `pulumi` commands need.",
         ),
         "down": Place(
             CLUSTER,
@@ -83,7 +85,8 @@ COMMANDS = {
         "upgrade": Place(
             CLUSTER,
             "upgrade",
-            "Upgrade or back out by hand-over: the old version leads until the new one stands by.",
+            "Upgrade the jobs or back out, by hand-over: the old ones lead until the new ones stand"
+            " by.",
         ),
         "versions": Place(
             CLUSTER,
@@ -93,19 +96,21 @@ COMMANDS = {
         "suspend": Place(
             CLUSTER,
             "suspend",
-            "Let the streaming jobs finish their batches and end; events wait in Kafka.",
+            "Let all streaming jobs finish their batches and end; events wait in Kafka.",
         ),
         "resume": Place(CLUSTER, "resume", "Have the jobs go on where they were suspended."),
         "jobs": Place(
-            "millrace.cli.jobs", "app", "List, check, disable and enable the streaming jobs."
+            "millrace.cli.jobs",
+            "app",
+            "List, check, disable and enable the streaming jobs, one by one.",
         ),
         "table": Place(
-            "millrace.cli.tables", "app", "Facts that jobs look up, changed while they run."
+            "millrace.cli.tables", "app", "Show and change facts that jobs look up, while they run."
         ),
         "dead-letters": Place(
             "millrace.cli.dead_letters",
             "app",
-            "Records that couldn't be used, and those that a job leaves out.",
+            "Show records that couldn't be used, and have a job count those that it left out.",
         ),
     },
     "Events": {
@@ -153,7 +158,7 @@ COMMANDS = {
     },
     "Hosts": {
         "who": Place(
-            HOSTS, "who_command", "Say which host has a role now: millrace who kafka-leader."
+            HOSTS, "who_command", "Say which host has a role now; exit 3 if nobody has it."
         ),
         "hosts": Place(
             HOSTS, "hosts_command", "List hosts by name, one per line, for loops in the shell."
@@ -161,23 +166,22 @@ COMMANDS = {
         "on": Place(
             HOSTS,
             "on_command",
-            "Run a command on a host: millrace on kafka-1 -- systemctl status kafka-broker.",
+            "Run a command on a host, as root; its exit code is the command's.",
         ),
         "host": Place(
             HOSTS,
             "host_command",
-            "Power (kill, start), pulse (freeze, thaw) and network (partition, rejoin) of hosts.",
+            "Take power (kill), pulse (freeze) or network (partition) from hosts, or give it back.",
         ),
         "await": Place(
             HOSTS,
             "await_command",
-            "Wait until the cluster is healthy: millrace await healthy --within 2m.",
+            "Wait until the cluster is healthy.",
         ),
         "logs": Place(
             "millrace.support.logs",
             "logs_command",
-            "Show what all hosts logged, in the order of time: millrace logs --since 10m"
-            " --grep ERROR.",
+            "Show what all hosts logged, in the order of time.",
         ),
         "support-bundle": Place(
             "millrace.support.bundle",
@@ -190,7 +194,7 @@ COMMANDS = {
         "capacity": Place(
             PLAN,
             "capacity",
-            "Size disks, brokers, partitions and Cassandra for a load, assumptions shown.",
+            "Size disks, brokers, partitions and Cassandra for a load, with what is assumed.",
         ),
         "alerts": Place(
             PLAN,
@@ -299,6 +303,9 @@ def main() -> None:
         ended = Exit.USAGE
     except typer.Abort:  # at a question
         ended = Exit.STOPPED
+    except Exception:  # our own mistake, whose words may be anybody's
+        Console(stderr=True, soft_wrap=True).print(traceback.format_exc())
+        ended = Exit.FAILED
     sys.exit(ended)
 
 

@@ -30,7 +30,8 @@ from millrace.common.tables import (
 from millrace.plan import Plan, load_plan
 
 app = typer.Typer(
-    no_args_is_help=True, help="Records that couldn't be used, and those that a job leaves out."
+    no_args_is_help=True,
+    help="Show records that couldn't be used, and have a job count those that it left out.",
 )
 JobOption = Annotated[
     str | None,
@@ -71,7 +72,10 @@ def show_command(
     letter: Annotated[str, typer.Argument(metavar="ID", help="<topic>-<partition>-<offset>")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show one: its value, its place, and which jobs left it out, by which error."""
+    """Show one: its value, its place, and which jobs left it out, by which error.
+
+    millrace dead-letters show events-0-1234
+    """
     plan = load_plan(stack_name())
     place = dead_letters.place_of(letter)
     errors = [one for one in dead_letters.quarantined(plan, declared(plan)) if one.id == letter]
@@ -116,9 +120,10 @@ def retry_command(
     ] = "300s",
     as_json: JsonOption = False,
 ) -> None:
-    """Have a job count records that it left out, each once; exit 1 unless all are counted.
+    """Have a job count records that it left out, each once.
 
     For records by which its code fails no more, and whose windows are closed. May be repeated.
+    Exit 1 unless all are counted.
     """
     from millrace.audit.declared import await_archives
 

@@ -38,7 +38,10 @@ def demo_command(
     log_format: FormatOption = "",
     yes: YesOption = False,
 ) -> None:
-    """From nothing to live insights: everything below, then traffic, then its results."""
+    """Go from nothing to live insights: all steps below, traffic, and its results.
+
+    millrace demo --input access.log
+    """
     run_demo(load_plan(stack_name()), log, log_format, Console(), yes=yes)
 
 

@@ -48,6 +48,8 @@ def skip_command(
     """Have a job leave out a range of offsets for good: recorded, and told by each audit.
 
     The job may run, have failed or be disabled; the others don't notice.
+
+    millrace jobs skip archive --partition 0 --from 17 --to 18 --why "no executor can hold it"
     """
     plan = load_plan(stack_name())
     require_range(start, end, lost)

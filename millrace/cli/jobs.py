@@ -32,7 +32,7 @@ from millrace_shared.driver_record import DriverRecord, leader
 DISABLED = "disabled"
 RUNNING = "running"
 
-app = typer.Typer(help="List, check, disable and enable the streaming jobs.")
+app = typer.Typer(help="List, check, disable and enable the streaming jobs, one by one.")
 console = Console()
 
 JobName = Annotated[
@@ -109,7 +109,10 @@ def check_command(
         ),
     ] = None,
 ) -> None:
-    """Have Spark analyse the declared jobs, here and without a cluster; exit 6 if one can't run."""
+    """Have Spark analyse the declared jobs on this machine, without a cluster.
+
+    Exit 6 if one can't be run.
+    """
     from millrace.cli.job_check import check_jobs
 
     plan, chosen = load_plan(stack_name()), jobs or []

@@ -18,13 +18,16 @@ def plan(as_json: JsonOption = False) -> None:
 
 
 def capacity(
-    events_per_second: Annotated[float, typer.Option(min=1)],
+    events_per_second: Annotated[float, typer.Option(min=1, help="On average over a day.")],
     event_bytes: Annotated[float, typer.Option("--bytes", min=1, help="Bytes of one event.")],
-    retention_days: Annotated[float, typer.Option(min=0.01)],
+    retention_days: Annotated[float, typer.Option(min=0.01, help="That Kafka keeps them.")],
     replication: Annotated[int, typer.Option(min=1, help="Copies of each event.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Size disks, brokers, partitions and Cassandra for a load, assumptions shown."""
+    """Size disks, brokers, partitions and Cassandra for a load, with what is assumed.
+
+    millrace capacity --events-per-second 300000 --bytes 150 --retention-days 7
+    """
     from millrace.cli.views import capacity_view
     from millrace.config import PROFILES, load_component
     from millrace.plan.capacity import Load, load_assumptions, size

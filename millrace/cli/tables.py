@@ -20,7 +20,9 @@ from millrace.table_versions import Version, change, key_of, row_of, with_row, w
 if TYPE_CHECKING:
     from millrace.cluster.tables import LookupVersions
 
-app = typer.Typer(no_args_is_help=True, help="Facts that jobs look up, changed while they run.")
+app = typer.Typer(
+    no_args_is_help=True, help="Show and change facts that jobs look up, while they run."
+)
 console = Console()
 
 TableName = Annotated[
@@ -31,7 +33,7 @@ TableName = Annotated[
         autocompletion=completion.tables,
     ),
 ]
-ROW = "campaign=spring name=Spring …: a whole row."
+ROW = "A whole row."
 
 
 @app.command("list")
@@ -51,7 +53,10 @@ def show_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the rows of a table."""
+    """Show the rows of a table, of its newest version or an older one.
+
+    millrace table show campaigns --version 3
+    """
     plan = load_plan(stack_name())
     table = named(plan, name)
     with _versions(plan) as versions:
@@ -65,7 +70,10 @@ def put_command(
     row: Annotated[list[str], typer.Argument(metavar="COLUMN=VALUE ...", help=ROW)],
     as_json: JsonOption = False,
 ) -> None:
-    """Put a row, in place of the one with its key: jobs see it from their next batch on."""
+    """Put a row, in place of the one with its key: jobs see it from their next batch on.
+
+    millrace table put campaigns campaign=spring name=Spring advertiser=Acme cost_per_click=0.35
+    """
     plan = load_plan(stack_name())
     table = named(plan, name)
     wanted = row_of(name, table, row)
@@ -80,7 +88,10 @@ def remove_command(
     key: Annotated[list[str], typer.Argument(metavar="COLUMN=VALUE ...", help="Its whole key.")],
     yes: YesOption = False,
 ) -> None:
-    """Remove a row; versions before still have it."""
+    """Remove a row; versions before still have it.
+
+    millrace table remove campaigns campaign=spring
+    """
     plan = load_plan(stack_name())
     table = named(plan, name)
     wanted = key_of(name, table, key)

@@ -102,7 +102,12 @@ def run_command(
     as_json: JsonOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Run one drill; exit 6 unless it passed."""
+    """Break something as a runbook says, under load, heal it, measure and audit.
+
+    Exit 6 unless it passed.
+
+    millrace drill run driver-killed --times 1
+    """
     options = DrillOptions(times, rate, standby_idle, alerts, floor)
     plan, chosen = load_plan(stack_name()), [load_runbook(name)]
     _agree(plan, chosen, yes)
@@ -123,9 +128,10 @@ def all_command(
     as_json: JsonOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Run every drill that is allowed here, one after the other; exit 6 unless all passed.
+    """Run every drill that is allowed here, one after the other.
 
-    A missed goal doesn't stop it; lost data or a cluster that doesn't heal does.
+    A missed goal doesn't stop it; lost data or a cluster that doesn't heal does. Exit 6 unless all
+    passed.
     """
     plan = load_plan(stack_name())
     runbooks = [load_runbook(name) for name in only.split(",")] if only else load_runbooks()
@@ -137,7 +143,7 @@ def all_command(
 
 @app.command("random")
 def random_command(
-    minutes: Annotated[float, typer.Option(min=0.1)] = 10,
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long something is broken.")] = 10,
     every: Annotated[float, typer.Option(min=1, help="Seconds between faults.")] = 15,
     seed: Annotated[int | None, typer.Option(help="To make the same choices again.")] = None,
     rate: Rate = 2000,
@@ -146,7 +152,12 @@ def random_command(
     as_json: JsonOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Break something else every few seconds, heal everything, audit; exit 6 unless it passed."""
+    """Break something else every few seconds, heal everything, and audit.
+
+    Exit 6 unless it passed.
+
+    millrace drill random --minutes 10
+    """
     from millrace.drill.cluster import Cluster
     from millrace.drill.nemesis import random_drill
     from millrace.drill.runner import perform

@@ -41,7 +41,10 @@ def who_command(
         bool, typer.Option("--pids", help="Its processes there: a driver's JVM and Python.")
     ] = False,
 ) -> None:
-    """Say which host has a role now: millrace who kafka-leader."""
+    """Say which host has a role now; exit 3 if nobody has it.
+
+    millrace who kafka-leader
+    """
     from millrace.hosts import roles
 
     plan = load_plan(stack_name())
@@ -63,7 +66,10 @@ def hosts_command(
         str | None, typer.Option(help="Those in it.", autocompletion=completion.zones)
     ] = None,
 ) -> None:
-    """List hosts by name, one per line, for loops in the shell."""
+    """List hosts by name, one per line, for loops in the shell.
+
+    for host in $(millrace hosts --service kafka_broker); do millrace on "$host" -- uptime; done
+    """
     plan = load_plan(stack_name())
     chosen = (
         host
@@ -80,9 +86,12 @@ def on_command(
             help="A host's name, as `millrace plan` lists it.", autocompletion=completion.hosts
         ),
     ],
-    command: Annotated[list[str], typer.Argument(help="Stands after --; runs as root.")],
+    command: Annotated[list[str], typer.Argument(help="Stands after --.")],
 ) -> None:
-    """Run a command on a host: millrace on kafka-1 -- systemctl status kafka-broker."""
+    """Run a command on a host, as root; its exit code is the command's.
+
+    millrace on kafka-1 -- systemctl status kafka-broker
+    """
     plan = load_plan(stack_name())
     remote = shlex.join(["sudo", *command])
     done = subprocess.run([*ssh_command(plan, named(plan, host)), remote])
@@ -90,7 +99,9 @@ def on_command(
 
 
 def host_command(
-    action: Annotated[Action, typer.Argument(help="What to do to them.")],
+    action: Annotated[
+        Action, typer.Argument(help="start, thaw and rejoin undo kill, freeze and partition.")
+    ],
     hosts: Annotated[
         list[str],
         typer.Argument(
@@ -99,7 +110,10 @@ def host_command(
     ],
     yes: YesOption = False,
 ) -> None:
-    """Power (kill, start), pulse (freeze, thaw) and network (partition, rejoin) of hosts."""
+    """Take power (kill), pulse (freeze) or network (partition) from hosts, or give it back.
+
+    millrace host kill kafka-1
+    """
     plan = load_plan(stack_name())
     chosen = [named(plan, name) for name in hosts]
     if action in BREAK:
@@ -114,7 +128,12 @@ def await_command(
     ],
     within: Annotated[str, typer.Option(help="How long to wait for it.")] = PATIENCE,
 ) -> None:
-    """Wait until the cluster is healthy: millrace await healthy --within 2m."""
+    """Wait until the cluster is healthy.
+
+    Exit 4 if it isn't in time, 5 if nobody knows.
+
+    millrace await healthy --within 2m
+    """
     if state != HEALTHY:
         raise OperatorError(f"can't wait for '{state}'", "millrace await healthy")
     from millrace.status import health

@@ -34,6 +34,8 @@ def advertise_command(
     """Send impressions and clicks at a set rate, and say what has to come of them by campaign.
 
     Each is sent once, to the topics that the job `attribution` reads. Ctrl-C ends it early.
+
+    millrace advertise --rate 100 --for 60s
     """
     from millrace.common.signals import stop_on_signals
 

@@ -34,6 +34,8 @@ def load_command(
     """Send known traffic at a set rate, and keep a ledger of it for `millrace audit`.
 
     Ctrl-C ends it early and in order. The last line is the ledger's path.
+
+    millrace load --rate 2000 --for 60s
     """
     if acks not in ACKS:
         raise OperatorError(f"--acks {acks}: expected {' or '.join(ACKS)}")

@@ -34,6 +34,8 @@ def load_large_command(
     """Send records that are no events and large once they are read, for a drill.
 
     Prints where each stands, as TOPIC-PARTITION-OFFSET.
+
+    millrace load-large --megabytes 300 --codec zstd
     """
     from millrace.cluster import kafka
 

@@ -37,6 +37,8 @@ def replay_command(
 
     The first lines show its format, or --format gives it. Stop it anywhere, by Ctrl-C or kill -9,
     and run the same command again: it goes on.
+
+    millrace replay access.log --speed 60x --shift-to-now
     """
     from millrace.replay.pace import parse_speed
     from millrace.replay.run import ReplayOptions, replay_log

@@ -20,6 +20,8 @@ def send_command(
     """Send a web log's lines to the collector, as they come.
 
     A line is the same event whenever it is sent. What is no request is left out, and counted.
+
+    tail -n 0 -F access.log | millrace send -
     """
     sent, left_out = send_log(load_plan(stack_name()), log, log_format)
     left = f"; {left_out:,} lines left out" if left_out else ""

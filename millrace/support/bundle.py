@@ -71,7 +71,10 @@ def bundle_command(
     ] = None,
     since: Annotated[str | None, typer.Option(help="How far back: 2h, 1d.")] = None,
 ) -> None:
-    """Put status, plan, logs, figures and configuration, without secrets, into one file."""
+    """Put status, plan, logs, figures and configuration, without secrets, into one file.
+
+    millrace support-bundle night.tar.gz --since 8h
+    """
     plan, settings, now = load_plan(stack_name()), load_settings(), time.time()
     path = file or Path(f"{plan.cluster}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}.tar.gz")
     if path.exists():

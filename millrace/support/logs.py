@@ -59,9 +59,11 @@ def logs_command(
     gc: Annotated[bool, typer.Option("--gc", help="Garbage collectors' logs, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="An object on each line.")] = False,
 ) -> None:
-    """Show what all hosts logged, in the order of time: millrace logs --since 10m --grep ERROR.
+    """Show what all hosts logged, in the order of time.
 
     With --follow what is said from then on stands below, in the order in which it comes.
+
+    millrace logs --since 1h --level warning --service kafka_broker
     """
     plan = load_plan(stack_name())
     now = time.time()

@@ -175,8 +175,8 @@ def test_a_shell_completes_commands_and_their_options() -> None:
 def test_a_shell_completes_names_of_the_plan_and_asks_nobody(
     monkeypatch: pytest.MonkeyPatch, words: str, names: list[str]
 ) -> None:
-    monkeypatch.setattr(socket, "socket", lambda *_: pytest.fail("it asked"))
-    monkeypatch.setattr(subprocess, "Popen", lambda *_: pytest.fail("it asked"))
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("it asked"))
+    monkeypatch.setattr(subprocess.Popen, "__init__", lambda *_, **__: pytest.fail("it asked"))
     assert completed(words) == names
 
 

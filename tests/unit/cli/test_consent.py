@@ -66,7 +66,7 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("it was touched")
 
     monkeypatch.setattr(socket.socket, "connect", touch)
-    monkeypatch.setattr(subprocess, "Popen", touch)
+    monkeypatch.setattr(subprocess.Popen, "__init__", touch)
 
 
 @pytest.mark.usefixtures("untouched")

@@ -99,3 +99,16 @@ def test_a_role_that_is_no_role_is_told_as_text(
 def test_the_handbook_has_every_code() -> None:
     text = (REPO / "docs" / "operating.md").read_text()
     assert all(f"| {exit.value} | {exit.when} |" in text for exit in Exit)
+
+
+def test_our_own_mistakes_are_told_as_text_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load(name: str) -> None:
+        raise ValueError("/a[/b]\x1b[2J")
+
+    monkeypatch.setattr("millrace.hosts.commands.load_plan", load)
+    assert ended(monkeypatch, "hosts") == Exit.FAILED
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert said.rstrip().endswith("ValueError: /a[/b]␛[2J")
