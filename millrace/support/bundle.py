@@ -110,7 +110,7 @@ def versions() -> str:
     manifest = read_manifest()
     return in_json(
         {
-            "millrace": described(),
+            "toolkit": described(),
             "distributions": {name: entry["version"] for name, entry in manifest.items()},
             "python": platform.python_version(),
             "system": platform.platform(),

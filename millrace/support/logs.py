@@ -102,7 +102,7 @@ def arriving(logs: Sequence[HostLog], now: Callable[[], float] = time.time) -> I
         for entry in log.coming():
             come.put(entry)
         why = log.problem or "its reader has ended"
-        come.put(Entry(now(), log.host, "millrace", "error", f"not heard any more: {why}"))
+        come.put(Entry(now(), log.host, "logs", "error", f"not heard any more: {why}"))
         come.put(None)
 
     for log in logs:
