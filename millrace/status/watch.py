@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from rich.console import RenderableType
 from rich.live import Live
@@ -25,7 +25,7 @@ def watch(
     console: Console,
     pause: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.time,
-) -> None:
+) -> NoReturn:
     """Shows what is asked, every few seconds, until Ctrl-C."""
     if console.is_terminal:
         with Live(console=console, screen=True, auto_refresh=False) as live:

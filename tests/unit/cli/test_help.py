@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from millrace.cli import app
+from millrace.common.exits import Exit
 from millrace.common.paths import REPO
 from tests.unit.typed import every_command
 
@@ -58,6 +59,16 @@ def test_the_help_begins_with_one_sentence_and_its_examples_can_be_typed(
 def test_each_option_says_what_it_is(path: str, command: Any) -> None:
     shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
     assert [parameter.name for parameter in shown if not parameter.help] == []
+
+
+EXIT = re.compile(r"\bexits? (?:with )?(\d+)", re.IGNORECASE)
+
+
+def test_the_exit_codes_that_are_told_are_known() -> None:
+    texts = [command.help for command in COMMANDS.values()]
+    texts += [page.read_text() for page in REPO.glob("docs/*.md") if page.stem != "aws"]
+    told = {int(code) for text in texts for code in EXIT.findall(text)}
+    assert {Exit.UNHEALTHY, Exit.UNREACHABLE, Exit.NOT_PASSED} <= told <= {*Exit}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
