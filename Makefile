@@ -4,6 +4,7 @@ INPUT ?=
 FORMAT ?=
 VERSION ?=
 PURGE ?=
+YES ?=
 KEEP ?=
 WHAT ?= service
 ARGS ?=
@@ -21,32 +22,32 @@ quoted = '$(subst ','\'',$(1))'
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}'
-	@echo "  variables: STACK=$(STACK)  INPUT=access.log  PURGE=1  KEEP=1  WHAT=$(WHAT)"
+	@echo "  variables: STACK=$(STACK)  INPUT=access.log  PURGE=1  YES=1  KEEP=1  WHAT=$(WHAT)"
 
 demo: $(VENV)/toolkit ## From nothing to live insights (INPUT=access.log replays your own log)
 	@$(MILLRACE) demo $(if $(INPUT),--input $(INPUT)) $(if $(value FORMAT),--format $(call quoted,$(value FORMAT)))
 
 up: $(VENV)/toolkit ## Make or heal the cluster: hosts (Pulumi) and services (Ansible)
 	@$(MILLRACE) setup
-	@$(MILLRACE) up
+	@$(MILLRACE) up $(if $(YES),--yes)
 
 deploy: $(VENV)/toolkit ## Deploy or upgrade the streaming jobs
-	@$(MILLRACE) deploy
+	@$(MILLRACE) deploy $(if $(YES),--yes)
 
 upgrade: $(VENV)/toolkit ## Upgrade the jobs by hand-over (VERSION=one of `millrace versions` backs out)
-	@$(MILLRACE) upgrade $(VERSION)
+	@$(MILLRACE) upgrade $(VERSION) $(if $(YES),--yes)
 
 status: $(VENV)/toolkit ## The cluster's state at a glance
 	@$(MILLRACE) status
 
 drill: $(VENV)/toolkit ## Run every drill, three times each, under load
-	@$(MILLRACE) drill all
+	@$(MILLRACE) drill all $(if $(YES),--yes)
 
 plan: $(VENV)/toolkit ## What runs where
 	@$(MILLRACE) plan
 
 down: $(VENV)/toolkit ## Remove the cluster; data volumes only with PURGE=1
-	@$(MILLRACE) down $(if $(PURGE),--purge)
+	@$(MILLRACE) down $(if $(PURGE),--purge) $(if $(YES),--yes)
 
 test: $(VENV)/tests $(VENV)/browser ## What a change must pass, on a cluster of its own (KEEP=1 leaves it running)
 	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py $(if $(RECORD),--record)

@@ -13,7 +13,7 @@ console = Console(soft_wrap=True)
 
 
 def run_program(main: Callable[[list[str]], None]) -> None:
-    """The program on its arguments; exits with 1 and what to do when it can't go on."""
+    """The program on its arguments; says what to do, and exits with a code, if it can't go on."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended, too
     try:
         main(sys.argv[1:])
@@ -21,7 +21,7 @@ def run_program(main: Callable[[list[str]], None]) -> None:
         console.print(error.message, style="red")
         if error.hint:
             console.print(error.hint)
-        sys.exit(1)
+        sys.exit(error.exit_code)
 
 
 def publish(record: Record, public: bool) -> None:

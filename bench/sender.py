@@ -19,7 +19,7 @@ from crc32c import crc32c
 
 from bench import wire
 from bench.pool import Batch, batch, header
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnreachableError
 
 IN_FLIGHT = 5  # batches of a partition by which a broker knows one that comes again
 DUPLICATE = 46
@@ -85,7 +85,7 @@ class _Connection:
 
 
 def ask(brokers: list[wire.Address], api: int, body: bytes) -> bytes:
-    """The answer of the first broker that gives one; OperatorError when none does for a minute."""
+    """The first answer of a broker. Raises UnreachableError when none gives one for a minute."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         for address in brokers:
@@ -96,7 +96,7 @@ def ask(brokers: list[wire.Address], api: int, body: bytes) -> bytes:
             except OSError:
                 continue
         time.sleep(PAUSE_SECONDS)
-    raise OperatorError("no Kafka broker answers", "`millrace status` shows what is down")
+    raise UnreachableError("no Kafka broker answers", "`millrace status` shows what is down")
 
 
 def send_all(
@@ -164,7 +164,7 @@ class Sender:
     def poll(self, seconds: float) -> None:
         """Sends what may be sent and takes answers, for that long or until there was one.
 
-        Raises OperatorError when nothing was acknowledged for a minute.
+        Raises UnreachableError when nothing was acknowledged for a minute.
         """
         try:
             self._send()
@@ -175,7 +175,7 @@ class Sender:
         if not self.unacknowledged:
             self._heard = time.monotonic()
         elif time.monotonic() - self._heard > PATIENCE_SECONDS:
-            raise OperatorError(f"Kafka acknowledged nothing for {PATIENCE_SECONDS:.0f} s")
+            raise UnreachableError(f"Kafka acknowledged nothing for {PATIENCE_SECONDS:.0f} s")
 
     def close(self) -> None:
         for connection in self._connections.values():

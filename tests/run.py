@@ -53,7 +53,7 @@ CLUSTER = [
     Stage("room", millrace("preflight"), needs=["engine"]),
     Stage("setup", millrace("setup"), needs=["room"]),
     *CHECKS,
-    Stage("clean slate", millrace("down", "--purge"), needs=["setup"]),
+    Stage("clean slate", millrace("down", "--purge", "--yes"), needs=["setup"]),
     Stage("up", millrace("up"), needs=["clean slate", *(check.name for check in CHECKS)]),
     Stage("spark tests", pytest("tests/jobs", "-m", "spark and not extended"), needs=["setup"]),
     Stage("deploy", millrace("deploy"), needs=["up"]),
@@ -126,7 +126,7 @@ def main() -> int:
     if not asked.fast and os.environ.get("KEEP") == "1":
         console.print(f"the cluster stays: MILLRACE_STACK={STACK} millrace status")
     elif any(result.stage == "up" for result in results):
-        subprocess.run(millrace("down", "--purge"), cwd=REPO, env=environment, check=False)
+        subprocess.run(millrace("down", "--purge", "--yes"), cwd=REPO, env=environment, check=False)
     stages.report(results, console)
     failed = any(result.failed for result in results)
     if asked.record and not failed:

@@ -3,16 +3,18 @@
 What it needs is imported when it runs, not for each command.
 """
 
-import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace import completion
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
+from millrace.common.exits import Exit
 from millrace.common.paths import stack_name
+from millrace.common.tables import JsonOption, tell
 from millrace.plan import load_plan
 
 if TYPE_CHECKING:
@@ -24,20 +26,24 @@ def audit_command(
         list[str] | None, typer.Argument(metavar="[RUN ...]", help="By default the newest.")
     ] = None,
     job: Annotated[
-        str | None, typer.Option(help="A declared job, counted again from the archive.")
+        str | None,
+        typer.Option(
+            help="A declared job, counted again from the archive.", autocompletion=completion.jobs
+        ),
     ] = None,
     start: Annotated[
         str | None, typer.Option("--from", help="With --job: 2026-01-01T00:00Z; last day.")
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="With --job.")] = None,
     wait: Annotated[str, typer.Option(help="How long the jobs may take to catch up.")] = "120s",
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare what `millrace load` had acknowledged with every place where results are.
 
     With --job, a declared job's rows with a recount from the archive, whoever sent the events.
+    Exit 6 unless nothing is lost, nothing twice and nothing wrong.
 
-    Exit 1 unless nothing is lost, nothing twice and nothing wrong.
+    millrace audit --job sessions --from 2026-01-01T00:00Z
     """
     from millrace.audit.report import report_view
 
@@ -45,12 +51,9 @@ def audit_command(
         report = _audit_job(job, start, end, parse_duration(wait))
     else:
         report = _audit(runs, parse_duration(wait))
-    if as_json:
-        print(json.dumps(report.as_json(), indent=2))
-    else:
-        Console(soft_wrap=True).print(report_view(report))
+    tell(report_view(report), as_json, Console(soft_wrap=True))
     if not report.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.NOT_PASSED)
 
 
 def _audit_job(job: str, start: str | None, end: str | None, wait: float) -> "Report":

@@ -1,11 +1,12 @@
-"""What an audit found, as data and as a table."""
+"""What an audit found."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
+
+from millrace.common.tables import Answer, Column, Table
 
 EXAMPLES = 5  # of each kind of finding
 FINDINGS = ("lost", "duplicated", "wrong", "unseen")
@@ -78,15 +79,14 @@ class Report:
         return {"ok": self.ok} | sums | asdict(self)
 
 
-def report_view(report: Report) -> Group:
-    table = Table(title=f"audit of {', '.join(report.runs)}", title_justify="left")
-    table.add_column("plane")
-    for column in ("checked", *FINDINGS, "late", "skipped"):
-        table.add_column(column, justify="right")
-    for plane in report.planes:
-        style = None if plane.ok else "red"
-        figures = (getattr(plane, name) for name in ("checked", *FINDINGS, "late", "skipped"))
-        table.add_row(plane.name, *(f"{figure:,}" for figure in figures), style=style)
+def report_view(report: Report) -> Answer:
+    figures = ("checked", *FINDINGS, "late", "skipped")
+    table = Table(
+        f"audit of {', '.join(report.runs)}",
+        [Column("name", "plane"), *map(Column, figures)],
+        [asdict(plane) | {"ok": plane.ok} for plane in report.planes],
+        style=lambda row: "" if row["ok"] else "red",
+    )
     examples = [f"  {plane.name}: {text}" for plane in report.planes for text in plane.examples]
     known = f"truth: {report.truth:,} {report.unit}"
     if report.unit == "events":
@@ -96,4 +96,5 @@ def report_view(report: Report) -> Group:
         )
     verdict = "exact: nothing lost, nothing twice" if report.ok else "NOT exact"
     colour = "green" if report.ok else "red"
-    return Group(table, *examples, known, *report.notes, Text(verdict, f"bold {colour}"))
+    shown = Group(table, *examples, known, *report.notes, Text(verdict, f"bold {colour}"))
+    return Answer(report.as_json(), shown)

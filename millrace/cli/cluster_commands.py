@@ -1,19 +1,21 @@
 """What makes, changes and shows a cluster, from `millrace setup` to `millrace down`."""
 
-import json
 import shlex
 from typing import Annotated
 
 import typer
 
-from millrace.common.console import Console
-from millrace.common.paths import stack_name
+from millrace.common.consent import YesOption, agree
+from millrace.common.console import Console, write
+from millrace.common.paths import ANSIBLE, stack_name
+from millrace.common.tables import Answer, JsonOption, tell
 from millrace.plan import load_plan
 
-YesOption = Annotated[
-    bool, typer.Option("--yes", help="Where changes need somebody's word: they have it.")
-]
 console = Console()
+
+
+def _playbooks() -> list[str]:
+    return sorted(path.name for path in (ANSIBLE / "playbooks").glob("*.yml"))
 
 
 def setup(
@@ -28,14 +30,14 @@ def setup(
 
 
 def preflight() -> None:
-    """Check that this machine can hold the stack's cluster; refuse with numbers."""
+    """Check that this machine can make and hold the stack's cluster, and say what is missing."""
     from millrace.cli.operations import check_machine
 
     check_machine(load_plan(stack_name()), console)
 
 
 def up(yes: YesOption = False) -> None:
-    """Make the hosts (Pulumi) and their services (Ansible). Again: heal what drifted."""
+    """Make the hosts (Pulumi) and their services (Ansible); again, heal what drifted."""
     from millrace.cli.operations import make_hosts
     from millrace.cli.playbook import run_playbook
 
@@ -45,37 +47,49 @@ def up(yes: YesOption = False) -> None:
 
 
 def status(
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    as_json: JsonOption = False,
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="Ask each host by SSH and no Prometheus: slow, with memory."),
     ] = False,
+    watched: Annotated[
+        bool,
+        typer.Option(
+            "--watch", "-w", help="Again and again, until Ctrl-C; without a terminal each change."
+        ),
+    ] = False,
 ) -> None:
-    """Show the cluster's state: healthy, degraded, down or unknown; exit 1 unless it is healthy.
+    """Show the cluster's state: healthy, degraded, down or unknown.
 
     Unknown is what wasn't answered in time, which a busy cluster may be; each line says by whom.
+    Exit 4 when it is degraded or down, 5 when nobody knows.
     """
     from millrace.status.collect import collect
-    from millrace.status.verdict import HEALTHY, judge
+    from millrace.status.render import render
+    from millrace.status.verdict import Status, judge
+    from millrace.status.watch import watch
 
     planned = load_plan(stack_name())
-    seen = judge(planned, collect(planned, fresh=fresh))
-    if as_json:
-        print(json.dumps(seen.as_json(), indent=2))
-    else:
-        from millrace.status.render import render
 
-        console.print(render(seen, planned.cluster))
-    if seen.state != HEALTHY:
-        raise typer.Exit(1)
+    def ask() -> Status:
+        return judge(planned, collect(planned, fresh=fresh))
+
+    if watched and as_json:
+        raise typer.BadParameter("--watch is for people; programs ask again")
+    if watched:
+        watch(ask, planned.cluster, console)
+    seen = ask()
+    tell(render(seen, planned.cluster), as_json)
+    if seen.exit:
+        raise typer.Exit(seen.exit)
 
 
-def insights() -> None:
+def insights(as_json: JsonOption = False) -> None:
     """Show the latest results as the API gives them."""
     from millrace.cli.insights import insights_view
     from millrace.cluster.insight_api import InsightApi
 
-    console.print(insights_view(InsightApi(load_plan(stack_name()))))
+    tell(insights_view(InsightApi(load_plan(stack_name()))), as_json)
 
 
 def deploy(yes: YesOption = False) -> None:
@@ -92,8 +106,12 @@ def upgrade(
     release: Annotated[
         str, typer.Option(help="A name that makes the same code another version, to try it.")
     ] = "",
+    yes: YesOption = False,
 ) -> None:
-    """Upgrade or back out by hand-over: the old version leads until the new one stands by."""
+    """Upgrade the jobs or back out, by hand-over: the old ones lead until the new ones stand by.
+
+    millrace upgrade 20260517-0a1b2c3
+    """
     from millrace.cli.operations import deploy_jobs
     from millrace.cli.service import run_version
 
@@ -101,21 +119,23 @@ def upgrade(
     if version:
         run_version(planned, version, console)
     else:
-        deploy_jobs(planned, console, release)
+        deploy_jobs(planned, console, release, yes=yes)
 
 
-def versions() -> None:
+def versions(as_json: JsonOption = False) -> None:
     """Show the versions of the jobs that may be run, and which one does."""
-    from millrace.cli.service import versions_view
+    from millrace.cli.service import versions_table
 
-    console.print(versions_view(load_plan(stack_name())))
+    tell(Answer.of(versions=versions_table(load_plan(stack_name()))), as_json)
 
 
-def suspend() -> None:
-    """Let the streaming jobs finish their batches and end; events wait in Kafka."""
+def suspend(yes: YesOption = False) -> None:
+    """Let all streaming jobs finish their batches and end; events wait in Kafka."""
     from millrace.cli.service import suspend as suspend_service
 
-    suspend_service(load_plan(stack_name()), console)
+    planned = load_plan(stack_name())
+    agree(f"Suspend all jobs of {planned.environment}? Results stand still meanwhile.", yes=yes)
+    suspend_service(planned, console)
 
 
 def resume() -> None:
@@ -126,24 +146,39 @@ def resume() -> None:
 
 
 def playbook(
-    name: Annotated[str, typer.Argument(help="A file of ansible/playbooks, such as site.yml.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A file of ansible/playbooks, such as site.yml.", autocompletion=_playbooks
+        ),
+    ],
     arguments: Annotated[list[str] | None, typer.Argument(help="For ansible-playbook.")] = None,
+    yes: YesOption = False,
 ) -> None:
-    """Run one playbook against the stack: millrace playbook site.yml -- --check --diff."""
-    from millrace.cli.playbook import run_playbook
+    """Run one playbook of ansible/playbooks against the stack.
 
-    run_playbook(load_plan(stack_name()), name, arguments or [], console)
+    millrace playbook site.yml -- --check --diff
+    """
+    from millrace.cli.playbook import STOP_A_HOST, run_playbook
+
+    planned, words = load_plan(stack_name()), arguments or []
+    if name in STOP_A_HOST:
+        agree(f"Run {name} {' '.join(words)} on {planned.environment}? It stops a host.", yes=yes)
+    run_playbook(planned, name, words, console)
 
 
 def env() -> None:
-    """Print the environment for plain `pulumi` commands: eval "$(millrace env)"."""
+    """Print the environment that plain `pulumi` commands need.
+
+    eval "$(millrace env)"
+    """
     from infra.automation import engine_environment, shared_state
     from infra.automation import stack as open_stack
 
     if shared_state(stack_name()):
         open_stack(stack_name())  # with it come the keys that its program looks for
     for key, value in engine_environment(stack_name()).items():
-        print(f"export {key}={shlex.quote(value)}")
+        write(f"export {key}={shlex.quote(value)}")
 
 
 def down(
@@ -152,7 +187,10 @@ def down(
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Remove everything that `up` made; data volumes stay unless --purge."""
+    """Remove everything that `up` made; data volumes stay unless --purge.
+
+    What goes is named first.
+    """
     from millrace.cli.operations import remove_hosts
 
     remove_hosts(load_plan(stack_name()), console, purge=purge, yes=yes)

@@ -5,6 +5,7 @@ Each is imported when it is called: a client of Kafka or Cassandra takes longer 
 
 import os
 import sys
+import traceback
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -12,9 +13,10 @@ import typer
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
-from millrace.common.console import Console, as_text
+from millrace.common.console import Console, as_text, write
 from millrace.common.errors import OperatorError
-from millrace.common.paths import stack_name
+from millrace.common.exits import Exit
+from millrace.common.paths import DEFAULT_STACK
 
 
 class Place(NamedTuple):
@@ -33,7 +35,7 @@ COMMANDS = {
         "demo": Place(
             "millrace.cli.demo",
             "demo_command",
-            "From nothing to live insights: everything below, then traffic, then its results.",
+            "Go from nothing to live insights: all steps below, traffic, and its results.",
         ),
         "setup": Place(
             CLUSTER,
@@ -43,29 +45,29 @@ COMMANDS = {
         "preflight": Place(
             CLUSTER,
             "preflight",
-            "Check that this machine can hold the stack's cluster; refuse with numbers.",
+            "Check that this machine can make and hold the stack's cluster, and say what is"
+            " missing.",
         ),
         "up": Place(
             CLUSTER,
             "up",
-            "Make the hosts (Pulumi) and their services (Ansible). Again: heal what drifted.",
+            "Make the hosts (Pulumi) and their services (Ansible); again, heal what drifted.",
         ),
         "status": Place(
             CLUSTER,
             "status",
-            "Show the cluster's state: healthy, degraded, down or unknown; exit 1 unless it is"
-            " healthy.",
+            "Show the cluster's state: healthy, degraded, down or unknown.",
         ),
         "insights": Place(CLUSTER, "insights", "Show the latest results as the API gives them."),
         "playbook": Place(
             CLUSTER,
             "playbook",
-            "Run one playbook against the stack: millrace playbook site.yml -- --check --diff.",
+            "Run one playbook of ansible/playbooks against the stack.",
         ),
         "env": Place(
             CLUSTER,
             "env",
-            'Print the environment for plain `pulumi` commands: eval "$(millrace env)".',
+            "Print the environment that plain `pulumi` commands need.",
         ),
         "down": Place(
             CLUSTER,
@@ -83,7 +85,8 @@ COMMANDS = {
         "upgrade": Place(
             CLUSTER,
             "upgrade",
-            "Upgrade or back out by hand-over: the old version leads until the new one stands by.",
+            "Upgrade the jobs or back out, by hand-over: the old ones lead until the new ones stand"
+            " by.",
         ),
         "versions": Place(
             CLUSTER,
@@ -93,19 +96,21 @@ COMMANDS = {
         "suspend": Place(
             CLUSTER,
             "suspend",
-            "Let the streaming jobs finish their batches and end; events wait in Kafka.",
+            "Let all streaming jobs finish their batches and end; events wait in Kafka.",
         ),
         "resume": Place(CLUSTER, "resume", "Have the jobs go on where they were suspended."),
         "jobs": Place(
-            "millrace.cli.jobs", "app", "List, check, disable and enable the streaming jobs."
+            "millrace.cli.jobs",
+            "app",
+            "List, check, disable and enable the streaming jobs, one by one.",
         ),
         "table": Place(
-            "millrace.cli.tables", "app", "Facts that jobs look up, changed while they run."
+            "millrace.cli.tables", "app", "Show and change facts that jobs look up, while they run."
         ),
         "dead-letters": Place(
             "millrace.cli.dead_letters",
             "app",
-            "Records that couldn't be used, and those that a job leaves out.",
+            "Show records that couldn't be used, and have a job count those that it left out.",
         ),
     },
     "Events": {
@@ -153,7 +158,7 @@ COMMANDS = {
     },
     "Hosts": {
         "who": Place(
-            HOSTS, "who_command", "Say which host has a role now: millrace who kafka-leader."
+            HOSTS, "who_command", "Say which host has a role now; exit 3 if nobody has it."
         ),
         "hosts": Place(
             HOSTS, "hosts_command", "List hosts by name, one per line, for loops in the shell."
@@ -161,23 +166,22 @@ COMMANDS = {
         "on": Place(
             HOSTS,
             "on_command",
-            "Run a command on a host: millrace on kafka-1 -- systemctl status kafka-broker.",
+            "Run a command on a host, as root; its exit code is the command's.",
         ),
         "host": Place(
             HOSTS,
             "host_command",
-            "Power (kill, start), pulse (freeze, thaw) and network (partition, rejoin) of hosts.",
+            "Take power (kill), pulse (freeze) or network (partition) from hosts, or give it back.",
         ),
         "await": Place(
             HOSTS,
             "await_command",
-            "Wait until the cluster is healthy: millrace await healthy --within 2m.",
+            "Wait until the cluster is healthy.",
         ),
         "logs": Place(
             "millrace.support.logs",
             "logs_command",
-            "Show what all hosts logged, in the order of time: millrace logs --since 10m"
-            " --grep ERROR.",
+            "Show what all hosts logged, in the order of time.",
         ),
         "support-bundle": Place(
             "millrace.support.bundle",
@@ -190,7 +194,7 @@ COMMANDS = {
         "capacity": Place(
             PLAN,
             "capacity",
-            "Size disks, brokers, partitions and Cassandra for a load, assumptions shown.",
+            "Size disks, brokers, partitions and Cassandra for a load, with what is assumed.",
         ),
         "alerts": Place(
             PLAN,
@@ -255,32 +259,64 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=F
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from millrace.common.version import described
 
-        print(f"millrace {version('millrace')}")
+        write(f"millrace {described()}")
         raise typer.Exit
+
+
+def _stacks() -> list[str]:
+    from millrace.config import environment_names
+
+    return environment_names()
 
 
 @app.callback()
 def millrace(
     stack: Annotated[
-        str, typer.Option("--stack", envvar="MILLRACE_STACK", help="Which one to act on.")
-    ] = stack_name(),
+        str,
+        typer.Option(
+            "--stack",
+            envvar="MILLRACE_STACK",
+            metavar="NAME",
+            help="The one to act on, of configs/environments; it wins over the variable.",
+            autocompletion=_stacks,
+        ),
+    ] = DEFAULT_STACK,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
     ] = False,
 ) -> None:
     """Plan, run and prove a highly available stream-processing service."""
-    os.environ["MILLRACE_STACK"] = stack  # what it starts acts on the same
+    os.environ["MILLRACE_STACK"] = stack  # for `stack_name`, and whatever is started
 
 
 def main() -> None:
-    """Entry point: an OperatorError is shown as it is and ends with its exit code."""
+    """Entry point: what ends a command is told as text, and has its exit code."""
     try:
-        app()
+        ended = app(prog_name="millrace", standalone_mode=False)
     except OperatorError as error:
-        show = Console(stderr=True, soft_wrap=True)
-        show.print(Text.assemble(("error:", "bold red"), " ", as_text(error.message)))
-        if error.hint:
-            show.print(Text.assemble(("next:", "bold"), "  ", as_text(error.hint)))
-        sys.exit(error.exit_code)
+        _tell(error.message, error.hint)
+        ended = error.exit_code
+    except typer.TyperException as error:  # of the command line
+        _tell(error.format_message(), _help_of(error))
+        ended = Exit.USAGE
+    except typer.Abort:  # at a question
+        ended = Exit.STOPPED
+    except Exception:  # our own mistake, whose words may be anybody's
+        Console(stderr=True, soft_wrap=True).print(traceback.format_exc())
+        ended = Exit.FAILED
+    sys.exit(ended)
+
+
+def _help_of(error: typer.TyperException) -> str | None:
+    context = getattr(error, "ctx", None)
+    return f"`{context.command_path} --help`" if context else None
+
+
+def _tell(message: str, hint: str | None) -> None:
+    show = Console(stderr=True, soft_wrap=True)
+    if message:  # a help that nobody asked for by its name has been shown already
+        show.print(Text.assemble(("error:", "bold red"), " ", as_text(message)))
+    if message and hint:
+        show.print(Text.assemble(("next:", "bold"), "  ", as_text(hint)))

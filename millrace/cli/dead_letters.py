@@ -1,89 +1,129 @@
 """``millrace dead-letters``: records that couldn't be used, and why."""
 
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.console import Group
 
+from millrace import completion
 from millrace.cluster import dead_letters, zookeeper
 from millrace.cluster.dead_letters import Counted, Quarantined
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
+from millrace.common.exits import Exit
 from millrace.common.paths import stack_name
+from millrace.common.tables import (
+    Answer,
+    Column,
+    JsonOption,
+    Row,
+    Table,
+    shown,
+    tell,
+    time_of,
+)
 from millrace.plan import Plan, load_plan
 
 app = typer.Typer(
-    no_args_is_help=True, help="Records that couldn't be used, and those that a job leaves out."
+    no_args_is_help=True,
+    help="Show records that couldn't be used, and have a job count those that it left out.",
 )
-console = Console()
-
-JobOption = Annotated[str | None, typer.Option(metavar="JOB", help="Each record that it left out.")]
+JobOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JOB", help="Each record that it left out.", autocompletion=completion.jobs
+    ),
+]
 DAYS = Annotated[int, typer.Option(min=1, max=31, help="Of how many days, by Kafka's clock.")]
 
 
 @dataclass(frozen=True)
 class Reason:
-    """``job`` is empty for what no job can use."""
+    """``job`` is None for what no job can use."""
 
-    job: str
-    text: str
+    job: str | None
+    reason: str
     records: int
     first: datetime
     last: datetime
 
 
 @app.command("list")
-def list_command(job: JobOption = None, days: DAYS = 7) -> None:
+def list_command(job: JobOption = None, days: DAYS = 7, as_json: JsonOption = False) -> None:
     """List them by reason; with --job, each record that this job left out."""
     plan = load_plan(stack_name())
     if job:
         require_declared(plan, job)
-        console.print(records_view(job, dead_letters.quarantined(plan, [job])))
+        found = dead_letters.quarantined(plan, [job])
+        tell(Answer.of(records=records_table(job, found)), as_json)
         return
     today = datetime.now(UTC).date()
-    found = dead_letters.counted(plan, [today - timedelta(days=n) for n in range(days + 1)])
-    console.print(reasons_view(reasons_of(found, declared(plan)), days))
+    counts = dead_letters.counted(plan, [today - timedelta(days=n) for n in range(days + 1)])
+    tell(Answer.of(reasons=reasons_table(reasons_of(counts, declared(plan)), days)), as_json)
 
 
 @app.command("show")
 def show_command(
     letter: Annotated[str, typer.Argument(metavar="ID", help="<topic>-<partition>-<offset>")],
+    as_json: JsonOption = False,
 ) -> None:
-    """Show one: its value, its place, and which jobs left it out, by which error."""
+    """Show one: its value, its place, and which jobs left it out, by which error.
+
+    millrace dead-letters show events-0-1234
+    """
     plan = load_plan(stack_name())
     place = dead_letters.place_of(letter)
     errors = [one for one in dead_letters.quarantined(plan, declared(plan)) if one.id == letter]
     record = dead_letters.record(plan, place)
     _, received = record.timestamp()
-    console.print(f"topic {place.topic}, partition {place.partition}, offset {place.offset}")
-    console.print(f"received {_when(datetime.fromtimestamp(received / 1000, UTC))}")
-    for one in errors:
-        console.print(f"left out by {one.job} since {_when(one.since)}: {one.reason}")
-        if one.retried:
-            console.print(f"… and counted by it {_when(one.retried)}")
-    if not errors:
-        console.print("left out by no job: it is malformed, or was used")
-    console.print((record.value() or b"").decode(errors="replace"), soft_wrap=True)
+    found = {
+        "topic": place.topic,
+        "partition": place.partition,
+        "offset": place.offset,
+        "received": time_of(received / 1000),
+        "left_out": [asdict(one) for one in errors],
+        "value": (record.value() or b"").decode(errors="replace"),
+    }
+    tell(Answer(found, Group(*_lines(found))), as_json, Console(soft_wrap=True))
+
+
+def _lines(found: Row) -> Iterator[str]:
+    yield f"topic {found['topic']}, partition {found['partition']}, offset {found['offset']}"
+    yield f"received {shown(found['received'])}"
+    for one in found["left_out"]:
+        yield f"left out by {one['job']} since {shown(one['since'])}: {one['reason']}"
+        if one["retried"]:
+            yield f"… and counted by it {shown(one['retried'])}"
+    if not found["left_out"]:
+        yield "left out by no job: it is malformed, or was used"
+    yield found["value"]
 
 
 @app.command("retry")
 def retry_command(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="That has put them aside.")],
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB", help="That has put them aside.", autocompletion=completion.jobs
+        ),
+    ],
     letters: Annotated[
         list[str] | None, typer.Argument(metavar="[ID]…", help="By default all of the job's.")
     ] = None,
     wait: Annotated[
         str, typer.Option(help="How long the jobs and the recount are given.")
     ] = "300s",
+    as_json: JsonOption = False,
 ) -> None:
-    """Have a job count records that it left out, each once; exit 1 unless all are counted.
+    """Have a job count records that it left out, each once.
 
     For records by which its code fails no more, and whose windows are closed. May be repeated.
+    Exit 1 unless all are counted.
     """
     from millrace.audit.declared import await_archives
 
@@ -91,7 +131,7 @@ def retry_command(
     require_declared(plan, job)
     ids = to_retry(job, dead_letters.quarantined(plan, [job]), letters or [])
     if not ids:
-        console.print(f"{job}: there is nothing that it leaves out")
+        tell(Answer.of(outcomes=outcomes_table(job, [])), as_json)
         return
     await_archives(plan, job, seconds)
     path = f"{plan.names.zookeeper.jobs}/{job}/retry"
@@ -99,9 +139,9 @@ def retry_command(
     if "error" in answer:
         raise OperatorError(f"job {job}: {answer['error']}", "nothing is counted twice: try again")
     outcomes = answer["outcomes"]
-    console.print(outcomes_view(job, outcomes))
+    tell(Answer.of(outcomes=outcomes_table(job, outcomes)), as_json)
     if not all(outcome["counted"] for outcome in outcomes):
-        raise typer.Exit(1)
+        raise typer.Exit(Exit.FAILED)
 
 
 def to_retry(job: str, found: Iterable[Quarantined], letters: Sequence[str]) -> list[str]:
@@ -118,15 +158,15 @@ def to_retry(job: str, found: Iterable[Quarantined], letters: Sequence[str]) -> 
     return list(letters) or [id for id, one in known.items() if not one.retried]
 
 
-def outcomes_view(job: str, outcomes: Iterable[dict[str, Any]]) -> Table:
-    table = Table(title=f"{job}: retried", title_justify="left")
-    table.add_column("ID", no_wrap=True)
-    table.add_column("counted")
-    table.add_column("", overflow="fold")
-    for one in outcomes:
-        what = "" if one["what"] == "counted" else one["what"]
-        table.add_row(one["id"], "yes" if one["counted"] else "no", what)
-    return table
+def outcomes_table(job: str, outcomes: Sequence[dict[str, Any]]) -> Table:
+    """``what`` became of each that was retried."""
+    columns = (
+        Column("id", "ID", whole=True),
+        Column("counted"),
+        Column("what", "", lambda row: "" if row["what"] == "counted" else row["what"]),
+    )
+    title = f"{job}: retried" if outcomes else f"{job}: there is nothing that it leaves out"
+    return Table(title, columns, outcomes)
 
 
 def declared(plan: Plan) -> list[str]:
@@ -161,35 +201,22 @@ def reasons_of(found: Iterable[Counted], jobs: Sequence[str]) -> list[Reason]:
     return sorted(reasons, key=lambda reason: -reason.records)
 
 
-def reasons_view(reasons: Iterable[Reason], days: int) -> Table:
-    table = Table(title=f"dead letters of {days} days", title_justify="left")
-    table.add_column("reason", overflow="fold")
-    table.add_column("job")
-    table.add_column("records", justify="right")
-    table.add_column("since")
-    table.add_column("last")
-    for one in reasons:
-        times = (_when(one.first), _when(one.last))
-        table.add_row(one.text, one.job or "–", f"{one.records:,}", *times)
-    return table
+def reasons_table(reasons: Iterable[Reason], days: int) -> Table:
+    columns = (*map(Column, ("reason", "job", "records")), Column("first", "since"), Column("last"))
+    return Table(f"dead letters of {days} days", columns, [asdict(one) for one in reasons])
 
 
-def records_view(job: str, found: Iterable[Quarantined]) -> Table:
-    table = Table(title=f"{job} has left out", title_justify="left")
-    table.add_column("ID", no_wrap=True)
-    table.add_column("error", overflow="fold")
-    table.add_column("since")
-    table.add_column("retried")
-    for one in sorted(found, key=lambda one: one.since):
-        retried = _when(one.retried) if one.retried else "–"
-        table.add_row(one.id, one.reason, _when(one.since), retried)
-    return table
+def records_table(job: str, found: Iterable[Quarantined]) -> Table:
+    """The newest last."""
+    columns = (
+        Column("id", "ID", whole=True),
+        Column("reason", "error"),
+        *map(Column, ("since", "retried")),
+    )
+    rows = [asdict(one) for one in sorted(found, key=lambda one: one.since)]
+    return Table(f"{job} has left out", columns, rows)
 
 
-def _split(reason: str, jobs: Sequence[str]) -> tuple[str, str]:
+def _split(reason: str, jobs: Sequence[str]) -> tuple[str | None, str]:
     job, _, error = reason.partition(": ")
-    return (job, error) if job in jobs else ("", reason)
-
-
-def _when(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    return (job, error) if job in jobs else (None, reason)

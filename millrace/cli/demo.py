@@ -13,12 +13,14 @@ from millrace.cli.operations import make_hosts
 from millrace.cli.playbook import run_playbook
 from millrace.cli.settling import STILL_SECONDS, Look, await_rest, looking, state, state_line
 from millrace.cluster.insight_api import InsightApi
+from millrace.common.consent import YesOption
 from millrace.common.console import Console
-from millrace.common.errors import OperatorError
+from millrace.common.errors import UnhealthyError
+from millrace.common.exits import Exit
 from millrace.common.paths import stack_name, stack_state
 from millrace.common.stage import Stage, clock
 from millrace.plan import Plan, load_plan
-from millrace.replay.command import EXIT_STOPPED, FormatOption
+from millrace.replay.command import FormatOption
 from millrace.replay.run import ReplayOptions, replay_log, twice_readable
 from millrace.replay.start import TooLate
 from millrace.setup.machine import run as run_setup
@@ -34,12 +36,18 @@ def demo_command(
         str | None, typer.Option("--input", metavar="FILE|-", help="Your own access log.")
     ] = None,
     log_format: FormatOption = "",
+    yes: YesOption = False,
 ) -> None:
-    """From nothing to live insights: everything below, then traffic, then its results."""
-    run_demo(load_plan(stack_name()), log, log_format, Console())
+    """Go from nothing to live insights: all steps below, traffic, and its results.
+
+    millrace demo --input access.log
+    """
+    run_demo(load_plan(stack_name()), log, log_format, Console(), yes=yes)
 
 
-def run_demo(plan: Plan, log: str | None, log_format: str, console: Console) -> None:
+def run_demo(
+    plan: Plan, log: str | None, log_format: str, console: Console, *, yes: bool = False
+) -> None:
     """Performs every step. Each can be interrupted; the same command again goes on where it was."""
     started = time.monotonic()
 
@@ -50,7 +58,7 @@ def run_demo(plan: Plan, log: str | None, log_format: str, console: Console) -> 
     step("1/5 What this machine lacks")
     run_setup(console)
     step("2/5 Hosts: pulumi up")
-    make_hosts(plan, console)
+    make_hosts(plan, console, yes=yes)
     step("3/5 Services: Ansible")
     run_playbook(plan, "site.yml", [], console)
     step("4/5 Streaming jobs")
@@ -64,7 +72,7 @@ def run_demo(plan: Plan, log: str | None, log_format: str, console: Console) -> 
     step("Insights")
     _show_end(plan, look, console)
     if not look.at_rest:
-        raise OperatorError(
+        raise UnhealthyError(
             f"nothing got on for {STILL_SECONDS / 60:.0f} min: {'; '.join(look.waits)}",
             "`make status` shows more; what was sent waits in Kafka, and `make demo` goes on",
         )
@@ -124,4 +132,4 @@ def _replay(plan: Plan, log: str, console: Console, log_format: str = "") -> Non
 
 def _send(plan: Plan, asked: ReplayOptions) -> None:
     if not replay_log(plan, asked):
-        raise typer.Exit(EXIT_STOPPED)
+        raise typer.Exit(Exit.STOPPED)

@@ -16,9 +16,10 @@ from millrace.cli.network_docs import network_page
 from millrace.cli.pictures import everywhere, layers_svg, own_units, topology_svg
 from millrace.cli.retention import retention_table
 from millrace.cli.role_docs import role_readmes
-from millrace.common.errors import OperatorError
-from millrace.common.paths import CONFIGS, REPO
-from millrace.config import load_component
+from millrace.common.errors import NotPassedError, OperatorError
+from millrace.common.exits import Exit
+from millrace.common.paths import REPO
+from millrace.config import environment_names, load_component
 from millrace.config.alerts import load_alerts
 from millrace.drill.guarantees import guarantees_table
 from millrace.drill.report import Audit
@@ -65,7 +66,7 @@ def write_docs(check: bool = False) -> None:
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if check and stale:
         names = ", ".join(str(path.relative_to(REPO)) for path in stale)
-        raise OperatorError(
+        raise NotPassedError(
             f"{names}: not what configs/, runbooks/, docs/drills/ and ansible/roles/ say",
             "run `millrace docs`",
         )
@@ -75,8 +76,7 @@ def write_docs(check: bool = False) -> None:
 
 def _network_page() -> str:
     """Makes the page of every environment but the test suite's own."""
-    files = sorted((CONFIGS / "environments").glob("*.yaml"))
-    plans = [load_plan(file.stem) for file in files if file.stem != "test"]
+    plans = [load_plan(name) for name in environment_names() if name != "test"]
     components = {name: load_component(name) for name in plans[0].services}
     return network_page(components, plans, load_steps())
 
@@ -91,6 +91,7 @@ def filled(page: Path, text: str, plan: Plan) -> str:
         "rooms": _rooms_table,
         "jobs": _jobs_table,
         "retention": retention_table,
+        "exits": _exits_table,
     }
 
     def made(block: re.Match[str]) -> str:
@@ -179,6 +180,11 @@ def _purpose(name: str) -> str:
             said = ast.get_docstring(ast.parse(path.read_text())) or ""
             return said.partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".:")
     return ""
+
+
+def _exits_table(_: Plan) -> str:
+    rows = ["| exit code | when |", "|---:|---|"]
+    return "\n".join([*rows, *(f"| {exit.value} | {exit.when} |" for exit in Exit)]) + "\n"
 
 
 def _topology_table(plan: Plan) -> str:

@@ -3,17 +3,16 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from rich.console import Group
-from rich.table import Table
-
 from millrace.cluster.insight_api import InsightApi
 from millrace.common.errors import OperatorError
+from millrace.common.tables import Answer, Column, Row, Table
 
 SHOWN_WINDOWS = 12
 SHOWN_PAGES = 8
+KINDS = ("2xx", "3xx", "4xx", "5xx")
 
 
-def insights_view(api: InsightApi) -> Group:
+def insights_view(api: InsightApi) -> Answer:
     """The latest hours that have traffic, the total of the latest week, and its top pages."""
     hours = api.get("/v1/extent")["1h"]
     if hours is None:
@@ -22,7 +21,7 @@ def insights_view(api: InsightApi) -> Group:
     windows = api.get("/v1/traffic", window="1h", **week)["windows"]
     total = api.get("/v1/traffic/total", **week)
     top = api.get("/v1/pages/top", k=SHOWN_PAGES, **week)
-    return Group(_traffic(windows[-SHOWN_WINDOWS:], total), _pages(top))
+    return Answer.of(traffic=_traffic(windows[-SHOWN_WINDOWS:], total), pages=_pages(top))
 
 
 def latest(hours: dict[str, str], days: int) -> dict[str, str]:
@@ -32,35 +31,36 @@ def latest(hours: dict[str, str], days: int) -> dict[str, str]:
 
 
 def _traffic(windows: list[dict[str, Any]], total: dict[str, Any]) -> Table:
-    table = Table(title="traffic by the hour, the latest ones", title_justify="left")
-    table.add_column("hour (UTC)")
-    for column in ("requests", "page views", "unique visitors", "MB", "2xx", "3xx", "4xx", "5xx"):
-        table.add_column(column, justify="right")
-    table.add_column("state")
-    for window in windows:
-        hour = datetime.fromisoformat(window["start"])
-        table.add_row(f"{hour:%Y-%m-%d %H:%M}", *_counts(window))
-    table.add_section()
-    table.add_row("latest 7 days", *_counts(total), style="bold")
-    return table
-
-
-def _counts(counts: dict[str, Any]) -> list[str]:
-    return [
-        f"{counts['requests']:,}",
-        f"{counts['page_views']:,}",
-        f"{counts['unique_visitors']['estimate']:,}",
-        f"{counts['bytes'] / 1e6:,.1f}",
-        *(f"{counts['status'][kind]:,}" for kind in ("2xx", "3xx", "4xx", "5xx")),
-        "final" if counts["final"] else "open",
+    columns = (
+        Column("hour", "hour (UTC)", _hour),
+        *map(Column, ("requests", "page_views", "unique_visitors")),
+        Column("bytes", "MB", lambda row: f"{row['bytes'] / 1e6:,.1f}"),
+        *(Column(f"status_{kind}", kind) for kind in KINDS),
+        Column("final", "state", lambda row: "final" if row["final"] else "open"),
+    )
+    rows = [
+        {"hour": datetime.fromisoformat(window["start"]), **_counts(window)} for window in windows
     ]
+    title = "traffic by the hour, the latest ones"
+    return Table(title, columns, rows, foot={"hour": None, **_counts(total)})
+
+
+def _hour(row: Row) -> str:
+    return f"{row['hour']:%Y-%m-%d %H:%M}" if row["hour"] else "latest 7 days"
+
+
+def _counts(counts: dict[str, Any]) -> Row:
+    return {
+        "requests": counts["requests"],
+        "page_views": counts["page_views"],
+        "unique_visitors": counts["unique_visitors"]["estimate"],
+        "bytes": counts["bytes"],
+        **{f"status_{kind}": counts["status"][kind] for kind in KINDS},
+        "final": counts["final"],
+    }
 
 
 def _pages(top: dict[str, Any]) -> Table:
     error = f" (± {top['error']:,} views)" if top["error"] else ""
-    table = Table(title=f"top pages{error}", title_justify="left")
-    table.add_column("page")
-    table.add_column("views", justify="right")
-    for page in top["pages"]:
-        table.add_row(page["url"], f"{page['page_views']:,}")
-    return table
+    columns = (Column("url", "page"), Column("page_views", "views"))
+    return Table(f"top pages{error}", columns, top["pages"])

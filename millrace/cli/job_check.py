@@ -5,9 +5,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from millrace.common.errors import OperatorError
+from millrace.common.errors import NotPassedError, OperatorError
 from millrace.common.paths import REPO
 from millrace.inventory import deployment
 from millrace.plan import Plan
@@ -17,11 +18,11 @@ from millrace.setup.spark import local_spark
 LAST_WORDS = 1000
 
 
-def check_jobs(plan: Plan, job: str | None) -> None:
-    """OperatorError with file, line and reason of each declared job that can't be run.
+def check_jobs(plan: Plan, jobs: Sequence[str] = ()) -> None:
+    """NotPassedError with file, line and reason of each declared job that can't be run.
 
     Args:
-        job: only this one.
+        jobs: only these; all of the plan's applications without any.
     """
     spark = local_spark()
     package = build(folders=[REPO / folder for folder in plan.job_folders])["jobs"].path
@@ -38,15 +39,15 @@ def check_jobs(plan: Plan, job: str | None) -> None:
                 "-m",
                 "millrace_jobs.check",
                 *configs,
-                *(["--job", job] if job else []),
+                *(word for job in jobs for word in ("--job", job)),
             ],
             cwd=folder,  # not the checkout, whose sources would come first
             env=os.environ | {"PYTHONPATH": path, "SPARK_HOME": f"{spark}/pyspark"},
             capture_output=True,
             text=True,
         )
+    hint = "mend the file, and run the same command again; nothing was deployed"
+    if done.returncode and (found := done.stdout.strip()):
+        raise NotPassedError(found, hint)
     if done.returncode:
-        raise OperatorError(
-            done.stdout.strip() or f"Spark failed: {done.stderr.strip()[-LAST_WORDS:]}",
-            "mend the file, and run the same command again; nothing was deployed",
-        )
+        raise OperatorError(f"Spark failed: {done.stderr.strip()[-LAST_WORDS:]}")

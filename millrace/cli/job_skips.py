@@ -4,24 +4,32 @@ import getpass
 import socket
 import uuid
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
+from millrace import completion
 from millrace.cluster import zookeeper
 from millrace.cluster.skips import Skipped, skipped
+from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
+from millrace.common.tables import Answer, Column, JsonOption, Row, Table, tell
 from millrace.plan import Plan, load_plan
 
 console = Console()
 
 
 def skip_command(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="That is to go on behind them.")],
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB", help="That is to go on behind them.", autocompletion=completion.jobs
+        ),
+    ],
     partition: Annotated[int, typer.Option(min=0, help="Of the topic.")],
     why: Annotated[str, typer.Option(help="For whoever reads it in a month.")],
     start: Annotated[
@@ -35,16 +43,25 @@ def skip_command(
     wait: Annotated[
         str, typer.Option(help="How long the job's batch, and then the driver, are given.")
     ] = "300s",
+    yes: YesOption = False,
 ) -> None:
     """Have a job leave out a range of offsets for good: recorded, and told by each audit.
 
     The job may run, have failed or be disabled; the others don't notice.
+
+    millrace jobs skip archive --partition 0 --from 17 --to 18 --why "no executor can hold it"
     """
     plan = load_plan(stack_name())
     require_range(start, end, lost)
+    source = topic_of(plan, job, topic)
+    what = "what retention took" if lost else f"offsets {start} to {(end or 0) - 1}"
+    agree(
+        f"Have {job} in {plan.environment} leave out {what} of {source}-{partition}, for good?",
+        yes=yes,
+    )
     question = {
         "id": uuid.uuid4().hex,
-        "topic": topic_of(plan, job, topic),
+        "topic": source,
         "partition": partition,
         "from": start,
         "to": end,
@@ -60,13 +77,19 @@ def skip_command(
 
 
 def skips_command(
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="By default all jobs.")] = None,
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[JOB]", help="By default all jobs.", autocompletion=completion.jobs
+        ),
+    ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List what jobs leave out for good: which offsets, since when, by whose word and why."""
     plan = load_plan(stack_name())
     if job:
         require_job(plan, job)
-    console.print(skips_view(skipped(plan, [job] if job else plan.jobs)))
+    tell(Answer.of(skips=skips_table(skipped(plan, [job] if job else plan.jobs))), as_json)
 
 
 def require_range(start: int | None, end: int | None, lost: bool) -> None:
@@ -112,22 +135,21 @@ def told(job: str, answer: dict[str, Any]) -> str:
     )
 
 
-def skips_view(found: Iterable[Skipped]) -> Table:
+def skips_table(found: Iterable[Skipped]) -> Table:
     """The newest last."""
-    table = Table(title="left out for good", title_justify="left")
-    for column in ("job", "partition", "offsets"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("number", justify="right")
-    for column in ("since", "who", "why"):
-        table.add_column(column, overflow="fold")
-    for one in sorted(found, key=lambda one: one.since):
-        table.add_row(
-            one.job,
-            f"{one.topic}-{one.partition}",
-            f"{one.start} to {one.end - 1}",
-            f"{one.records:,}",
-            f"{one.since:%Y-%m-%d %H:%M:%S} UTC",
-            one.who,
-            f"lost by retention: {one.reason}" if one.lost else one.reason,
-        )
-    return table
+    rows = [
+        asdict(one) | {"records": one.records} for one in sorted(found, key=lambda one: one.since)
+    ]
+    columns = (
+        Column("job", whole=True),
+        Column("partition", show=lambda row: f"{row['topic']}-{row['partition']}", whole=True),
+        Column("start", "offsets", lambda row: f"{row['start']} to {row['end'] - 1}", whole=True),
+        Column("records", "number"),
+        *map(Column, ("since", "who")),
+        Column("reason", "why", _why),
+    )
+    return Table("left out for good", columns, rows)
+
+
+def _why(row: Row) -> str:
+    return f"lost by retention: {row['reason']}" if row["lost"] else row["reason"]

@@ -1,19 +1,30 @@
 """`millrace jobs …`: the streaming jobs one by one, in the plan and on the running service."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
+from millrace import completion
 from millrace.cli.job_facts import Facts, facts_of
 from millrace.cli.job_skips import skip_command, skips_command
 from millrace.cluster import kafka, zookeeper
+from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
+from millrace.common.tables import (
+    NOTHING,
+    Answer,
+    Column,
+    JsonOption,
+    Row,
+    Table,
+    shown,
+    tell,
+)
 from millrace.common.waiting import wait_until
 from millrace.plan import Plan, load_plan
 from millrace_shared.driver_record import DriverRecord, leader
@@ -21,46 +32,57 @@ from millrace_shared.driver_record import DriverRecord, leader
 DISABLED = "disabled"
 RUNNING = "running"
 
-app = typer.Typer(help="List, check, disable and enable the streaming jobs.")
+app = typer.Typer(help="List, check, disable and enable the streaming jobs, one by one.")
 console = Console()
 
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="One of an application's jobs.")]
+JobName = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB", help="One of an application's jobs.", autocompletion=completion.jobs
+    ),
+]
 Within = Annotated[str, typer.Option(help="How long to wait until it is so.")]
 
 
 @dataclass(frozen=True)
 class Running:
-    """What the running service says of one job; ``behind`` in records."""
+    """What the running service says of one job.
 
-    state: str
+    ``trouble`` is why it doesn't run well, ``runbook`` the page that says what to do; ``behind`` is
+    in records.
+    """
+
+    state: str | None = None
+    host: str | None = None
+    trouble: str | None = None
+    runbook: str | None = None
     behind: int | None = None
 
 
 @app.callback(invoke_without_command=True)
-def main_command(context: typer.Context) -> None:
+def main_command(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the streaming jobs: what each is, and what it does now."""
     if context.invoked_subcommand is None:
-        list_command()
+        list_command(as_json)
 
 
 @app.command("list")
-def list_command() -> None:
+def list_command(as_json: JsonOption = False) -> None:
     """List the streaming jobs: what each is, and what it does now."""
     plan = load_plan(stack_name())
     try:
-        running = ask_running(plan)
+        found = jobs_view(plan, ask_running(plan))
     except OperatorError as error:
-        console.print(jobs_view(plan, {}))
-        console.print(f"what they do now is unknown: {error.message}", soft_wrap=True)
-    else:
-        console.print(jobs_view(plan, running))
+        found = jobs_view(plan, {}, error.message)
+    tell(found, as_json)
 
 
 @app.command("disable")
-def disable_command(job: JobName, within: Within = "120s") -> None:
+def disable_command(job: JobName, within: Within = "120s", yes: YesOption = False) -> None:
     """Let a job finish its batch and begin no other one; its state stays, the other jobs go on."""
     plan = load_plan(stack_name())
     application = application_of(plan, job)
+    agree(f"Disable {job} in {plan.environment}? Its results stand still meanwhile.", yes=yes)
     zookeeper.disable(plan, job)
     _say(f"{job}: finishes its batch; state and rows stay, and its events wait in Kafka")
     host = _await(plan, application, job, DISABLED, parse_duration(within))
@@ -79,15 +101,25 @@ def enable_command(job: JobName, within: Within = "120s") -> None:
 
 
 @app.command("check")
-def check_command(job: Annotated[str | None, typer.Argument(metavar="[JOB]")] = None) -> None:
-    """Have Spark analyse the declared jobs, here and without a cluster: exit 1 if one can't run."""
+def check_command(
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[JOB]…", help="By default all declared ones.", autocompletion=completion.jobs
+        ),
+    ] = None,
+) -> None:
+    """Have Spark analyse the declared jobs on this machine, without a cluster.
+
+    Exit 6 if one can't be run.
+    """
     from millrace.cli.job_check import check_jobs
 
-    plan = load_plan(stack_name())
-    if job:
+    plan, chosen = load_plan(stack_name()), jobs or []
+    for job in chosen:
         application_of(plan, job)
-    check_jobs(plan, job)
-    _say(f"{job or 'all declared jobs'}: can be run")
+    check_jobs(plan, chosen)
+    _say(f"{', '.join(chosen) or 'all declared jobs'}: can be run")
 
 
 app.command("skip")(skip_command)
@@ -103,48 +135,71 @@ def ask_running(plan: Plan) -> dict[str, Running]:
         leading = leader(drivers[application])
         for job in jobs:
             state = DISABLED if not leading and job in disabled else state_of(leading, job)
-            where = f" on {leading.host}" if leading else ""
-            why = _why(leading, job) if leading else ""
-            try:
-                behind = kafka.lag(admin, plan, job, time.time()).records
-            except kafka.KafkaException:
-                behind = None
-            running[job] = Running(state + where + why, behind)
+            running[job] = Running(
+                state,
+                host=leading.host if leading else None,
+                trouble=leading.troubles.get(job) if leading else None,
+                runbook=leading.runbooks.get(job) if leading else None,
+                behind=_behind(admin, plan, job),
+            )
     return running
 
 
-def _why(leading: DriverRecord, job: str) -> str:
-    """Returns why a job doesn't run well, and the page that says what to do."""
-    trouble, runbook = leading.troubles.get(job), leading.runbooks.get(job)
-    page = f" (runbooks/{runbook}.md)" if runbook else ""
-    return f": {trouble}{page}" if trouble else ""
+def _behind(admin: kafka.AdminClient, plan: Plan, job: str) -> int | None:
+    try:
+        return kafka.lag(admin, plan, job, time.time()).records
+    except kafka.KafkaException:
+        return None
 
 
-def jobs_view(plan: Plan, running: dict[str, Running]) -> Table:
-    """A row for each job of the plan's applications; what nobody tells is a dash."""
-    table = Table(title=f"{plan.cluster}: jobs", title_justify="left")
-    for column in ("job", "application", "kind", "streams", "window", "state"):
-        table.add_column(column)
-    table.add_column("behind", justify="right")
-    table.add_column("route", overflow="fold")
-    for application, jobs in plan.applications.items():
-        for job in jobs:
-            table.add_row(*_row(application, facts_of(plan, job), running.get(job)))
-    return table
-
-
-def _row(application: str, job: Facts, running: Running | None) -> list[str]:
-    state, behind = (running.state, running.behind) if running else ("–", None)
-    return [
-        job.name,
-        application,
-        job.kind,
-        ", ".join(job.streams),
-        ", ".join(job.windows) or ("in real time" if job.real_time else "–"),
-        state,
-        "–" if behind is None else f"{behind:,}",
-        "\n".join(job.routes) or ("results topic only" if job.real_time else "–"),
+def jobs_view(plan: Plan, running: dict[str, Running], unknown: str | None = None) -> Answer:
+    """Each job of the plan's applications; ``unknown`` is why nobody tells what they do now."""
+    rows = [
+        _row(application, facts_of(plan, job), running.get(job) or Running())
+        for application, jobs in plan.applications.items()
+        for job in jobs
     ]
+    notes = [f"what they do now is unknown: {unknown}"] if unknown else []
+    found = Answer.of(*notes, jobs=Table(f"{plan.cluster}: jobs", COLUMNS, rows))
+    return replace(found, data={**found.data, "unknown": unknown})
+
+
+def _row(application: str, job: Facts, running: Running) -> Row:
+    return {
+        "job": job.name,
+        "application": application,
+        "kind": job.kind,
+        "streams": job.streams,
+        "windows": job.windows,
+        "real_time": job.real_time,
+        "routes": job.routes,
+        **asdict(running),
+    }
+
+
+def _windows(row: Row) -> str:
+    return "in real time" if row["real_time"] else shown(row["windows"])
+
+
+def said(row: Row) -> str:
+    """``failed on worker-2: it is the code (runbooks/job-failed.md)``."""
+    where = f" on {row['host']}" if row["host"] else ""
+    why = f": {row['trouble']}" if row["trouble"] else ""
+    page = f" (runbooks/{row['runbook']}.md)" if why and row["runbook"] else ""
+    return f"{shown(row['state'])}{where}{why}{page}"
+
+
+def _routes(row: Row) -> str:
+    return "results topic only" if row["real_time"] else "\n".join(row["routes"]) or NOTHING
+
+
+COLUMNS = (
+    *map(Column, ("job", "application", "kind", "streams")),
+    Column("windows", "window", _windows),
+    Column("state", show=said),
+    Column("behind"),
+    Column("routes", "route", _routes),
+)
 
 
 def _say(line: str) -> None:

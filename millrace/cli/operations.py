@@ -1,18 +1,18 @@
 """Operations on a stack: check the machine, make the hosts, converge the services, remove all."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-import typer
-from rich.table import Table
 
 from infra.progress import Change, stopping
 from millrace.cli.playbook import run_playbook
+from millrace.common.consent import agree
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
+from millrace.common.paths import stack_state
 from millrace.common.stage import Stage
+from millrace.common.tables import Column, Row, Table
 from millrace.hosts.roles import ROLES, holder
 from millrace.plan import Plan
 from millrace.providers import provider_of
@@ -90,28 +90,31 @@ def approve(plan: Plan, changes: Sequence[Change], console: Console) -> None:
         console.print(
             f"{len(stops)} machines stop for it, one at a time, each while all else is well"
         )
-    agree(plan, f"Have {len(changes)} changes made in {plan.environment}?")
-
-
-def agree(plan: Plan, question: str) -> None:
-    """Raises OperatorError unless somebody is there and says yes."""
-    if not (sys.stdin.isatty() and typer.confirm(question)):
-        raise OperatorError(f"{plan.environment}: nothing was created or changed", "--yes agrees")
+    agree(f"Have {len(changes)} changes made in {plan.environment}?", yes=False)
 
 
 def changes_view(environment: str, changes: Sequence[Change]) -> Table:
     """Makes a table of changes: those that end something first, what is alike in one line."""
-    table = Table(title=f"{environment}: what would change", title_justify="left")
-    for column in ("", "resource", "names", "what differs"):
-        table.add_column(column, overflow="fold")
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for one in sorted(changes, key=lambda one: (ORDER.index(one.what), one.kind, one.name)):
         alike.setdefault((one.what, one.kind, one.properties), []).append(one.name)
-    for (what, kind, properties), names in alike.items():
-        shown = ", ".join(names[:MOST_NAMES])
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        table.add_row(what, f"{len(names)} × {kind}", shown + more, ", ".join(properties))
-    return table
+    rows = [
+        {"what": what, "kind": kind, "names": names, "properties": properties}
+        for (what, kind, properties), names in alike.items()
+    ]
+    columns = (
+        Column("what", ""),
+        Column("kind", "resource", lambda row: f"{len(row['names'])} × {row['kind']}"),
+        Column("names", show=_names),
+        Column("properties", "what differs", lambda row: ", ".join(row["properties"])),
+    )
+    return Table(f"{environment}: what would change", columns, rows)
+
+
+def _names(row: Row) -> str:
+    names = row["names"]
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def follow_plan(plan: Plan, console: Console, *, yes: bool = False) -> None:
@@ -137,16 +140,48 @@ def deploy_jobs(plan: Plan, console: Console, release: str = "", *, yes: bool = 
     run_playbook(plan, "deploy-jobs.yml", arguments, console)
 
 
+def going(plan: Plan, *, purge: bool) -> Iterator[str]:
+    """Names what `remove_hosts` removes, and what it doesn't though one might think so."""
+    hosts = ", ".join(host.name for host in plan.hosts)
+    data = "go, with ALL THEIR DATA" if purge else "stay"
+    if plan.machines:
+        yield f"stay: the machines, and what is on them: {hosts}"
+    else:
+        yield f"go: the hosts, and the network between them: {hosts}"
+        yield f"{data}: the volumes {', '.join(v.name for h in plan.hosts for v in h.volumes)}"
+    if plan.aws:
+        yield f"{data}: the archive's bucket and its key"
+    if purge:
+        yield f"go: Pulumi's state of {plan.environment}"
+        for kind, paths in own_files(stack_state(plan.environment)).items():
+            yield f"go: {kind} on this machine: {', '.join(paths)}"
+
+
+def own_files(folder: Path) -> dict[str, list[str]]:
+    """What a stack's folder holds: each secret and key by its name, records by their folder."""
+    secrets = sorted(folder.glob("secrets/*")) + sorted(folder.glob("*key*"))
+    others = [path for path in sorted(folder.iterdir()) if path not in secrets]
+    found = {
+        "secrets": secrets,
+        "records": [path for path in others if path.name != "secrets"],
+    }
+    return {
+        kind: [str(path.relative_to(folder.parents[1])) for path in paths]
+        for kind, paths in found.items()
+        if paths
+    }
+
+
 def remove_hosts(plan: Plan, console: Console, *, purge: bool, yes: bool = False) -> None:
     """``pulumi destroy``: hosts and network go; data volumes only when ``purge``.
 
-    Where `up` asks, this does, too.
+    All that goes is named, and somebody has to agree.
     """
     from infra import automation
 
-    if provider_of(plan).PREVIEWS and not yes:
-        data = "and ALL THEIR DATA" if purge else "but their data"
-        agree(plan, f"Remove the {len(plan.hosts)} hosts of {plan.environment}, {data}?")
+    for line in going(plan, purge=purge):
+        console.print(line, soft_wrap=True)
+    agree(f"Remove this from {plan.environment}{', for good' if purge else ''}?", yes=yes)
     stack = automation.stack(plan.environment, console.print)
     with Stage(console, "Pulumi removes the hosts") as stage:
         automation.destroy(stack, purge=purge, provider=plan.provider, report=stage.say)

@@ -1,39 +1,33 @@
 """What the plan alone answers: `millrace plan | capacity | alerts | dashboards`."""
 
-import json
 from typing import Annotated
 
 import typer
 
-from millrace.common.console import Console
+from millrace.common.console import write
 from millrace.common.paths import stack_name
+from millrace.common.tables import JsonOption, in_json, tell
 from millrace.plan import load_plan
 
-console = Console()
 
-
-def plan(
-    as_json: Annotated[bool, typer.Option("--json", help="The whole plan, for scripts.")] = False,
-) -> None:
+def plan(as_json: JsonOption = False) -> None:
     """Show what runs where: hosts x services x memory, per zone."""
-    from millrace.cli.views import cost_view, plan_view
+    from millrace.cli.views import plan_view
 
-    planned = load_plan(stack_name())
-    if as_json:
-        print(planned.model_dump_json(indent=2))
-    else:
-        console.print(plan_view(planned))
-        if planned.aws:
-            console.print(cost_view(planned.aws))
+    tell(plan_view(load_plan(stack_name())), as_json)
 
 
 def capacity(
-    events_per_second: Annotated[float, typer.Option(min=1)],
+    events_per_second: Annotated[float, typer.Option(min=1, help="On average over a day.")],
     event_bytes: Annotated[float, typer.Option("--bytes", min=1, help="Bytes of one event.")],
-    retention_days: Annotated[float, typer.Option(min=0.01)],
+    retention_days: Annotated[float, typer.Option(min=0.01, help="That Kafka keeps them.")],
     replication: Annotated[int, typer.Option(min=1, help="Copies of each event.")] = 3,
+    as_json: JsonOption = False,
 ) -> None:
-    """Size disks, brokers, partitions and Cassandra for a load, assumptions shown."""
+    """Size disks, brokers, partitions and Cassandra for a load, with what is assumed.
+
+    millrace capacity --events-per-second 300000 --bytes 150 --retention-days 7
+    """
     from millrace.cli.views import capacity_view
     from millrace.config import PROFILES, load_component
     from millrace.plan.capacity import Load, load_assumptions, size
@@ -42,7 +36,7 @@ def capacity(
     load = Load(events_per_second, event_bytes, retention_days, replication)
     assumptions = load_assumptions()
     bounds = {profile: most.at(profile) for profile in PROFILES}
-    console.print(capacity_view(load, size(load, assumptions), assumptions, bounds))
+    tell(capacity_view(load, size(load, assumptions), assumptions, bounds), as_json)
 
 
 def alerts() -> None:
@@ -52,7 +46,8 @@ def alerts() -> None:
     from millrace.alerts import rules
     from millrace.config.alerts import load_alerts
 
-    print(yaml.safe_dump(rules(load_plan(stack_name()), load_alerts()), sort_keys=False), end="")
+    made = rules(load_plan(stack_name()), load_alerts())
+    write(yaml.safe_dump(made, sort_keys=False).rstrip("\n"))
 
 
 def dashboards(
@@ -67,4 +62,4 @@ def dashboards(
 
     planned, panels = load_plan(stack_name()), load_panels()
     made = page(planned, panels, load_alerts()) if for_page else dashboard(planned, panels)
-    print(json.dumps(made, indent=2))
+    write(in_json(made))

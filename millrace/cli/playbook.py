@@ -24,6 +24,8 @@ Event = Mapping[str, Any]  # as ansible/plugins/callback/millrace_events.py writ
 
 # Who passes one of these wants to read what Ansible itself prints.
 OWN_OUTPUT = re.compile(r"-[Cb]*[Dhv]|--(diff|verbose|help|version|list-|syntax-check|step)")
+# All others keep the service up: what they restart, they restart one after the other.
+STOP_A_HOST = ("patch-host.yml", "release-host.yml")
 NAME_WIDTH = 52
 LOG_TAIL_LINES = 15
 AGAIN = "mend what it names and run the same command again: what is done is not done twice"

@@ -1,11 +1,8 @@
 """The streaming service: which version runs, upgrade and back-out, suspend and resume."""
 
-from datetime import UTC, datetime
-
-from rich.table import Table
-
 from millrace.cluster.job_gateway import Gateway
 from millrace.common.console import Console
+from millrace.common.tables import Column, Table, time_of
 from millrace.plan import Plan
 
 
@@ -37,20 +34,23 @@ def resume(plan: Plan, console: Console) -> None:
         console.print(gateway.wait("wait", application, version))
 
 
-def versions_view(plan: Plan) -> Table:
+def versions_table(plan: Plan) -> Table:
     """Returns what may be run by `millrace upgrade VERSION`, the newest first."""
-    table = Table(title="versions on the edge hosts", title_justify="left")
-    for column in ("application", "version", "deployed (UTC)", ""):
-        table.add_column(column)
     gateway = Gateway(plan)
-    for application in gateway.applications:
-        found = gateway.ask("versions", application)
-        for deployed in found["deployed"]:
-            since = datetime.fromtimestamp(deployed["since"], UTC)
-            state = _state(found["intended"], deployed["version"])
-            table.add_row(application, deployed["version"], f"{since:%Y-%m-%d %H:%M:%S}", state)
-    return table
+    rows = [
+        {
+            "application": application,
+            "version": deployed["version"],
+            "deployed": time_of(deployed["since"]),
+            "state": _state(found["intended"], deployed["version"]),
+        }
+        for application in gateway.applications
+        for found in [gateway.ask("versions", application)]
+        for deployed in found["deployed"]
+    ]
+    columns = (*map(Column, ("application", "version", "deployed")), Column("state", ""))
+    return Table("versions on the edge hosts", columns, rows)
 
 
-def _state(intended: dict[str, str] | None, version: str) -> str:
-    return intended["state"] if intended and intended["version"] == version else ""
+def _state(intended: dict[str, str] | None, version: str) -> str | None:
+    return intended["state"] if intended and intended["version"] == version else None

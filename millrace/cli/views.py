@@ -1,10 +1,12 @@
-"""Plans and sizes as a person reads them."""
+"""Plans and sizes, as a person reads them and for programs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 
+from millrace.common.tables import Answer, Column, Row, Table, shown
 from millrace.config import Profile
 from millrace.cost import Estimate, estimate, load_prices, quantities
 from millrace.plan import Plan
@@ -12,63 +14,82 @@ from millrace.plan.aws import AwsPlan
 from millrace.plan.capacity import TB, TIB, Assumptions, Capacity, Load
 
 
-def plan_view(plan: Plan) -> Group:
-    """Hosts x services x memory with a line per host, and how the zones share them."""
-    hosts = Table(
-        title=f"{plan.cluster} ({plan.profile}, {plan.network.subnet})", title_justify="left"
+def plan_view(plan: Plan) -> Answer:
+    """Hosts x services x memory with a line per host, how the zones share them, and what a month
+    costs; for programs the whole plan besides."""
+    rates = _rates(plan)
+    cost = cost_view(plan.aws) if plan.aws else None
+    hosted = [f"{name}: {', '.join(jobs)}" for name, jobs in plan.applications.items()]
+    view = Group(
+        _hosts(plan),
+        _zones(plan),
+        f"Spark on YARN ({', '.join(hosted)}): {plan.applications_memory:,} MiB",
+        rates,
+        f"plan digest {plan.digest[:16]}",
+        *([cost] if cost else []),
     )
-    for column in ("host", "zone", "address", "services"):
-        hosts.add_column(column)
-    for column in ("planned", "of"):
-        hosts.add_column(f"{column} MiB", justify="right")
-    group = None
-    for host in plan.hosts:
-        if group not in (None, host.group):
-            hosts.add_section()
-        group = host.group
-        hosts.add_row(
-            host.name,
-            host.zone,
-            host.address,
-            ", ".join(host.services),
-            f"{plan.planned_memory(host):,}",
-            f"{host.memory:,}",
-        )
-    return Group(hosts, _zones(plan), _rates(plan), f"plan digest {plan.digest[:16]}")
+    derived = {"digest": plan.digest, "rates": rates.rows} | ({"cost": cost.data} if cost else {})
+    return Answer(plan.model_dump(mode="json") | derived, view)
+
+
+def _hosts(plan: Plan) -> Table:
+    columns = (
+        *map(Column, ("host", "zone", "address", "services")),
+        Column("planned", "planned MiB"),
+        Column("memory", "of MiB"),
+    )
+    rows = [
+        {
+            "host": host.name,
+            "group": host.group,
+            "zone": host.zone,
+            "address": host.address,
+            "services": host.services,
+            "planned": plan.planned_memory(host),
+            "memory": host.memory,
+        }
+        for host in plan.hosts
+    ]
+    title = f"{plan.cluster} ({plan.profile}, {plan.network.subnet})"
+    return Table(title, columns, rows, by="group")
 
 
 def _rates(plan: Plan) -> Table:
-    table = Table(title="what the jobs' settings allow", title_justify="left")
-    table.add_column("job")
-    table.add_column("events/s at most", justify="right")
-    table.add_column("in a batch", justify="right")
-    table.add_column("a batch every", justify="right")
+    columns = (
+        Column("job"),
+        Column("events_per_second", "events/s at most", _bound("events_per_second", "no bound")),
+        Column("batch_records", "in a batch", _bound("batch_records", "in real time")),
+        Column("trigger_seconds", "a batch every", lambda row: f"{row['trigger_seconds']:g} s"),
+    )
+    return Table("what the jobs' settings allow", columns, [_rate(plan, job) for job in plan.jobs])
+
+
+def _rate(plan: Plan, job: str) -> Row:
+    """None where there is no bound, as in real time."""
     settings = plan.spark.settings
-    for job in plan.jobs:
-        seconds = settings.job(job).trigger_seconds
-        bounds = f"{settings.events_per_second(job):,}", f"{settings.batch_records(job):,}"
-        if settings.is_real_time(job):
-            bounds = "no bound", "in real time"
-        table.add_row(job, *bounds, f"{seconds:g} s")
-    return table
+    bounded = not settings.is_real_time(job)
+    return {
+        "job": job,
+        "events_per_second": settings.events_per_second(job) if bounded else None,
+        "batch_records": settings.batch_records(job) if bounded else None,
+        "trigger_seconds": settings.job(job).trigger_seconds,
+    }
+
+
+def _bound(key: str, without: str) -> Any:
+    return lambda row: without if row[key] is None else shown(row[key])
 
 
 def _zones(plan: Plan) -> Table:
-    table = Table(title="zones", title_justify="left")
-    table.add_column("zone")
-    table.add_column("hosts")
-    table.add_column("planned MiB", justify="right")
+    columns = (*map(Column, ("zone", "hosts")), Column("planned", "planned MiB"))
+    rows = []
     for zone in plan.zones:
         hosts = [host for host in plan.hosts if host.zone == zone]
-        planned = sum(plan.planned_memory(host) for host in hosts)
-        table.add_row(zone, ", ".join(host.name for host in hosts), f"{planned:,}")
-    table.add_section()
-    total = sum(plan.planned_memory(host) for host in plan.hosts)
-    table.add_row("all", f"{len(plan.hosts)} hosts", f"{total:,}")
-    hosted = plan.applications.items()
-    applications = ", ".join(f"{name}: {', '.join(jobs)}" for name, jobs in hosted)
-    table.add_row("", f"Spark on YARN ({applications})", f"{plan.applications_memory:,}")
-    return table
+        planned = sum(map(plan.planned_memory, hosts))
+        rows.append({"zone": zone, "hosts": [host.name for host in hosts], "planned": planned})
+    planned = sum(map(plan.planned_memory, plan.hosts))
+    everything = {"zone": "all", "hosts": f"{len(plan.hosts)} hosts", "planned": planned}
+    return Table("zones", columns, rows, foot=everything)
 
 
 def terabytes(size: float) -> str:
@@ -79,73 +100,102 @@ def terabytes(size: float) -> str:
 
 def capacity_view(
     load: Load, capacity: Capacity, assumptions: Assumptions, most: Mapping[Profile, int]
-) -> Group:
+) -> Answer:
     """``most`` has the events/s that a job takes at most, by profile, the smallest first."""
-    table = Table(
-        title=f"{load.events_per_second:,.0f} events/s of {load.bytes:,.0f} B, kept "
-        f"{load.retention_days:g} days in {load.replication} copies",
-        title_justify="left",
-    )
-    table.add_column("what")
-    table.add_column("needed", justify="right")
-    table.add_column("because")
-    table.add_row("events on disk", terabytes(capacity.raw), "rate x bytes x seconds kept x copies")
-    table.add_row("ingest", f"{capacity.ingest / 1e6:,.1f} MB/s", "mean, one copy")
-    table.add_row(
-        "brokers",
-        str(capacity.brokers),
-        f"{capacity.brokers_for_disk} for the disks, {capacity.brokers_for_network} for the "
-        "network at peak, never fewer than 3",
-    )
     peak = load.events_per_second * assumptions["headroom"]
     bounds = ", ".join(f"{rate:,} ({profile})" for profile, rate in most.items())
-    table.add_row(
-        "profile",
-        next((profile for profile, rate in most.items() if rate >= peak), "none"),
-        f"a job takes {bounds} events/s at most, the peak is {peak:,.0f}: max_events_per_second",
+    needs = [
+        ("events on disk", capacity.raw, "B", "rate x bytes x seconds kept x copies"),
+        ("ingest", capacity.ingest, "B/s", "mean, one copy"),
+        (
+            "brokers",
+            capacity.brokers,
+            None,
+            f"{capacity.brokers_for_disk} for the disks, {capacity.brokers_for_network} for the "
+            "network at peak, never fewer than 3",
+        ),
+        (
+            "profile",
+            next((profile for profile, rate in most.items() if rate >= peak), "none"),
+            None,
+            f"a job takes {bounds} events/s at most, the peak is {peak:,.0f}: "
+            "max_events_per_second",
+        ),
+        ("partitions", capacity.partitions, None, "peak rate, a multiple of the brokers"),
+        (
+            "Cassandra nodes",
+            capacity.cassandra_nodes,
+            None,
+            f"{terabytes(capacity.cassandra_bytes)} of results at replication 3, compaction "
+            "included",
+        ),
+    ]
+    title = (
+        f"{load.events_per_second:,.0f} events/s of {load.bytes:,.0f} B, kept "
+        f"{load.retention_days:g} days in {load.replication} copies"
     )
-    table.add_row("partitions", str(capacity.partitions), "peak rate, a multiple of the brokers")
-    table.add_row(
-        "Cassandra nodes",
-        str(capacity.cassandra_nodes),
-        f"{terabytes(capacity.cassandra_bytes)} of results at replication 3, compaction included",
-    )
-    return Group(table, _assumptions(assumptions))
+    columns = (Column("what"), Column("needed", show=_needed), Column("because"))
+    rows = [dict(zip(("what", "needed", "unit", "because"), need, strict=True)) for need in needs]
+    return Answer.of(needs=Table(title, columns, rows), assumptions=_assumptions(assumptions))
+
+
+def _needed(row: Row) -> str:
+    match row["unit"]:
+        case "B":
+            return terabytes(row["needed"])
+        case "B/s":
+            return f"{row['needed'] / 1e6:,.1f} MB/s"
+    return shown(row["needed"])
 
 
 def _assumptions(assumptions: Assumptions) -> Table:
-    table = Table(title="assumptions (configs/capacity.yaml)", title_justify="left")
-    table.add_column("name")
-    table.add_column("value", justify="right")
-    table.add_column("why", style="dim")
-    for name, setting in assumptions.assumptions.items():
-        table.add_row(name, f"{setting.value:,}", setting.why)
-    return table
+    rows = [
+        {"name": name, "value": setting.value, "why": setting.why}
+        for name, setting in assumptions.assumptions.items()
+    ]
+    columns = tuple(map(Column, ("name", "value", "why")))
+    return Table("assumptions (configs/capacity.yaml)", columns, rows)
 
 
-def cost_view(aws: AwsPlan) -> Group:
+def cost_view(aws: AwsPlan) -> Answer:
     """A month's quantities, and their cost where a price is known."""
     estimated = estimate(quantities(aws), aws.region, load_prices())
     prices = estimated.prices
-    table = Table(title=f"a month in {estimated.region}", title_justify="left")
-    table.add_column("what")
-    table.add_column("quantity", justify="right")
-    table.add_column("unit")
-    table.add_column("price", justify="right")
-    table.add_column("as of")
-    table.add_column(prices.currency, justify="right")
-    for line in estimated.lines:
-        price = line.price
-        table.add_row(
-            line.quantity.item,
-            f"{line.quantity.amount:,.0f}",
-            line.quantity.unit,
-            f"{price.amount:g}" if price else "unknown",
-            price.date if price else "",
-            f"{line.cost:,.2f}" if line.cost is not None else "",
-        )
+    columns = (
+        Column("what"),
+        Column("quantity", show=lambda row: f"{row['quantity']:,.0f}"),
+        Column("unit"),
+        Column("price", show=_price),
+        Column("as_of", show=lambda row: row["as_of"] or ""),
+        Column("cost", prices.currency, _cost),
+    )
+    rows = [
+        {
+            "what": line.quantity.item,
+            "quantity": line.quantity.amount,
+            "unit": line.quantity.unit,
+            "price": line.price.amount if line.price else None,
+            "as_of": line.price.date if line.price else None,
+            "cost": line.cost,
+        }
+        for line in estimated.lines
+    ]
     listed = f"list prices of {prices.region} (configs/prices.yaml)"
-    return Group(table, f"{_total(estimated)}: {listed}")
+    found = Answer.of(
+        f"{_total(estimated)}: {listed}",
+        lines=Table(f"a month in {estimated.region}", columns, rows),
+    )
+    total = None if estimated.missing else estimated.known
+    about = {"region": estimated.region, "currency": prices.currency, "total": total}
+    return replace(found, data={**about, **found.data})
+
+
+def _price(row: Row) -> str:
+    return "unknown" if row["price"] is None else f"{row['price']:g}"
+
+
+def _cost(row: Row) -> str:
+    return "" if row["cost"] is None else f"{row['cost']:,.2f}"
 
 
 def _total(estimated: Estimate) -> str:

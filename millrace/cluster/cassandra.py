@@ -24,7 +24,7 @@ from cassandra.policies import (
 )
 
 from millrace.cluster import tunnel
-from millrace.common.errors import OperatorError
+from millrace.common.errors import UnreachableError
 from millrace.plan import Plan
 
 UNANSWERED = (DriverException, NoHostAvailable, OSError)
@@ -40,7 +40,7 @@ RECONNECT_SECONDS = 2
 
 @contextmanager
 def reading(plan: Plan) -> Iterator[Session]:
-    """Reads at a quorum of all replicas. Raises OperatorError when none answers, also while in
+    """Reads at a quorum of all replicas. Raises UnreachableError when none answers, also while in
     use."""
     profile = ExecutionProfile(
         load_balancing_policy=RoundRobinPolicy(),
@@ -51,7 +51,7 @@ def reading(plan: Plan) -> Iterator[Session]:
         with _session(plan, profile) as session:
             yield session
     except (NoHostAvailable, DriverException, RequestExecutionException) as failure:
-        raise OperatorError(
+        raise UnreachableError(
             f"can't read Cassandra: {failure}", "`millrace status` shows what is down"
         ) from None
 

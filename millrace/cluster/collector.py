@@ -16,7 +16,7 @@ import httpx
 
 from millrace.cluster import tunnel
 from millrace.cluster.kafka import KafkaError
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnreachableError
 from millrace.common.paths import stack_state
 from millrace.plan import Plan
 
@@ -175,7 +175,7 @@ class Sender:
                     raise OperatorError(said, "docs/send-events.md says what each answer means")
                 pause = float(answer.headers.get("retry-after", pause))
             time.sleep(pause)
-        raise OperatorError(said, "`millrace status` shows what is down")
+        raise UnreachableError(said, "`millrace status` shows what is down")
 
 
 def connect(plan: Plan, stream: str) -> CollectorProducer:

@@ -9,7 +9,7 @@ import httpx
 
 from millrace.cluster import tunnel
 from millrace.cluster.http import AnyHost, Unanswered, is_ok
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnreachableError
 from millrace.plan import Plan
 
 TIMEOUT_SECONDS = 20
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Hdfs:
-    """Paths are absolute, without scheme. Every method raises OperatorError when HDFS is away."""
+    """Paths are absolute, without scheme. Methods raise UnreachableError when HDFS is away."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -61,7 +61,7 @@ class Hdfs:
                 failure = error
                 if attempt + 1 < ATTEMPTS:
                     time.sleep(PAUSE_SECONDS)
-        raise OperatorError(
+        raise UnreachableError(
             f"HDFS doesn't answer: {failure}", "`millrace status` shows what is down"
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from millrace.cluster import tunnel
 from millrace.cluster.http import AnyHost, Unanswered
-from millrace.common.errors import OperatorError
+from millrace.common.errors import UnreachableError
 from millrace.plan import Plan
 
 TIMEOUT_SECONDS = 10
@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 20
 
 
 class InsightApi:
-    """Answers are JSON objects; every method raises OperatorError when no host gives one.
+    """Answers are JSON objects; every method raises UnreachableError when no host gives one.
 
     Hosts that say when to ask again (429, 503 with Retry-After) are asked then, within patience.
     """
@@ -32,7 +32,7 @@ class InsightApi:
                 pause = failure.retry_after_seconds
                 if pause is None or time.monotonic() + pause > deadline:
                     hint = "`millrace status` shows what is down"
-                    raise OperatorError(str(failure), hint) from None
+                    raise UnreachableError(str(failure), hint) from None
             else:
                 return answer
             time.sleep(pause)

@@ -5,7 +5,7 @@ from subprocess import TimeoutExpired
 from typing import Any
 
 from millrace.cluster.ssh import run_on
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnreachableError
 from millrace.plan import Plan
 
 MARGIN = 30  # s, for SSH to tell what the gateway found
@@ -36,7 +36,7 @@ class Gateway:
             if done.returncode != SSH_REFUSED:
                 raise OperatorError((done.stderr or done.stdout).strip())
             reasons.append(f"{host.name}: {done.stderr.strip()}")
-        raise OperatorError("\n".join(reasons), "`millrace status` shows which hosts are down")
+        raise UnreachableError("\n".join(reasons), "`millrace status` shows which hosts are down")
 
     def wait(self, *words: str) -> str:
         """Runs a command that waits, as long as the plan says."""

@@ -24,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from millrace.cluster import tunnel
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnreachableError
 from millrace.plan import Plan
 
 __all__ = [
@@ -96,12 +96,12 @@ def consumer(settings: dict[str, Any]) -> Consumer:
 def require_topics(client: Producer | AdminClient, topics: set[str]) -> dict[str, int]:
     """Topic → its partitions: a clear word now instead of a delivery time-out later.
 
-    OperatorError when no broker answers or a topic is missing.
+    UnreachableError when no broker answers, OperatorError when a topic is missing.
     """
     try:
         known = client.list_topics(timeout=TIMEOUT).topics
     except KafkaException as failure:
-        raise OperatorError(
+        raise UnreachableError(
             f"no Kafka broker answers: {reason(failure)}",
             "is the cluster up? `millrace status` shows it; `make up` brings it up",
         ) from None
@@ -233,11 +233,11 @@ def _offsets_by_leaders(
 
 
 def require_ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
-    """Returns what ``topic_ends`` does. Raises OperatorError in place of its errors."""
+    """Returns what ``topic_ends`` does. Raises UnreachableError in place of its errors."""
     try:
         return topic_ends(admin, topic, partitions)
     except KafkaException as failure:
-        raise OperatorError(
+        raise UnreachableError(
             f"can't read the ends of topic {topic}: {reason(failure)}",
             "`millrace status` shows what is down",
         ) from None

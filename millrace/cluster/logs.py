@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 class Wanted:
     """Which entries: ``since`` and ``until`` are seconds since 1970, ``pattern`` is a regular
     expression, ``parts`` are services of the plan, `CONTAINERS` or `SYSTEM`, ``level`` is the least
-    one."""
+    one. ``follow``: also what comes from now on."""
 
     since: float
     until: float
@@ -41,6 +41,7 @@ class Wanted:
     pattern: str = ""
     gc: bool = False
     level: str = log_reader.LEVELS[0]
+    follow: bool = False
 
     def question(self, plan: Plan, host: Host) -> dict[str, Any]:
         """Returns the question as `log_reader` on that host takes it."""
@@ -57,14 +58,16 @@ class Wanted:
             "kinds": [kind for kind in CONTAINERS if kind in self.parts],
             "system": SYSTEM in self.parts,
             "gc": self.gc,
+            "follow": self.follow,
         }
 
 
 class HostLog:
     """The entries of one host, the oldest first; read while they come.
 
-    ``problem`` says, once they have ended, why they aren't all: None unless the host didn't answer,
-    or wasn't done in time.
+    Of a log that is followed these are the past; `coming` goes on from there. ``problem`` says,
+    once they have ended, why they aren't all: None unless the host didn't answer, or wasn't done in
+    time.
     """
 
     def __init__(self, plan: Plan, host: Host, wanted: Wanted, within: float | None) -> None:
@@ -85,11 +88,25 @@ class HostLog:
             self._timer.start()
 
     def __iter__(self) -> Iterator[Entry]:
+        for entry in self._entries():
+            if entry is None:
+                return
+            yield entry
+
+    def coming(self) -> Iterator[Entry]:
+        """Yields what is said from then on, until the host isn't heard any more."""
+        return (entry for entry in self._entries() if entry)
+
+    def _entries(self) -> Iterator[Entry | None]:
+        """None for the empty lines that end the past, and show that somebody is there."""
         assert self._process.stdout
         assert self._process.stderr
         for line in self._process.stdout:
             if not line.endswith("\n"):
                 break  # cut off
+            if line == "\n":
+                yield None
+                continue
             time, source, level, text = json.loads(line)
             yield Entry(time, self.host, source, level, text)
         said = self._process.stderr.read().strip()

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from millrace.cluster.services import get_json
 from millrace.cluster.ssh import on_all, run_on
-from millrace.common.errors import OperatorError
+from millrace.common.errors import UnreachableError
 from millrace.plan import Endpoint, Host, Plan
 
 SERVICE = "prometheus_server"
@@ -127,7 +127,7 @@ def _alert(alert: dict[str, Any]) -> Alert:
 def firing(plan: Plan, seconds: float) -> list[Series]:
     """Returns every alert that fired within the last so many seconds, and at which evaluations.
 
-    Each Prometheus tells of what it found itself. Raises OperatorError when none answers.
+    Each Prometheus tells of what it found itself. Raises UnreachableError when none answers.
     """
     return query(plan, f'ALERTS{{alertstate="firing"}}[{max(1, round(seconds))}s]')
 
@@ -135,13 +135,13 @@ def firing(plan: Plan, seconds: float) -> list[Series]:
 def query(plan: Plan, expression: str) -> list[Series]:
     """Returns what it gives now, of all Prometheis that answer.
 
-    Raises OperatorError when none does.
+    Raises UnreachableError when none does.
     """
     asked = {"query": expression}
     answers = on_all(plan.hosts_of(SERVICE), lambda host: _ask(plan, host, "query", asked))
     found = [answer for answer in answers.values() if isinstance(answer, list)]
     if not found:
-        raise OperatorError(
+        raise UnreachableError(
             "no Prometheus answers\n" + "\n".join(f"{h}: {said}" for h, said in answers.items()),
             "`millrace status` shows which hosts are down",
         )
@@ -153,12 +153,12 @@ def history(
 ) -> list[Series]:
     """Returns what one of them has, a value each ``step`` seconds.
 
-    Raises OperatorError when none answers.
+    Raises UnreachableError when none answers.
     """
     asked = {"query": expression, "start": f"{since:.0f}", "end": f"{until:.0f}", "step": f"{step}"}
     answer = _ask(plan, host, "query_range", asked)
     if isinstance(answer, str):
-        raise OperatorError(f"Prometheus on {host.name} doesn't answer: {answer}")
+        raise UnreachableError(f"Prometheus on {host.name} doesn't answer: {answer}")
     return answer
 
 

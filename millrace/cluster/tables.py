@@ -11,7 +11,7 @@ from cassandra.cluster import NoHostAvailable, Session
 from cassandra.protocol import ErrorMessage
 
 from millrace.cluster import cassandra
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnreachableError
 from millrace.plan import Plan
 from millrace.plan.tables import Row
 from millrace.table_versions import Version, encoded
@@ -23,7 +23,7 @@ COLUMNS = "version, rows, since"
 
 @contextmanager
 def lookup_versions(plan: Plan) -> Iterator["LookupVersions"]:
-    """OperatorError when Cassandra doesn't answer, also while in use."""
+    """UnreachableError when Cassandra doesn't answer, also while in use."""
     cassandra.quiet()
     try:
         with cassandra.as_jobs_do(plan) as session:
@@ -33,7 +33,7 @@ def lookup_versions(plan: Plan) -> Iterator["LookupVersions"]:
             f"Cassandra has no lookup tables yet: {error}", "`make deploy` makes them"
         ) from None
     except (NoHostAvailable, DriverException, ErrorMessage) as error:
-        raise OperatorError(
+        raise UnreachableError(
             f"Cassandra doesn't answer: {error}",
             "`millrace status` shows what is down; then run it again: a change that is there"
             " already isn't made twice",

@@ -19,7 +19,7 @@ from operator import not_
 from typing import TextIO
 
 from millrace.cluster.access import entry, shared_socket, target, way_in
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnreachableError
 from millrace.common.waiting import wait_until
 from millrace.config import ENTRANCE
 from millrace.plan import Host, Plan
@@ -99,7 +99,7 @@ class _Way:
     def need(self, plan: Plan, endpoints: Iterable[Endpoint]) -> None:
         """Have their forwards, for as long as this process lives.
 
-        Raises OperatorError when no edge host lets this machine in.
+        Raises UnreachableError when no edge host lets this machine in.
         """
         with self._lock:
             if self._keeper and self._needed.issuperset(endpoints):
@@ -153,7 +153,7 @@ def _enter(plan: Plan, but_last: str) -> str:
         if reason is None:
             return host.name
         refusals.append(f"{host.name} ({host.address}) doesn't let this machine in: {reason}")
-    raise OperatorError("\n".join(refusals), "operators come in by SSH to an edge host")
+    raise UnreachableError("\n".join(refusals), "operators come in by SSH to an edge host")
 
 
 def _forward(plan: Plan, endpoints: Iterable[Endpoint]) -> None:

@@ -17,7 +17,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from millrace.cluster import tunnel
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnreachableError
 from millrace.common.waiting import wait_until
 from millrace.plan import Plan
 from millrace_shared.driver_record import DriverRecord
@@ -40,20 +40,20 @@ class Coordination:
 
 
 def coordination(plan: Plan, seconds: float) -> Coordination:
-    """Asks for all in one session. Raises OperatorError when none begins in so many seconds."""
+    """Asks for all in one session. Raises UnreachableError when none begins in so many seconds."""
     what = "who drives, which jobs are disabled and how the upkeep went"
     with _glancing(plan, what, seconds) as client:
         return Coordination(_drivers(client, plan), _disabled(client, plan), _upkeep(client, plan))
 
 
 def drivers(plan: Plan) -> Drivers:
-    """The living drivers. Raises OperatorError when ZooKeeper doesn't answer."""
+    """The living drivers. Raises UnreachableError when ZooKeeper doesn't answer."""
     with _glancing(plan, "who drives") as client:
         return _drivers(client, plan)
 
 
 def disabled(plan: Plan) -> set[str]:
-    """The jobs that an operator wants not to run. Raises OperatorError when ZooKeeper doesn't
+    """The jobs that an operator wants not to run. Raises UnreachableError when ZooKeeper doesn't
     answer."""
     with _glancing(plan, "which jobs are disabled") as client:
         return _disabled(client, plan)
@@ -63,20 +63,20 @@ def upkeep(plan: Plan) -> dict[str, Any] | None:
     """Returns what the last upkeep came to: see millrace_gateway.upkeep.Record; None before the
     first look.
 
-    OperatorError when ZooKeeper doesn't answer.
+    UnreachableError when ZooKeeper doesn't answer.
     """
     with _glancing(plan, "how the upkeep went") as client:
         return _upkeep(client, plan)
 
 
 def disable(plan: Plan, job: str) -> None:
-    """Order that the job is not to run. Raises OperatorError when ZooKeeper doesn't answer."""
+    """Order that the job is not to run. Raises UnreachableError when ZooKeeper doesn't answer."""
     with _glancing(plan, "whether it takes the order") as client:
         client.ensure_path(_order(plan, job))
 
 
 def enable(plan: Plan, job: str) -> None:
-    """Take that order back. Raises OperatorError when ZooKeeper doesn't answer."""
+    """Take that order back. Raises UnreachableError when ZooKeeper doesn't answer."""
     with _glancing(plan, "whether it takes the order") as client, suppress(NoNodeError):
         client.delete(_order(plan, job))
 
@@ -84,10 +84,10 @@ def enable(plan: Plan, job: str) -> None:
 def ask(plan: Plan, path: str, question: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Put a question into a node; the answer with the same ``id`` that appears below it.
 
-    OperatorError when ZooKeeper doesn't answer, or nobody answers in time.
+    UnreachableError when ZooKeeper doesn't answer, or nobody answers in time.
     """
     quiet()
-    with retrying_client(plan) as client:
+    with _answering(f"what becomes of {path}"), retrying_client(plan) as client:
         client.ensure_path(path)
         until = time.time() + seconds  # later, nobody waits for the answer
         client.set(path, json.dumps(question | {"until": until}).encode())
@@ -100,7 +100,7 @@ def ask(plan: Plan, path: str, question: dict[str, Any], seconds: float) -> dict
             return found.get("id") == question["id"]
 
         if not wait_until(is_answered, seconds):
-            raise OperatorError(
+            raise UnreachableError(
                 f"nobody answered the question in {path} within {seconds:.0f} s",
                 "does the job run, and does a driver lead? `millrace status`, `millrace who`",
             )
@@ -109,19 +109,27 @@ def ask(plan: Plan, path: str, question: dict[str, Any], seconds: float) -> dict
 
 @contextmanager
 def _glancing(plan: Plan, what: str, seconds: float = TIMEOUT_SECONDS) -> Iterator[KazooClient]:
-    """A client that gives up soon; OperatorError then, also while in use."""
+    """A client that gives up soon; UnreachableError then, also while in use."""
     quiet()
     client = _client(plan)
     try:
-        client.start(seconds)
-        yield client
-    except (KazooException, KazooTimeoutError) as error:
-        raise OperatorError(
-            f"ZooKeeper doesn't say {what}: {error}", "`millrace status` shows what is down"
-        ) from error
+        with _answering(what):
+            client.start(seconds)
+            yield client
     finally:
         client.stop()
         client.close()
+
+
+@contextmanager
+def _answering(what: str) -> Iterator[None]:
+    """UnreachableError in place of what the client raises."""
+    try:
+        yield
+    except (KazooException, KazooTimeoutError) as error:
+        raise UnreachableError(
+            f"ZooKeeper doesn't say {what}: {error}", "`millrace status` shows what is down"
+        ) from error
 
 
 @contextmanager

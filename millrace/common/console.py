@@ -31,6 +31,7 @@ def _pictures() -> dict[int, str]:
 
 
 PICTURES = _pictures()
+OF_LINES = PICTURES | {ord("\t"): "\t"}
 
 
 def visible(outside: object) -> str:
@@ -41,6 +42,15 @@ def visible(outside: object) -> str:
 def as_text(outside: object, style: str = "") -> Text:
     """Returns what `visible` does, as a text with a style."""
     return Text(visible(outside), style)
+
+
+def write(*lines: str) -> None:
+    """Prints lines for programs, as they are but for control characters.
+
+    In one write: who takes the first line and ends leaves no other one to fail.
+    """
+    sys.stdout.write("".join(f"{line.translate(OF_LINES)}\n" for line in lines))
+    sys.stdout.flush()
 
 
 class Console(rich.console.Console):

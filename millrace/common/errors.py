@@ -1,7 +1,9 @@
-"""The one exception that reaches the operator."""
+"""The exceptions that reach the operator: one, and its kinds for scripts to tell apart."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+
+from millrace.common.exits import Exit
 
 NOTHING_CHANGED = "nothing was created or changed"
 
@@ -12,7 +14,7 @@ class OperatorError(Exception):
     The CLI prints it without a traceback and exits with its code; every other exception is our bug.
     """
 
-    exit_code = 1
+    exit_code = Exit.FAILED
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -21,9 +23,27 @@ class OperatorError(Exception):
 
 
 class NobodyError(OperatorError):
-    """No host has a role now, as while it is being elected: a script may want to tell."""
+    """No host has a role now, as while it is being elected."""
 
-    exit_code = 3
+    exit_code = Exit.NOBODY
+
+
+class UnhealthyError(OperatorError):
+    """The cluster answers, and isn't as healthy as it has to be."""
+
+    exit_code = Exit.UNHEALTHY
+
+
+class UnreachableError(OperatorError):
+    """Nobody answers, or too few do to know the state."""
+
+    exit_code = Exit.UNREACHABLE
+
+
+class NotPassedError(OperatorError):
+    """A check ran to its end and found something."""
+
+    exit_code = Exit.NOT_PASSED
 
 
 class Problems:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
 CONFIGS = REPO / "configs"
+DEFAULT_STACK = "local"
 ANSIBLE = REPO / "ansible"
 
 # What belongs to this checkout: Pulumi's state, its passphrase, generated keys. Never in git.
@@ -23,8 +24,11 @@ def stack_state(stack: str) -> Path:
 
 
 def stack_name() -> str:
-    """The stack that commands act on: ``MILLRACE_STACK``, or ``local``."""
-    return os.environ.get("MILLRACE_STACK") or "local"
+    """The stack that commands act on: ``MILLRACE_STACK``, or ``local``.
+
+    `millrace --stack` sets the variable, so that whatever it starts acts on the same one.
+    """
+    return os.environ.get("MILLRACE_STACK") or DEFAULT_STACK
 
 
 def trial_jobs() -> str | None:

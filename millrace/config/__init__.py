@@ -36,6 +36,7 @@ from millrace.config.environment import (
     Environment,
     KafkaReplication,
     Replication,
+    environment_names,
     load_environment,
 )
 from millrace.config.load import read_yaml, validate
@@ -73,6 +74,7 @@ __all__ = [
     "TopicNames",
     "absent",
     "component_names",
+    "environment_names",
     "load_component",
     "load_components",
     "load_environment",

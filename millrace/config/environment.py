@@ -164,14 +164,17 @@ class Environment(Model):
         return settings.memory
 
 
+def environment_names(configs: Path = CONFIGS) -> list[str]:
+    return sorted(path.stem for path in (configs / "environments").glob("*.yaml"))
+
+
 def load_environment(name: str, configs: Path = CONFIGS) -> Environment:
     """The environment of that name, with what it ``extends`` beneath it (one level)."""
     path = configs / "environments" / f"{name}.yaml"
-    if not path.exists():
-        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
+    if name not in (known := environment_names(configs)):
         raise OperatorError(
             f"no environment '{name}': {shown(path)} does not exist",
-            f"the environments are: {known}; a stack has the name of its environment",
+            f"the environments are: {', '.join(known)}; a stack has the name of its environment",
         )
     content = read_yaml(path)
     if base := content.get("extends"):

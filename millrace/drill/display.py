@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 
 from rich.live import Live
-from rich.table import Table
+from rich.table import Table  # noqa: TID251 (moves)
 from rich.text import Text
 
 from millrace.common.console import Console

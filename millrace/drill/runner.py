@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from millrace.common.console import Console
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnhealthyError
 from millrace.common.machine import this_machine
 from millrace.common.paths import stack_state
 from millrace.common.waiting import wait_until
@@ -56,9 +56,9 @@ def require_allowed(plan: Plan, about: FrontMatter) -> None:
 
 
 def require_steady(cluster: Cluster) -> None:
-    """Raises OperatorError unless the cluster is in its steady state."""
+    """Raises UnhealthyError unless the cluster is in its steady state."""
     if problems := cluster.problems():
-        raise OperatorError(
+        raise UnhealthyError(
             "\n".join(problems), "nothing was injected; `make up` heals, `millrace status` shows it"
         )
 
@@ -249,7 +249,7 @@ def _alert_outcomes(
     *,
     wait: bool,
 ) -> list[AlertOutcomes]:
-    """Returns what Prometheis tell of each episode. Raises OperatorError when none answers.
+    """Returns what Prometheis tell of each episode. Raises UnreachableError when none answers.
 
     The drill ``before`` this one began then (Unix seconds).
     """

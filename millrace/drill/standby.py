@@ -3,7 +3,7 @@
 import time
 
 from millrace.cluster.zookeeper import Drivers
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnhealthyError
 from millrace.common.waiting import wait_until
 from millrace.drill.cluster import Cluster
 
@@ -33,14 +33,14 @@ def youngest(applications: Drivers) -> float | None:
 
 
 def wait_until_idle(cluster: Cluster, seconds: float) -> None:
-    """Waits until every standby has stood by for so long. Raises OperatorError if none ever has."""
+    """Waits until each standby has stood by for so long. Raises UnhealthyError if none ever has."""
 
     def idle() -> bool:
         since = standby_since(cluster)
         return since is not None and time.time() - since >= seconds
 
     if not wait_until(idle, seconds + PATIENCE_SECONDS, LOOK_EVERY_SECONDS):
-        raise OperatorError(
+        raise UnhealthyError(
             f"no standby driver has stood by for {seconds / 60:g} min",
             "nothing was injected; `millrace status` shows who stands by",
         )

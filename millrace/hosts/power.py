@@ -1,5 +1,6 @@
 """Power, pulse and network of hosts, by whatever provides them."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 
@@ -17,10 +18,11 @@ class Action(StrEnum):
     REJOIN = "rejoin"
 
 
-def act(plan: Plan, action: Action, names: list[str]) -> None:
-    """Does it to every host at once. Raises OperatorError for unknown hosts, before anything is
-    done."""
-    hosts = [named(plan, name) for name in names]
+BREAK = (Action.KILL, Action.FREEZE, Action.PARTITION)  # the others undo these
+
+
+def act(plan: Plan, action: Action, hosts: Sequence[Host]) -> None:
+    """Does it to every host at once."""
     control = provider_of(plan).control(plan)
     with ThreadPoolExecutor(max_workers=len(hosts)) as pool:
         list(pool.map(getattr(control, action), hosts))

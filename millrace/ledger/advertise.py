@@ -3,7 +3,6 @@
 What it needs is imported when it runs, not for each command.
 """
 
-import json
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -12,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
+from millrace.common.tables import Answer, Column, JsonOption, Table, iso, tell
 from millrace.plan import Plan, load_plan
 
 if TYPE_CHECKING:
@@ -30,20 +29,19 @@ MINUTE = timedelta(minutes=1)
 def advertise_command(
     rate: Annotated[float, typer.Option(min=0.1, help="Impressions a second.")] = 100,
     length: Annotated[str, typer.Option("--for", help="Such as 60s, 10m.")] = "60s",
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Send impressions and clicks at a set rate, and say what has to come of them by campaign.
 
     Each is sent once, to the topics that the job `attribution` reads. Ctrl-C ends it early.
+
+    millrace advertise --rate 100 --for 60s
     """
     from millrace.common.signals import stop_on_signals
 
     with stop_on_signals() as stop:
         sent = advertise(load_plan(stack_name()), rate, parse_duration(length), stop.is_set)
-    if as_json:
-        print(json.dumps(sent, indent=2))
-    else:
-        Console(soft_wrap=True).print(_view(sent))
+    tell(campaigns_view(sent), as_json, Console(soft_wrap=True))
 
 
 def advertise(
@@ -73,11 +71,7 @@ def advertise(
     )
     start = datetime.fromtimestamp(started_ms / 1000, UTC).replace(second=0, microsecond=0)
     end = datetime.now(UTC).replace(second=0, microsecond=0) + MINUTE
-    return {"from": _iso(start), "to": _iso(end), "campaigns": truth.as_json()}
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")
+    return {"from": iso(start), "to": iso(end), "campaigns": truth.as_json()}
 
 
 def send(
@@ -117,12 +111,9 @@ def send(
         )
 
 
-def _view(sent: dict[str, Any]) -> Table:
-    table = Table(title=f"from {sent['from']} to {sent['to']}", title_justify="left")
-    names = list(next(iter(sent["campaigns"].values())))
-    table.add_column("campaign")
-    for name in names:
-        table.add_column(name.replace("_", " "), justify="right")
-    for campaign, figures in sent["campaigns"].items():
-        table.add_row(campaign, *(f"{figures[name]:,}" for name in names))
-    return table
+def campaigns_view(sent: dict[str, Any]) -> Answer:
+    """A line for each campaign."""
+    names = next(iter(sent["campaigns"].values()))
+    rows = [{"campaign": name, **figures} for name, figures in sent["campaigns"].items()]
+    columns = [*map(Column, ("campaign", *names))]
+    return Answer(sent, Table(f"from {sent['from']} to {sent['to']}", columns, rows))

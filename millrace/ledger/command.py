@@ -4,9 +4,11 @@ from typing import Annotated
 
 import typer
 
+from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
+from millrace.common.tables import JsonOption, tell
 from millrace.ledger import IngestPath
 from millrace.plan import load_plan
 
@@ -27,10 +29,13 @@ def load_command(
         IngestPath, typer.Option(help="By its own protocol, or over HTTP.")
     ] = "kafka",
     topic: Annotated[str, typer.Option(hidden=True)] = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Send known traffic at a set rate, and keep a ledger of it for `millrace audit`.
 
     Ctrl-C ends it early and in order. The last line is the ledger's path.
+
+    millrace load --rate 2000 --for 60s
     """
     if acks not in ACKS:
         raise OperatorError(f"--acks {acks}: expected {' or '.join(ACKS)}")
@@ -41,4 +46,7 @@ def load_command(
     options = LoadOptions(
         run, rate, parse_duration(length), profile, acks, out_of_order, late, topic, pages
     )
-    run_load(load_plan(stack_name()), options, through_collector=through == "collector")
+    plan, by_collector = load_plan(stack_name()), through == "collector"
+    progress = Console(stderr=as_json, soft_wrap=True)
+    done = run_load(plan, options, progress, through_collector=by_collector)
+    tell(done, as_json, Console(soft_wrap=True))

@@ -2,12 +2,13 @@
 
 import time
 
+from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from millrace.common.console import Console
 from millrace.common.live import LiveOnTerminal
+from millrace.common.tables import Answer, upright
 from millrace.ledger.load import Seen
 from millrace.ledger.store import Ledger
 
@@ -52,17 +53,19 @@ class Display(LiveOnTerminal):
         return " · ".join(parts)
 
 
-def summary(ledger: Ledger, took: float) -> Table:
-    """The whole run in figures; ``took`` is in seconds."""
+def summary(ledger: Ledger, took: float) -> Answer:
+    """The whole run in figures, and where its ledger is; ``took`` is in seconds."""
     acknowledged = int(ledger.acked.sum())
     gaps = ledger.produce_gaps(ledger.started, ledger.started + took)
-    table = Table(title=f"load {ledger.spec.run}", title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_row("sent", f"{len(ledger.acked):,}")
-    table.add_row("acknowledged", f"{acknowledged:,} ({acknowledged / took:,.0f}/s)")
-    table.add_row("failed", f"{ledger.failed:,}")
-    table.add_row("in doubt", f"{ledger.in_doubt:,}")
-    table.add_row("worst behind schedule", f"{ledger.behind_seconds:.2f} s")
-    table.add_row("longest gap of a partition", f"{max(gaps.values()):.2f} s")
-    return table
+    run = {
+        "run": ledger.spec.run,
+        "sent": len(ledger.acked),
+        "acknowledged": acknowledged,
+        "acknowledged_per_second": round(acknowledged / took, 1),
+        "failed": ledger.failed,
+        "in_doubt": ledger.in_doubt,
+        "worst_behind_seconds": round(ledger.behind_seconds, 3),
+        "longest_gap_seconds": round(max(gaps.values()), 3),
+    }
+    view = Group(upright(f"load {run['run']}", run), str(ledger.path))
+    return Answer(run | {"ledger": ledger.path}, view)

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from millrace import completion
+from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
@@ -23,11 +25,17 @@ def load_large_command(
     megabytes: Annotated[int, typer.Option(min=1, max=900, help="Of each, when read.")] = 30,
     times: Annotated[int, typer.Option(min=1, help="How many, each in a batch of its own.")] = 1,
     codec: Annotated[str, typer.Option(help="gzip or zstd.")] = "gzip",
-    stream: Annotated[str | None, typer.Option(help="By default the one that jobs read.")] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option(help="By default the one that jobs read.", autocompletion=completion.streams),
+    ] = None,
+    yes: YesOption = False,
 ) -> None:
     """Send records that are no events and large once they are read, for a drill.
 
     Prints where each stands, as TOPIC-PARTITION-OFFSET.
+
+    millrace load-large --megabytes 300 --codec zstd
     """
     from millrace.cluster import kafka
 
@@ -37,6 +45,8 @@ def load_large_command(
     name = stream or plan.spark.settings.common.stream
     if name not in plan.streams:
         raise OperatorError(f"no stream is called {name}; there are {', '.join(plan.streams)}")
+    size = f"{times} × {megabytes} MB"
+    agree(f"Send {size} of no use to {plan.environment}? Jobs may fail by it.", yes=yes)
     settings = {"compression.type": codec, "message.max.bytes": LARGEST_REQUEST, "linger.ms": 0}
     producer = kafka.producer(kafka.default_client(plan) | settings)
     places: list[str] = []

@@ -14,6 +14,7 @@ from millrace.cluster.kafka import Producer
 from millrace.common.console import Console
 from millrace.common.paths import stack_state
 from millrace.common.signals import stop_on_signals
+from millrace.common.tables import Answer
 from millrace.ledger.display import Display, summary
 from millrace.ledger.load import Load, connect
 from millrace.ledger.spec import Spec
@@ -39,9 +40,10 @@ class LoadOptions:
     pages: int
 
 
-def run_load(plan: Plan, options: LoadOptions, *, through_collector: bool = False) -> None:
-    """Sends until it is done or a signal ends it; prints the ledger's path last."""
-    console = Console(soft_wrap=True)
+def run_load(
+    plan: Plan, options: LoadOptions, console: Console, *, through_collector: bool = False
+) -> Answer:
+    """Sends until it is done or a signal ends it, and shows how it goes; the whole in figures."""
     spec = settle(plan, options)
     ledger = Writer(ledgers(plan) / spec.run, spec)
     with stop_on_signals() as stop, Display(console) as display:
@@ -54,8 +56,7 @@ def run_load(plan: Plan, options: LoadOptions, *, through_collector: bool = Fals
         load.run()
     if load.seen.ended:
         console.print(f"{load.seen.producers} producers; the last that ended: {load.seen.ended}")
-    console.print(summary(Ledger.open(ledger.path), time.time() - spec.started_ms / 1000))
-    print(ledger.path)
+    return summary(Ledger.open(ledger.path), time.time() - spec.started_ms / 1000)
 
 
 def settle(plan: Plan, options: LoadOptions, pool: int = 0) -> Spec:

@@ -63,9 +63,9 @@ def own_key_file(plan: Plan) -> Path:
     return Path(f"{STATE.name}/{plan.environment}/ssh_key")
 
 
-def refuse(problems: list[str]) -> None:
+def refuse(problems: list[str], error: type[OperatorError] = OperatorError) -> None:
     if problems:
-        raise OperatorError("\n".join(problems), NOTHING_CHANGED)
+        raise error("\n".join(problems), NOTHING_CHANGED)
 
 
 def no_control(plan: Plan) -> OperatorError:

@@ -4,7 +4,7 @@ import docker
 from docker.errors import DockerException, NotFound
 from docker.models.containers import Container
 
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnreachableError
 from millrace.plan import Host, Plan
 
 TABLE = "inet partition"
@@ -41,7 +41,7 @@ class DockerHosts:
         try:
             self._client = docker.from_env()
         except DockerException as error:
-            raise OperatorError(f"Docker doesn't answer: {error}", "`docker info`") from error
+            raise UnreachableError(f"Docker doesn't answer: {error}", "`docker info`") from error
 
     def kill(self, host: Host) -> None:
         """Power loss: nothing is flushed, nobody is told."""

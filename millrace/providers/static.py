@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from millrace.common.errors import UnreachableError
 from millrace.config import ENTRANCE
 from millrace.plan import Plan
 from millrace.plan.parts import MachinesPlan
@@ -15,7 +16,7 @@ ANSWER_SECONDS = 5
 
 
 def check_machine(plan: Plan) -> str:
-    refuse(list(_unreachable(plan)))
+    refuse(list(_unreachable(plan)), UnreachableError)
     return f"this machine can enter the hosts of {plan.cluster}"
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from millrace.common.errors import OperatorError
+from millrace.common.exits import Exit
 from millrace.common.paths import stack_name
 from millrace.plan import load_plan
 
@@ -16,7 +17,6 @@ FormatOption = Annotated[
         help="Your server's own LogFormat or log_format, where it isn't a known one.",
     ),
 ]
-EXIT_STOPPED = 130  # what a shell says of a command ended by Ctrl-C
 
 
 def replay_command(
@@ -37,6 +37,8 @@ def replay_command(
 
     The first lines show its format, or --format gives it. Stop it anywhere, by Ctrl-C or kill -9,
     and run the same command again: it goes on.
+
+    millrace replay access.log --speed 60x --shift-to-now
     """
     from millrace.replay.pace import parse_speed
     from millrace.replay.run import ReplayOptions, replay_log
@@ -47,4 +49,4 @@ def replay_command(
     hours = None if shift is None else parse_shift(shift)
     asked = ReplayOptions(log, parse_speed(speed), hours, shift_to_now, run, log_format)
     if not replay_log(load_plan(stack_name()), asked):
-        raise typer.Exit(EXIT_STOPPED)
+        raise typer.Exit(Exit.STOPPED)

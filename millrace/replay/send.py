@@ -4,11 +4,13 @@ from typing import Annotated
 
 import typer
 
+from millrace.common.console import Console
 from millrace.common.paths import stack_name
 from millrace.plan import Plan, load_plan
 from millrace.replay.command import FormatOption
 
 BATCH = 500  # events
+console = Console(soft_wrap=True)
 
 
 def send_command(
@@ -18,9 +20,12 @@ def send_command(
     """Send a web log's lines to the collector, as they come.
 
     A line is the same event whenever it is sent. What is no request is left out, and counted.
+
+    tail -n 0 -F access.log | millrace send -
     """
     sent, left_out = send_log(load_plan(stack_name()), log, log_format)
-    print(f"{sent:,} events acknowledged" + (f"; {left_out:,} lines left out" if left_out else ""))
+    left = f"; {left_out:,} lines left out" if left_out else ""
+    console.print(f"{sent:,} events acknowledged{left}")
 
 
 def send_log(plan: Plan, log: str, log_format: str = "") -> tuple[int, int]:
@@ -39,7 +44,7 @@ def send_log(plan: Plan, log: str, log_format: str = "") -> tuple[int, int]:
     if not first:
         return 0, 0
     fit = start.take_format(source.name, log_format, first)
-    print(start.describe(fit))
+    console.print(start.describe(fit))
     encode = Encoder(source.identity(""), 0, limits, Reader(fit.format))
     sent = left_out = 0
     batch: list[bytes] = []

@@ -9,7 +9,7 @@ from graphlib import TopologicalSorter
 
 from rich.live import Live
 from rich.spinner import Spinner
-from rich.table import Table
+from rich.table import Table  # noqa: TID251 (moves)
 from rich.text import Text
 
 from millrace.common.console import Console, as_text

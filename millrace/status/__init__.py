@@ -7,5 +7,6 @@ ring.py      Cassandra's nodes as they see each other
 snapshot.py  what was answered, and what came instead
 verdict.py   from a snapshot to a state; pure
 render.py    the state as a person reads it
+watch.py     the status again and again
 health.py    what deployments and drills wait for
 """

@@ -78,7 +78,7 @@ def collect(plan: Plan, *, fresh: bool = False) -> Snapshot:
     Some of it is as old as Prometheus' last scrapes. Who acts on what was true after a fault, as
     drills and deployments do, wants it ``fresh``: then every host is asked itself.
 
-    OperatorError where hosts are reached by way of an edge host and none lets this machine in.
+    UnreachableError where hosts are reached by way of an edge host and none lets this machine in.
     """
     places = (at for service, port in PLACES.items() for at in plan.reachable(service, port))
     tunnel.prepare(plan, list(places))

@@ -24,13 +24,18 @@ PARTS = {
 
 
 def problems(plan: Plan) -> list[str]:
-    """Why it is not; empty when it is. What isn't known is a reason, too.
+    """Why it is not; empty when it is. What isn't known is a reason, too."""
+    return told(ailing(plan))
+
+
+def ailing(plan: Plan) -> list[Component]:
+    """Returns what isn't known to be healthy.
 
     Fresh, as a figure of before the fault would say that all is well. Drivers are looked at first:
     their return takes longest, and a look at all hosts is work for each of them, at a time when
     others need the cores.
     """
-    return _lines([applications(plan, ask_drivers(plan), time.time())]) or _lines(
+    return _ailing([applications(plan, ask_drivers(plan), time.time())]) or _ailing(
         judge(plan, collect(plan, fresh=True)).components
     )
 
@@ -42,17 +47,21 @@ def unhealthy(plan: Plan) -> set[str]:
     """
     return {
         PARTS[component.name]
-        for component in judge(plan, collect(plan, fresh=True)).components
-        if component.name in PARTS and component.state != HEALTHY
+        for component in _ailing(judge(plan, collect(plan, fresh=True)).components)
+        if component.name in PARTS
     }
 
 
-def _lines(components: list[Component]) -> list[str]:
+def told(components: list[Component]) -> list[str]:
+    """A line for each."""
     return [
         f"{component.name}: {component.state}, {'; '.join(_reasons(component)) or component.seen}"
         for component in components
-        if component.state != HEALTHY
     ]
+
+
+def _ailing(components: list[Component]) -> list[Component]:
+    return [component for component in components if component.state != HEALTHY]
 
 
 def _reasons(component: Component) -> list[str]:

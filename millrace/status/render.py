@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Group
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Table  # noqa: TID251 (of a Status, which JSON is of, too)
 from rich.text import Text
 
+from millrace.common.tables import Answer
 from millrace.status.verdict import (
     DEGRADED,
     DOWN,
@@ -29,9 +30,9 @@ SEVERITY_COLOURS = {"critical": "red", "warning": "yellow", "info": "dim"}
 GIB = 2**30
 
 
-def render(status: Status, cluster: str) -> Group:
+def render(status: Status, cluster: str) -> Answer:
     """Components, hosts, alerts, events, applications and where to look next."""
-    return Group(
+    view = Group(
         _components(status, cluster),
         _as_of(status),
         _hosts(status),
@@ -39,6 +40,7 @@ def render(status: Status, cluster: str) -> Group:
         _events(status),
         _footer(status),
     )
+    return Answer(status.as_json(), view)
 
 
 def _mark(state: str) -> Text:

@@ -17,6 +17,8 @@ from typing import Any, Generic, TypeVar
 
 from millrace.cluster.prometheus import Alert
 from millrace.cluster.services import Application
+from millrace.common.exits import Exit
+from millrace.common.tables import iso, time_of
 from millrace.config.alerts import SEVERITIES
 from millrace.plan import CONTROLLER_ID_BASE, Plan
 from millrace.status.snapshot import (
@@ -39,7 +41,14 @@ from millrace_shared.driver_record import DriverRecord, leader
 T = TypeVar("T")
 
 HEALTHY, DEGRADED, DOWN, UNKNOWN = "healthy", "degraded", "down", "unknown"
+UP = "up"  # a host's state, which else is one of the last two
 STATES = (DOWN, UNKNOWN, DEGRADED, HEALTHY)  # the first of its parts' is the cluster's
+EXITS = {
+    HEALTHY: Exit.OK,
+    DEGRADED: Exit.UNHEALTHY,
+    DOWN: Exit.UNHEALTHY,
+    UNKNOWN: Exit.UNREACHABLE,
+}
 MOST_EVENTS = 8
 # A line of the status -> the component of configs/alerts that tells since when it is as it is.
 ALERTS = {
@@ -130,8 +139,19 @@ class Status:
     resident: int | None
     endpoints: dict[str, list[str]]
 
+    @property
+    def exit(self) -> Exit:
+        """Where not one host answers, it may be this machine that is cut off."""
+        if not any(host.state == UP for host in self.hosts.values()):
+            return Exit.UNREACHABLE
+        return EXITS[self.state]
+
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        def dated(event: Event) -> dict[str, Any]:
+            return asdict(event) | {"at": iso(time_of(event.at))}
+
+        events = None if self.events is None else [dated(event) for event in self.events]
+        return asdict(self) | {"at": iso(time_of(self.at)), "events": events}
 
 
 def judge(plan: Plan, snapshot: Snapshot) -> Status:
@@ -657,7 +677,7 @@ def _host(plan: Plan, name: str, snapshot: Snapshot) -> HostLine:
     return HostLine(
         host.zone,
         host.address,
-        "up",
+        UP,
         "",
         {
             service: roles.get(service, "up") if unit.is_active else "down"

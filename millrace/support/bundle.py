@@ -4,7 +4,6 @@ import io
 import json
 import os
 import platform
-import subprocess
 import tarfile
 import time
 import zlib
@@ -23,7 +22,9 @@ from millrace.cluster.ssh import on_all
 from millrace.common.console import Console
 from millrace.common.durations import parse_duration
 from millrace.common.errors import OperatorError
-from millrace.common.paths import REPO, stack_name
+from millrace.common.paths import stack_name
+from millrace.common.tables import in_json
+from millrace.common.version import described
 from millrace.config.alerts import load_alerts
 from millrace.config.panels import load_panels
 from millrace.panels import page, scrape_seconds
@@ -70,7 +71,10 @@ def bundle_command(
     ] = None,
     since: Annotated[str | None, typer.Option(help="How far back: 2h, 1d.")] = None,
 ) -> None:
-    """Put status, plan, logs, figures and configuration, without secrets, into one file."""
+    """Put status, plan, logs, figures and configuration, without secrets, into one file.
+
+    millrace support-bundle night.tar.gz --since 8h
+    """
     plan, settings, now = load_plan(stack_name()), load_settings(), time.time()
     path = file or Path(f"{plan.cluster}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}.tar.gz")
     if path.exists():
@@ -103,13 +107,10 @@ def gather(plan: Plan, settings: Settings, since: float, until: float) -> Bundle
 
 def versions() -> str:
     """Returns the versions of this checkout, of what hosts have from it, and of what asked them."""
-    commit = subprocess.run(
-        ["git", "-C", REPO, "describe", "--always", "--dirty"], capture_output=True, text=True
-    )
     manifest = read_manifest()
-    return _json(
+    return in_json(
         {
-            "checkout": commit.stdout.strip() or None,
+            "toolkit": described(),
             "distributions": {name: entry["version"] for name, entry in manifest.items()},
             "python": platform.python_version(),
             "system": platform.platform(),
@@ -254,8 +255,4 @@ def _status(plan: Plan) -> str:
     from millrace.status.collect import collect
     from millrace.status.verdict import judge
 
-    return _json(judge(plan, collect(plan)).as_json())
-
-
-def _json(content: object) -> str:
-    return json.dumps(content, indent=2)
+    return in_json(judge(plan, collect(plan)).as_json())

@@ -3,20 +3,24 @@
 import heapq
 import json
 import re
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from operator import attrgetter
+from queue import Queue
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from millrace import completion
 from millrace.cluster.log_reader import LEVELS
-from millrace.cluster.logs import CONTAINERS, SYSTEM, Entry, Wanted, reading
-from millrace.common.console import Console, visible
+from millrace.cluster.logs import CONTAINERS, SYSTEM, Entry, HostLog, Wanted, reading
+from millrace.common.console import Console, visible, write
 from millrace.common.durations import parse_duration
-from millrace.common.errors import OperatorError
+from millrace.common.errors import OperatorError, UnreachableError
 from millrace.common.paths import stack_name
 from millrace.plan import Host, Plan, load_plan
 
@@ -25,39 +29,58 @@ COLOURS = (
     *("bright_cyan", "bright_green", "bright_magenta", "bright_yellow", "bright_blue", "red"),
 )
 OF_LEVEL = {"error": "bold red", "warning": "bold yellow"}
+_parts = completion.of_plan(lambda plan: [*plan.services, *CONTAINERS, SYSTEM])
 
 
 def logs_command(
     since: Annotated[str, typer.Option(help="How far back: 90s, 10m, 2h.")] = "10m",
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is said, until Ctrl-C.")
+    ] = False,
     grep: Annotated[str, typer.Option(help="Only what this regular expression is found in.")] = "",
     level: Annotated[
-        str, typer.Option(help=f"Only this and worse: {', '.join(LEVELS)}.")
+        str,
+        typer.Option(
+            help=f"Only this and worse: {', '.join(LEVELS)}.", autocompletion=lambda: [*LEVELS]
+        ),
     ] = Wanted.level,
-    host: Annotated[list[str] | None, typer.Option(help="Only this host; may be repeated.")] = None,
-    group: Annotated[list[str] | None, typer.Option(help="Only hosts of this group.")] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this host; may be repeated.", autocompletion=completion.hosts),
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="Only hosts of this group.", autocompletion=completion.groups),
+    ] = None,
     service: Annotated[
         list[str] | None,
-        typer.Option(help="Only this service; or driver, executor, system."),
+        typer.Option(help="Only this service; or driver, executor, system.", autocompletion=_parts),
     ] = None,
     gc: Annotated[bool, typer.Option("--gc", help="Garbage collectors' logs, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="An object on each line.")] = False,
 ) -> None:
-    """Show what all hosts logged, in the order of time: millrace logs --since 10m --grep ERROR."""
+    """Show what all hosts logged, in the order of time.
+
+    With --follow what is said from then on stands below, in the order in which it comes.
+
+    millrace logs --since 1h --level warning --service kafka_broker
+    """
     plan = load_plan(stack_name())
     now = time.time()
     parts = parts_of(plan, service)
     hosts = hosts_of(plan, host, group, parts)
-    wanted = Wanted(now - parse_duration(since), now, parts, pattern(grep), gc, known(level))
+    began = now - parse_duration(since)
+    wanted = Wanted(began, now, parts, pattern(grep), gc, known(level), follow)
     with reading(plan, hosts, wanted) as logs:
-        entries = merged(logs)
+        entries = chain(merged(logs), arriving(logs) if follow else ())
         if as_json:
             for entry in entries:
-                typer.echo(in_json(entry))
+                write(in_json(entry))
         else:
             show(plan, entries, Console(soft_wrap=True))
         silent = [f"{log.host}: {log.problem}" for log in logs if log.problem]
     if silent:
-        raise OperatorError(
+        raise UnreachableError(
             "\n".join(["not all hosts have answered:", *silent]),
             "the others' logs are complete; `millrace status` shows what is down",
         )
@@ -66,6 +89,30 @@ def logs_command(
 def merged(streams: Iterable[Iterable[Entry]]) -> Iterator[Entry]:
     """The entries of all streams in the order of time; those of one stream keep theirs."""
     return heapq.merge(*streams, key=attrgetter("time"))
+
+
+def arriving(logs: Sequence[HostLog], now: Callable[[], float] = time.time) -> Iterator[Entry]:
+    """What all hosts say from now on, in the order in which it comes.
+
+    That a host isn't heard any more is an entry, too; without any left it ends.
+    """
+    come: Queue[Entry | None] = Queue()
+
+    def hear(log: HostLog) -> None:
+        for entry in log.coming():
+            come.put(entry)
+        why = log.problem or "its reader has ended"
+        come.put(Entry(now(), log.host, "logs", "error", f"not heard any more: {why}"))
+        come.put(None)
+
+    for log in logs:
+        threading.Thread(target=hear, args=[log], daemon=True).start()
+    heard = len(logs)
+    while heard:
+        if entry := come.get():
+            yield entry
+        else:
+            heard -= 1
 
 
 def parts_of(plan: Plan, named: Sequence[str] | None) -> set[str]:

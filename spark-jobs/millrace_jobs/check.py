@@ -40,7 +40,7 @@ REST = re.compile(r"\s*SQLSTATE:.*")  # for machines
 def main() -> None:
     parser = argparse.ArgumentParser(description="Analyse declared jobs.")
     parser.add_argument("configs", type=Path, nargs="+", help="of applications")
-    parser.add_argument("--job", help="only this one")
+    parser.add_argument("--job", action="append", help="only this one; may be repeated")
     arguments = parser.parse_args()
     try:
         contents = [config.load(path) for path in arguments.configs]
@@ -51,7 +51,8 @@ def main() -> None:
         (job, content)
         for content in contents
         for job in content.jobs
-        if kind_of(job, content.settings[job].trigger).analysed and arguments.job in (None, job)
+        if kind_of(job, content.settings[job].trigger).analysed
+        and (arguments.job is None or job in arguments.job)
     ]
     if jobs:
         try:

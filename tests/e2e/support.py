@@ -79,7 +79,7 @@ def extra_jobs(plan: Plan) -> list[str]:
 def only_jobs_of_local(plan: Plan) -> None:
     """Disables the others; those that are disabled already stay so."""
     for job in extra_jobs(plan):
-        millrace("jobs", "disable", job, "--within", "10m")
+        millrace("jobs", "disable", job, "--within", "10m", "--yes")
 
 
 def skip_unless_run(plan: Plan, job: str) -> None:

@@ -87,7 +87,7 @@ def test_a_disabled_job_ends_alone_and_goes_on_when_it_is_enabled(plan, edge, st
     job, others = jobs[-1], set(jobs[:-1])
     leader = pair(plan, application)[0]
     try:
-        typed("jobs", "disable", job)
+        typed("jobs", "disable", job, "--yes")
         told = pair(plan, application)[0]
         assert told.jobs == dict.fromkeys(others, "running") | {job: "disabled"}
         before = batches(plan)

@@ -119,7 +119,7 @@ def test_a_column_is_where_it_was_written(parts: list[str]) -> None:
 # The command begins a Spark of its own.
 @pytest.mark.spark
 def test_the_command_analyses_with_the_hosts_spark() -> None:
-    check_jobs(PLAN, "sessions")
+    check_jobs(PLAN, ["archive", "sessions"])
 
 
 @pytest.mark.spark
@@ -131,5 +131,5 @@ def test_the_command_tells_what_the_analysis_says(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(
         OperatorError, match=r"job sessions: approximate_columns: is missing"
     ) as refused:
-        check_jobs(PLAN.model_copy(update={"spark": spark}), None)
+        check_jobs(PLAN.model_copy(update={"spark": spark}))
     assert "nothing was deployed" in refused.value.hint

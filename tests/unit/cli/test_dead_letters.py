@@ -59,7 +59,7 @@ def test_reasons_are_added_up_and_a_job_s_own_are_told_from_others() -> None:
     ]
     assert reasons_of(found, ["sessions"]) == [
         Reason("sessions", "no", 3, NOON, NOON + MINUTE),
-        Reason("", "method: no", 1, NOON, NOON),
+        Reason(None, "method: no", 1, NOON, NOON),
     ]
 
 

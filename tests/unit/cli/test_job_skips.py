@@ -31,7 +31,8 @@ def test_the_driver_is_asked_and_its_answer_told(monkeypatch: pytest.MonkeyPatch
         return {"topic": "events", "partition": 0, "from": 5, "to": 9}
 
     monkeypatch.setattr(job_skips.zookeeper, "ask", ask)
-    done = run("skip", "traffic", "--partition", "0", "--from", "5", "--to", "9", "--why", "a bomb")
+    part = ["--partition", "0", "--from", "5", "--to", "9"]
+    done = run("skip", "traffic", *part, "--why", "a bomb", "--yes")
     assert "leaves out 4 offsets of events-0, from 5 to 8" in done.output
     [(path, question, seconds)] = asked
     assert (path, seconds) == ("traffic/skip", 300)
@@ -43,7 +44,7 @@ def test_the_driver_is_asked_and_its_answer_told(monkeypatch: pytest.MonkeyPatch
 
 def test_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_skips.zookeeper, "ask", lambda *_: {"error": "nothing is lost"})
-    done = run("skip", "traffic", "--partition", "0", "--lost", "--why", "a trial")
+    done = run("skip", "traffic", "--partition", "0", "--lost", "--why", "a trial", "--yes")
     assert isinstance(done.exception, OperatorError)
     assert done.exception.message == "job traffic: nothing is lost"
 

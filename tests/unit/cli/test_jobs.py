@@ -1,5 +1,6 @@
 """Jobs one by one, as an operator types it; a small service follows the orders."""
 
+import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -81,7 +82,7 @@ def typed(*words: str) -> Any:
 
 
 def test_a_job_is_disabled_and_enabled_again(service: Service) -> None:
-    done = typed("disable", "sessions")
+    done = typed("disable", "sessions", "--yes")
     assert done.exit_code == 0
     assert "sessions: disabled on worker-2" in done.output
     assert service.jobs == {"archive": "running", "traffic": "running", "sessions": "disabled"}
@@ -100,7 +101,7 @@ def test_a_job_that_nobody_runs_is_refused_with_those_that_are(service: Service)
 
 def test_an_order_that_nobody_follows_is_told(service: Service) -> None:
     service.obeys = False
-    done = typed("disable", "sessions", "--within", "0s")
+    done = typed("disable", "sessions", "--within", "0s", "--yes")
     assert isinstance(done.exception, OperatorError)
     assert "is not disabled after 0 s, but running" in done.exception.message
     assert service.orders == {"sessions"}  # whoever leads next follows it
@@ -153,8 +154,10 @@ def test_a_job_that_failed_is_listed_with_the_reason(
         runbooks={"sessions": "job-failed"},
     )
     monkeypatch.setattr(service, "drivers", lambda _: {"insights": [told]})
-    state = commands.ask_running(PLAN)["sessions"].state
-    assert state == "failed on worker-2: it is the code (runbooks/job-failed.md)"
+    [row] = json.loads(typed("list", "--json").output)["jobs"][2:]
+    assert (row["job"], row["state"], row["host"]) == ("sessions", "failed", "worker-2")
+    assert (row["trouble"], row["runbook"]) == ("it is the code", "job-failed")
+    assert commands.said(row) == "failed on worker-2: it is the code (runbooks/job-failed.md)"
 
 
 def test_without_a_cluster_jobs_are_listed_by_the_plan(
@@ -169,6 +172,9 @@ def test_without_a_cluster_jobs_are_listed_by_the_plan(
     shown = rows(done.output)
     assert shown["sessions"][1:6] == ["Python file", "events", "30m", "–", "–"]
     assert "what they do now is unknown: ZooKeeper doesn't say" in done.output
+    told = json.loads(typed("--json").output)
+    assert told["unknown"] == "ZooKeeper doesn't say who drives: timed out"
+    assert told["jobs"][2]["state"] is None
 
 
 def test_a_disabled_job_is_listed_as_such_while_nobody_leads(service: Service) -> None:

@@ -19,17 +19,18 @@ from rich.text import Text
 from infra.progress import Change
 from millrace.audit.report import Plane, Report, report_view
 from millrace.cli import commands
-from millrace.cli.dead_letters import Reason, outcomes_view, reasons_view, records_view
+from millrace.cli.dead_letters import Reason, outcomes_table, reasons_table, records_table
 from millrace.cli.insights import insights_view
 from millrace.cli.jobs import Running, jobs_view
 from millrace.cli.operations import changes_view
 from millrace.cli.playbook import Play, show
-from millrace.cli.tables import show_view
+from millrace.cli.tables import rows_of
 from millrace.cluster.dead_letters import Quarantined
 from millrace.cluster.logs import Entry
 from millrace.common.console import DECEIVING, Console, as_text, visible
 from millrace.common.errors import OperatorError
-from millrace.ledger.advertise import _view as campaigns_view
+from millrace.common.tables import Answer
+from millrace.ledger.advertise import campaigns_view
 from millrace.plan import load_plan
 from millrace.setup.steps import Progress, _table
 from millrace.support.logs import show as show_logs
@@ -83,13 +84,13 @@ def with_room(text: str) -> str:
     return "".join(c for c in text if not c.isspace() and cell_len(c))
 
 
-def lookup(outside: str) -> Table:
+def lookup(outside: str) -> Answer:
     name, table = next(iter(PLAN.tables.items()))
     row = dict.fromkeys(table.columns, outside)
-    return show_view(name, table, Version(1, [row]))  # type: ignore[arg-type]
+    return rows_of(name, table, Version(1, [row]))  # type: ignore[arg-type]
 
 
-def audited(outside: str) -> Group:
+def audited(outside: str) -> Answer:
     plane = Plane("cassandra")
     plane.find("lost", [outside])
     return report_view(Report([outside], 1, 0, 0, [plane], notes=[outside]))
@@ -107,11 +108,13 @@ VIEWS: dict[str, Callable[[str], RenderableType]] = {
     "a title": lambda outside: a_table(title=outside),
     "a group in a panel": lambda outside: Panel(Group(outside, a_table(cell=outside))),
     "insights": lambda url: insights_view(Api(url)),  # type: ignore[arg-type]
-    "reasons": lambda text: reasons_view([Reason(text, text, 1, NOON, NOON)], 7),
-    "records": lambda text: records_view(text, [Quarantined("job", text, text, NOON, NOON)]),
-    "outcomes": lambda t: outcomes_view(t, [{"id": t, "what": t, "counted": False}]),
+    "reasons": lambda text: reasons_table([Reason(text, text, 1, NOON, NOON)], 7),
+    "records": lambda text: records_table(text, [Quarantined("job", text, text, NOON, NOON)]),
+    "outcomes": lambda t: outcomes_table(t, [{"id": t, "what": t, "counted": False}]),
     "a lookup table": lookup,
-    "jobs": lambda state: jobs_view(PLAN, dict.fromkeys(PLAN.jobs, Running(state, 1))),
+    "jobs": lambda state: jobs_view(
+        PLAN, dict.fromkeys(PLAN.jobs, Running(state, "worker-1", state, behind=1)), state
+    ),
     "changes": lambda t: changes_view(t, [Change("create", t, t, (t,), t)]),
     "an audit": audited,
     "campaigns": lambda t: campaigns_view({"from": t, "to": t, "campaigns": {t: {"clicks": 1}}}),
@@ -174,7 +177,7 @@ def test_what_is_under_way_is_shown_as_text(outside: str) -> None:
 
 @of_any_text
 def test_an_error_is_shown_as_text(outside: str) -> None:
-    def fail() -> None:
+    def fail(**_: object) -> None:
         raise OperatorError(outside, outside)
 
     file = io.StringIO()
@@ -183,8 +186,8 @@ def test_an_error_is_shown_as_text(outside: str) -> None:
         patched.setattr(sys, "stderr", file)
         with pytest.raises(SystemExit):
             commands.main()
-    assert file.getvalue() == f"error: {visible(outside)}\n" + (
-        f"next:  {visible(outside)}\n" if outside else ""
+    assert file.getvalue() == (
+        f"error: {visible(outside)}\nnext:  {visible(outside)}\n" if outside else ""
     )
 
 

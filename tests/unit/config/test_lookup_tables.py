@@ -1,6 +1,8 @@
 """Lookup tables: what a declaration must say, what can be put, and how versions follow."""
 
+import io
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,9 +17,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from millrace.cli.tables import app, show_view
+from millrace.cli.tables import app, rows_of
 from millrace.cluster.tables import LookupVersions
+from millrace.common.console import Console
 from millrace.common.errors import OperatorError
+from millrace.common.tables import in_json
 from millrace.config import Component, Setting, load_component
 from millrace.config.lookup_tables import Table, load_tables
 from millrace.plan import load_plan
@@ -32,6 +36,7 @@ from millrace.table_versions import (
     with_row,
     without_key,
 )
+from tests.unit.results import NOON
 
 WHY = {"why": "because it is a test", "source": "a test"}
 NUMBER = {"type": "double", "minimum": 0, "maximum": 10, **WHY}
@@ -310,6 +315,19 @@ def test_what_is_wrong_is_said_before_anything_is_connected(
 
 
 def test_a_version_is_shown_by_its_columns(campaigns: TablePlan) -> None:
-    view = show_view("campaigns", campaigns, Version(3, [ROW, {"campaign": "older"}]))
-    assert [column.header for column in view.columns] == list(campaigns.columns)
-    assert [list(column.cells) for column in view.columns][3] == ["0.35", ""]
+    found = rows_of("campaigns", campaigns, Version(3, [ROW, {"campaign": "older"}], NOON))
+    assert json.loads(in_json(found.data)) == {
+        "table": "campaigns",
+        "version": 3,
+        "since": "2026-01-01T12:00:00Z",
+        "rows": [ROW, dict.fromkeys(campaigns.columns) | {"campaign": "older"}],
+    }
+    page = io.StringIO()
+    Console(file=page).print(found)
+    head, first, second = [
+        [cell.strip() for cell in re.split("[│┃]", line)[1:-1]]
+        for line in page.getvalue().splitlines()
+        if line.startswith(("│", "┃"))
+    ]
+    assert head == list(campaigns.columns)
+    assert (first[3], second[3]) == ("0.35", "")

@@ -29,10 +29,12 @@ ROLE_FILES = {".yml", ".j2", ".cql", ".sh"}
 # What else a word stands for, by where: everywhere under a path that begins so.
 OTHERWISE = {
     ("millrace/common/paths.py", "millrace"): "the toolkit's folder in the user's cache",
+    ("millrace/common/version.py", "millrace"): "the toolkit's package",
     ("millrace/providers/__init__.py", "millrace"): "the account by which hosts are entered",
     ("millrace/cli/", "millrace"): "the toolkit's folder; that variable, in the roles' documents",
     ("millrace/inventory.py", "millrace"): "the variable that holds the plan in the inventory",
     ("millrace/audit/report.py", "events"): "how many, in a report",
+    ("millrace/status/verdict.py", "events"): "what happened, in JSON",
     ("millrace/status/collect.py", "events"): "of its operations, in the API's answer",
     ("millrace/replay/pipeline.py", "events"): "the stream of configs/streams that logs go to",
     ("collector/bench/", "events"): "the stream that is sent",

@@ -1,6 +1,7 @@
 """What counts as passed, and how it is told."""
 
 import io
+import json
 import random
 import re
 from contextlib import suppress
@@ -722,7 +723,9 @@ def test_a_drill_is_performed_as_the_command_line_says(monkeypatch, arguments, o
     monkeypatch.setattr(runner, "perform", perform)
     monkeypatch.setattr(runner, "run", perform)
     monkeypatch.setattr(Cluster, "problems", lambda _: [])
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    done = CliRunner().invoke(app, [*arguments, "--json", "--yes"])
+    assert done.exit_code == 0
+    assert [one["verdict"] for one in json.loads(done.stdout)["reports"]] == ["passed"]
     assert asked == [options]
 
 
@@ -732,7 +735,8 @@ def test_what_a_drill_prints_has_a_line_for_each_plane_with_a_goal_and_marks_wha
     """Planes without a goal stand in the report; beside the others nobody would find those."""
     console = Console(width=110, record=True, force_terminal=True, file=io.StringIO())
     console.print(reports_view([report(run(produce=5.2, read=1, hdfs=9))]))
-    lines = console.export_text(clear=False, styles=True).splitlines()
+    text = console.export_text(clear=False, styles=True)
+    lines = [line for line in text.splitlines() if "│" in line]
     (produce,) = [line for line in lines if "produce" in line]
     (read,) = [line for line in lines if "read" in line]
     assert "produce \x1b[1;31m5.2\x1b[0m / 5" in produce

@@ -11,12 +11,14 @@ from typer.testing import CliRunner
 
 from millrace.cli import app
 from millrace.common.errors import OperatorError
+from millrace.common.exits import Exit
 from millrace.hosts import commands, power, roles
 from millrace.hosts.roles import EXECUTOR
 from millrace.plan import load_plan
 from millrace.providers import docker_hosts
 from millrace.providers.docker_hosts import partition_script
 from millrace.status import health
+from millrace.status.verdict import DEGRADED, DOWN, UNKNOWN, Component
 from millrace_shared.driver_record import DriverRecord
 
 PLAN = load_plan("local")
@@ -114,8 +116,8 @@ def test_a_partition_drops_both_ways_to_all_other_hosts_and_spares_the_operator(
 
 def test_nothing_is_done_when_one_host_is_unknown(monkeypatch):
     monkeypatch.setattr(power, "provider_of", lambda plan: pytest.fail("it acted"))
-    with pytest.raises(OperatorError, match="local has no host 'kafka-9'"):
-        power.act(PLAN, power.Action.KILL, ["kafka-1", "kafka-9"])
+    done = CliRunner().invoke(app, ["host", "kill", "kafka-1", "kafka-9", "--yes"])
+    assert done.exception.message == "local has no host 'kafka-9'"
 
 
 def test_other_providers_refuse(monkeypatch):
@@ -123,7 +125,7 @@ def test_other_providers_refuse(monkeypatch):
     monkeypatch.setattr(docker_hosts, "DockerHosts", lambda plan: pytest.fail("it reached Docker"))
     aws = PLAN.model_copy(update={"provider": "aws"})
     with pytest.raises(OperatorError, match="provider 'aws'"):
-        power.act(aws, power.Action.KILL, ["kafka-1"])
+        power.act(aws, power.Action.KILL, [PLAN.host("kafka-1")])
 
 
 def test_commands_keep_their_words_and_their_exit_code(monkeypatch):
@@ -154,12 +156,12 @@ def test_hosts_are_listed_by_service_and_zone(options, listed):
 
 def test_hosts_are_listed_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else `millrace hosts | head -n 1` fails now and then, with unbuffered Python."""
-    writes: list[bytes] = []
+    writes: list[str] = []
     pipe = io.StringIO()
     monkeypatch.setattr(pipe, "write", writes.append)
     monkeypatch.setattr(sys, "stdout", pipe)
     commands.hosts_command(service="kafka_broker", zone=None)
-    assert [*filter(None, writes)] == [b"kafka-1\nkafka-2\nkafka-3\n"]
+    assert writes == ["kafka-1\nkafka-2\nkafka-3\n"]
 
 
 def test_only_health_can_be_awaited():
@@ -168,15 +170,20 @@ def test_only_health_can_be_awaited():
 
 
 def test_waiting_ends_with_health(monkeypatch):
-    answers = iter([["Kafka brokers: degraded"], []])
-    monkeypatch.setattr(health, "problems", lambda plan: next(answers))
+    answers = iter([[Component("Kafka brokers", DEGRADED, "2 of 3")], []])
+    monkeypatch.setattr(health, "ailing", lambda plan: next(answers))
     monkeypatch.setattr(commands, "PAUSE_SECONDS", 0)
     assert CliRunner().invoke(app, ["await", "healthy"]).exit_code == 0
     assert next(answers, "none left") == "none left"
 
 
-def test_waiting_ends_in_time_and_says_what_is_missing(monkeypatch):
-    monkeypatch.setattr(health, "problems", lambda plan: ["Redis: down, 0 master"])
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [(DOWN, Exit.UNHEALTHY), (DEGRADED, Exit.UNHEALTHY), (UNKNOWN, Exit.UNREACHABLE)],
+)
+def test_waiting_ends_in_time_and_says_what_is_missing(monkeypatch, state, code):
+    monkeypatch.setattr(health, "ailing", lambda plan: [Component("Redis", state, "0 master")])
     monkeypatch.setattr(commands, "PAUSE_SECONDS", 0)
     result = CliRunner().invoke(app, ["await", "healthy", "--within", "0s"])
-    assert result.exception.message == "not healthy within 0s:\nRedis: down, 0 master"
+    assert result.exception.message == f"not healthy within 0s:\nRedis: {state}, 0 master"
+    assert result.exception.exit_code == code

@@ -162,7 +162,7 @@ def test_lists_of_jobs_say_that_it_has_no_rows(plan: Plan, monkeypatch: pytest.M
     facts = facts_of(plan, JOB)
     assert (facts.windows, facts.routes, facts.audit, facts.watermark) == ((), (), "", "")
     assert facts.outputs == (plan.names.kafka.topics.results,)
-    listed = line(shown(jobs_view(plan, {JOB: Running("running on worker-1", 7)})))
+    listed = line(shown(jobs_view(plan, {JOB: Running("running", "worker-1", behind=7)})))
     assert "in real time" in listed
     assert "results topic only" in listed
     rates = shown(plan_view(plan)).partition("what the jobs' settings allow")[2]

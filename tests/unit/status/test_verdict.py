@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from millrace.cluster.prometheus import Alert
 from millrace.cluster.services import Application, NameNode, Redis, ResourceManager
 from millrace.common.console import Console
+from millrace.common.exits import Exit
 from millrace.config.alerts import load_alerts
 from millrace.drill.runbook import load_runbooks
 from millrace.plan import CONTROLLER_ID_BASE, load_plan
@@ -122,6 +123,21 @@ def test_a_healthy_cluster_is_healthy():
     assert status.state == "healthy"
     assert [c for c in status.components if c.problems or c.unanswered] == []
     assert status.resident == len(PLAN.hosts) * 2**28
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "code"),
+    [
+        (healthy(), Exit.OK),
+        (on(healthy(), "apis", "edge-1", Fault("refused")), Exit.UNHEALTHY),
+        (on(healthy(), "zookeeper", "coord-1", "follower"), Exit.UNHEALTHY),
+        (on(healthy(), "apis", "edge-1", Silence("no answer")), Exit.UNREACHABLE),
+        (replace(healthy(), hosts=dict.fromkeys(healthy().hosts, Fault("x"))), Exit.UNREACHABLE),
+    ],
+    ids=["healthy", "degraded", "down", "unknown", "no host answers"],
+)
+def test_a_script_can_tell_ill_from_silent(snapshot: Snapshot, code: Exit) -> None:
+    assert judge(PLAN, snapshot).exit == code
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import gzip
 import io
 import json
 import os
+import shlex
+import tempfile
 import threading
 import time
 from datetime import UTC, datetime
@@ -19,7 +21,16 @@ from millrace.cluster.logs import Entry, Wanted, reading
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan, load_plan
-from millrace.support.logs import hosts_of, in_json, known, merged, parts_of, pattern, show
+from millrace.support.logs import (
+    arriving,
+    hosts_of,
+    in_json,
+    known,
+    merged,
+    parts_of,
+    pattern,
+    show,
+)
 from tests.unit.stand_ins import install
 from tests.waiting import PATIENCE_SECONDS
 
@@ -130,6 +141,7 @@ def asked(host: Path, capsys: pytest.CaptureFixture[str], **different: object) -
         "kinds": ["driver", "executor"],
         "system": True,
         "gc": False,
+        "follow": False,
     }
     log_reader.main(question | different)
     lines = capsys.readouterr().out.splitlines()
@@ -226,6 +238,138 @@ def test_only_what_is_bad_enough_is_read(host: Path, capsys) -> None:
     worse = [(2, "namenode", "WARN b"), (3, "namenode", "ERROR c"), (4, "namenode", "killed")]
     assert asked(host, capsys, level="warning") == worse
     assert asked(host, capsys, level="error") == worse[1:]
+
+
+# --- what is said from now on ---------------------------------------------------------------------
+
+FOLLOWED = {
+    "since": 0,
+    "until": 0,
+    "pattern": "",
+    "level": "debug",
+    "containers": None,
+    "kinds": [],
+    "system": False,
+    "gc": False,
+    "follow": True,
+}
+
+
+def test_the_past_is_told_and_then_what_is_said(
+    host: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = host / "namenode"
+    log = folder / "namenode.log"
+    write(log, "2026-11-23 12:00:01,0 INFO a\n2026-11-23 12:00:02,0 INFO b\nhal")
+    journal(host)
+
+    def append(text: str) -> None:
+        with log.open("a") as file:
+            file.write(text)
+
+    def put_aside() -> None:
+        log.rename(folder / "namenode.log.1")
+        write(log, "2026-11-23 12:00:06,0 INFO e\n")
+        write(folder / "new.log", "2026-11-23 12:00:07,0 INFO f\n")
+
+    happens = iter(
+        [
+            lambda: append("f\n2026-11-23 12:00:03,0 ERROR c\n\tat c\n"),
+            lambda: append("\tat d\n"),
+            lambda: append("2026-11-23 12:00:04,0 DEBUG d\n"),
+            put_aside,
+            lambda: None,
+        ]
+    )
+
+    def pause(_: float) -> None:
+        step = next(happens, None)
+        if step is None:
+            raise BrokenPipeError  # nobody listens any more
+        step()
+
+    monkeypatch.setattr(log_reader.clock, "time", lambda: NOON + 30)
+    monkeypatch.setattr(log_reader.os, "dup2", lambda *_: None)
+    question = FOLLOWED | {"units": {"namenode": str(folder)}, "level": "info"}
+    log_reader.follow(question, pause)
+    told = capfd.readouterr().out.splitlines()
+    assert told.index("") == 2  # the past has ended
+    assert [json.loads(line)[3] for line in told if line] == [
+        "INFO a",
+        "INFO b",
+        "half",
+        "ERROR c\n\tat c\n\tat d",
+        "INFO e",
+        "INFO f",
+    ]
+
+
+STEPS = st.lists(
+    st.sampled_from(
+        [b"2026-11-23 12:00:00,1 INFO x\n", b"\tat a.b\n", b"\xff", b"\r\n", b"\n", "aside"]
+    )
+)
+
+
+@given(STEPS, st.integers(0, 10), st.integers(1, 4))
+def test_no_line_is_lost_or_told_twice_wherever_the_past_ends(
+    steps: list, past: int, at_once: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, written = Path(name), b""
+        log = folder / "x.log"
+        log.touch()
+        told: list[str] = []
+        logs: log_reader.Files | None = None
+        question = FOLLOWED | {"units": {"x": name}}
+        for number, step in enumerate([*steps, b"\n"]):
+            if number == min(past, len(steps)):
+                logs = log_reader.Files(question)
+                found = [log_reader.read([path], 0, logs.ends) for path in oldest_first(folder)]
+                told += [text for texts in found for _, text in texts]
+            if isinstance(step, str):
+                if not written.endswith(b"\n"):
+                    continue  # programs put whole lines aside
+                log.rename(folder / f"x.log.{number}")
+                log.touch()
+            else:
+                with log.open("ab") as file:
+                    file.write(step)
+                written += step
+            if logs and number % at_once == 0:
+                told += [text for *_, text in logs.look(NOON)]
+        assert logs
+        told += [text for _ in range(2) for *_, text in logs.look(NOON)]
+    lines = [line.rstrip("\r") for line in written.decode(errors="replace").split("\n")[:-1]]
+    assert sorted("\n".join(told).split("\n")) == sorted(map(unstamped, lines))
+
+
+def unstamped(line: str) -> str:
+    found = log_reader.STAMP.match(line)
+    return line[found.end() :] if found else line
+
+
+def test_a_file_that_takes_another_one_s_inode_is_read_from_its_begin(tmp_path: Path) -> None:
+    """As file systems give it soon to the next file."""
+    log = tmp_path / "x.log"
+    log.write_text("2026-11-23 12:00:00,1 INFO long ago\n")
+    logs = log_reader.Files(FOLLOWED | {"units": {"x": str(tmp_path)}})
+    log.write_text("new\n")
+    assert [text for _ in range(2) for *_, text in logs.look(NOON)] == ["new"]
+
+
+def oldest_first(folder: Path) -> list[str]:
+    aside = sorted(folder.glob("x.log.*"), key=lambda path: int(path.suffix[1:]))
+    return [str(path) for path in (*aside, folder / "x.log")]
+
+
+def test_of_the_journal_what_is_newer_than_the_past_is_told(host: Path) -> None:
+    journal(host, (NOON + 1, "namenode.service", "past"), (NOON + 3, "namenode.service", "new"))
+    messages = log_reader.Messages(FOLLOWED | {"units": {"namenode": "x"}}, NOON + 2)
+    messages.process.wait()
+    assert list(messages.look()) == [(NOON + 3, "namenode", "info", "new")]
+    assert list(messages.look()) == []
+    messages.end()
 
 
 # --- all hosts as one -----------------------------------------------------------------------------
@@ -332,6 +476,33 @@ def test_hosts_that_are_down_or_hang_are_named_and_the_others_read(
             "kafka-2": "no route to host",
             "kafka-3": "not done in time",
         }
+
+
+def test_followed_hosts_are_heard_as_it_comes_until_none_is_left(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each host is a shell; what the second says late, it has said before the first one's past."""
+
+    def says(*words: str) -> list[str]:
+        lines = [
+            json.dumps([NOON + int(word[0]), "x", "info", word]) if word else "" for word in words
+        ]
+        return ["sh", "-c", f"printf '%s\\n' {shlex.join(lines)}; echo gone >&2; exit 255"]
+
+    shells = {"kafka-1": says("1a", "4d", "", "9x", "", "8y"), "kafka-2": says("2b", "3c", "", "")}
+    monkeypatch.setattr(cluster_logs, "ssh_command", lambda _, host: shells[host.name])
+    wanted = Wanted(NOON, NOON + 60, {"kafka_broker"}, follow=True)
+    with reading(plan, [plan.host(name) for name in shells], wanted) as logs:
+        assert [entry.text for entry in merged(logs)] == ["1a", "2b", "3c", "4d"]
+        heard = list(arriving(logs, now=lambda: NOON))
+    assert [entry.text for entry in heard if entry.host == "kafka-1"] == [
+        "9x",
+        "8y",
+        "not heard any more: gone",
+    ]
+    assert [entry.text for entry in heard if entry.host == "kafka-2"] == [
+        "not heard any more: gone"
+    ]
 
 
 def test_an_entry_is_an_object_for_programs() -> None:
