@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 from chaoslib.experiment import ensure_experiment_is_valid
 
 from millrace.audit.page_views import page_of
@@ -53,6 +54,20 @@ def test_blocks_call_only_what_exists(runbook):
         assert set(re.findall(r"(?<!=)\bmillrace ([a-z-]+)", block.script)) <= commands
         assert set(re.findall(r"\bmillrace who ([a-z-]+)", block.script)) <= ROLES.keys()
         assert set(re.findall(r"\bmillrace host ([a-z]+)", block.script)) <= set(Action)
+
+
+def tools_on_hosts(role):
+    """What a role installs of its distribution's commands."""
+    tasks = yaml.safe_load((ANSIBLE / "roles" / role / "tasks" / "main.yml").read_text())
+    tools = [task.get("vars", {}).get("operator_commands_tools", []) for task in tasks]
+    return {name for names in tools for name in names}
+
+
+@each
+def test_blocks_call_only_kafka_s_tools_that_hosts_have(runbook):
+    for block in runbook.blocks:
+        called = set(re.findall(r"\b(kafka-[a-z-]+[a-z]) (?:--[a-z]|describe)", block.script))
+        assert called <= tools_on_hosts("kafka_config")
 
 
 @each
