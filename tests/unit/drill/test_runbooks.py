@@ -66,7 +66,7 @@ def tools_on_hosts(role):
 @each
 def test_blocks_call_only_kafka_s_tools_that_hosts_have(runbook):
     for block in runbook.blocks:
-        called = set(re.findall(r"\b(kafka-[a-z-]+[a-z]) (?:--[a-z]|describe)", block.script))
+        called = set(re.findall(r"(?:-- |&& |; |\| )(kafka-[a-z-]+[a-z]) ", block.script))
         assert called <= tools_on_hosts("kafka_config")
 
 
