@@ -66,6 +66,8 @@ class Query:
 
 
 class Frame:
+    sparkSession = SimpleNamespace(sparkContext=None)
+
     def same(self, *_: Any, **__: Any) -> "Frame":
         return self
 
