@@ -101,6 +101,8 @@ MALFORMED: dict[str, list[bytes | None]] = {
     "more than Avro of the stream's schema": [encoded() + b"\0", encoded() + encoded()],
     "missing field: kind": [encoded(kind=None)],
     "missing field: bytes": [encoded(bytes=None)],
+    "kind is empty": [encoded(kind="")],
+    "url has the character NUL": [encoded(url="/\0")],
     "not UTF-8: url": [encoded(url="/ab").replace(b"/ab", b"/\xc3\x28")],
     "not UTF-8: campaign": [encoded(campaign="ab").replace(b"ab", b"\xff\xfe")],
     "event_time out of range": [

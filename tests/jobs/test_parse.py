@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame
 
+from millrace_shared.record_rules import MOST_DIGITS, MOST_NESTED
 from tests.jobs.samples import EVENT, STREAM, at, event, without
 
 REQUIRED = [field.name for field in STREAM.required]
@@ -17,16 +18,39 @@ MOST_BYTES = 17179869184
 
 Records = Callable[[list[bytes | None]], DataFrame]
 
+
+def with_member(value: bytes, name: bytes = b"more") -> bytes:
+    """An event with another member, behind the others."""
+    return event()[:-1] + b',"' + name + b'":' + value + b"}"
+
+
+def nested(levels: int) -> bytes:
+    """An array in arrays."""
+    return b"[" * levels + b"]" * levels
+
+
 EVENTS = {
     "compact": event(),
     "with blanks": json.dumps(EVENT, indent=2).encode(),
     "another zone": event(event_time="2015-05-17T12:05:03+02:00"),
-    "no milliseconds": event(event_time="2015-05-17T10:05:03Z"),
+    "no decimals": event(event_time="2015-05-17T10:05:03Z"),
+    "as Python prints a time": event(event_time="2015-05-17T10:05:03.123456+00:00"),
+    "as Go prints a time": event(event_time="2015-05-17T12:05:03.12345678+02:00"),
+    "a zone in a small letter": event(event_time="2015-05-17T10:05:03.5z"),
     "optional fields absent": json.dumps({name: EVENT[name] for name in REQUIRED}).encode(),
     "unknown fields": event(added_later={"a": [1]}),
     "an hour ahead of the broker": event(event_time="2026-01-01T01:00:00.000Z"),
     "as many bytes as may be": event(bytes=MOST_BYTES),
     "not ASCII": event(url="/straße?q=日本"),
+    "a character by its numbers": event(url="/\U0001f6b0"),
+    "no character by its number": event(url=r"/\ud800\u0000"),
+    "NUL where nothing is required": event(user_agent="\0"),
+    "nested": with_member(nested(MOST_NESTED - 1)),
+    "nested in a field": event(campaign=None).replace(
+        b'"campaign":null', b'"campaign":' + nested(MOST_NESTED - 1)
+    ),
+    "a long number": with_member(b"1" * MOST_DIGITS),
+    "a name twice": with_member(b'"/twice"', b"url"),
     "largest": event(url="/" + "x" * (STREAM.record_bytes - len(event(url="/")))),
 }
 
@@ -42,12 +66,33 @@ MALFORMED = {
         event() + b" trailing",
         event() + event(),
         event() + b"," + event(),
+        event() + b"]",
+        event() + b"] and more",
+        event() + b"]," + event(),
+        event() + b",0]",
         event().replace(b'"', b"'"),
         event(status=float("nan")),
         b"\xef\xbb\xbf" + event(),
         b'{"a":' * 2000,
+        with_member(b"1" * (MOST_DIGITS + 1)),
+        with_member(b"0." + b"1" * (MOST_DIGITS - 2) + b"e10"),
+        event(campaign=10**MOST_DIGITS),
     ],
     "not a JSON object": [b"[]", b"[" + event() + b"]", b"5", b'"text"', b"null", b"true"],
+    "nested too deeply": [
+        with_member(nested(MOST_NESTED)),
+        event().replace(b'"campaign":null', b'"campaign":' + nested(MOST_NESTED)),
+    ],
+    "half a surrogate pair": [
+        event(url="\ud800"),
+        event(url="\udc00"),
+        event(url="\ud83d\ud83d\ude00"),
+        event(campaign="\ude00"),
+        event(**{"\ud83d": 1}),
+        with_member(rb'"\ud83d\\\ude00"'),
+    ],
+    **{f"{name} is empty": [event(**{name: ""})] for name in TEXTS},
+    **{f"{name} has the character NUL": [event(**{name: "a\0"})] for name in TEXTS},
     **{f"missing field: {name}": [without(name), event(**{name: None})] for name in REQUIRED},
     **{f"wrong type: {name}": [event(**{name: 5})] for name in (*TEXTS, "event_time")},
     "wrong type: url": [event(url={"path": "/"}), event(url=True), event(url=["/"])],
@@ -57,12 +102,17 @@ MALFORMED = {
         event(event_time="17/May/2015:10:05:03 +0000"),
         event(event_time="2015-05-17"),
         event(event_time="2015-05-17T10:05:03"),
+        event(event_time="2015-05-17t10:05:03Z"),
+        event(event_time="2015-05-17T10:05:03.Z"),
+        event(event_time="2015-05-17T10:05:03.0123456789Z"),
+        event(event_time="2015-05-17T10:05:03+18:01"),
+        event(event_time="2015-05-17T10:05:60Z"),
         event(event_time="2015-02-30T10:05:03.000Z"),
         event(event_time=""),
     ],
     "event_time out of range": [
-        event(event_time="1999-12-31T23:59:59.999Z"),
-        event(event_time="2026-01-01T01:00:00.001Z"),
+        event(event_time="1999-12-31T23:59:59.999999999Z"),
+        event(event_time="2026-01-01T01:00:00.000001Z"),
     ],
     "status out of range": [event(status=-1), event(status=1000), event(status=-200)],
     "bytes out of range": [event(bytes=-1), event(bytes=MOST_BYTES + 1), event(bytes=10**18 - 1)],
@@ -83,6 +133,15 @@ def test_fields_arrive_unchanged(records: Records) -> None:
     fields = {name: row[name] for name in STREAM.columns}
     expected = EVENT | {"url": "/straße?q=日本", "event_time": at("2015-05-17 10:05:03")}
     assert fields == expected
+
+
+def test_decimals_of_a_time_are_cut_off_behind_the_microsecond(records: Records) -> None:
+    decimals = ["1", "12", "123456", "1234567", "999999999"]
+    values = [event(event_time=f"2015-05-17T10:05:03.{some}Z") for some in decimals]
+    classified = records(list(values)).transform(parse.classify, STREAM)
+    rows = parse.valid(classified, STREAM).orderBy("offset").collect()
+    micros = [100_000, 120_000, 123_456, 123_456, 999_999]
+    assert [row.event_time.microsecond for row in rows] == micros
 
 
 def test_every_malformed_record_has_its_reason(records: Records) -> None:

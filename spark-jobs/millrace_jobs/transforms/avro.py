@@ -51,7 +51,9 @@ def _rules(stream: Stream) -> list[Rule]:
     return [
         *((F.col(one.name).isNotNull(), f"missing field: {one.name}") for one in stream.required),
         *((_is_utf8(name), f"not UTF-8: {name}") for name in texts),
-        *rules.ranges(stream, lambda field: F.col(field.name)),
+        *rules.emptiness(stream, rules.column),
+        *rules.characters(stream, rules.column),
+        *rules.ranges(stream, rules.column),
     ]
 
 

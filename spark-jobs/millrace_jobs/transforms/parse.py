@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from millrace_jobs.stream import Field, Stream
 from millrace_jobs.transforms import avro, large, rules
+from millrace_shared.record_rules import LONG_BYTES, MOST_DIGITS, MOST_NESTED, TIME
 
 # Where a record stands in Kafka; ``timestamp`` is the brokers' clock.
 COORDINATES = {
@@ -24,9 +25,20 @@ COORDINATES = {
     "timestamp": "timestamp",
 }
 
-_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_STRICT = {
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+    "maxNestingDepth": str(MOST_NESTED + 1),  # with the array that a record is put into
+    "maxNumLen": str(MOST_DIGITS),
+}
 # What a cast may be given, which takes much more. To read by a format cost a tenth of `classify`.
-_TIME_TEXT = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?(Z|[+-]\d\d:\d\d)\z"
+_TIME_TEXT = rf"^(?:{TIME})\z"
+_DEEPEST_OF_SPARK = 1000  # Jackson's own bound, where a function has no option for it
+# Of a surrogate pair, in a text whose escaped backslashes are gone.
+_HALF_PAIR = (
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)
 
 
 def classify(records: DataFrame, stream: Stream) -> DataFrame:
@@ -73,7 +85,8 @@ def _with_fields(records: DataFrame, fields: dict[str, str]) -> DataFrame:
     """The fields of the JSON object that ``text`` is; all null if it isn't one.
 
     The text is parsed as the content of an array: a parser that expects one value stops after it
-    and would accept whatever follows. The fields leave an array by ``inline``, because the
+    and would accept whatever follows. It stops behind the array, too: a text that ends the array by
+    itself is none. The fields leave an array by ``inline``, because the
     optimiser never merges expressions across it; else it would parse again for each use of a field.
     """
     times = {name for name, kind in fields.items() if kind == "timestamp"}
@@ -89,7 +102,7 @@ def _with_fields(records: DataFrame, fields: dict[str, str]) -> DataFrame:
         "parsed", F.from_json(as_array, f"array<struct<{schema}>>", _STRICT)
     )
     found = F.get("parsed", F.lit(0))
-    is_object = (F.size("parsed") == 1) & found.isNotNull()
+    is_object = (F.size("parsed") == 1) & found.isNotNull() & _ends_the_array()
     values = F.struct(
         *((_time(found[name]) if name in times else found[name]).alias(name) for name in fields)
     )
@@ -100,17 +113,60 @@ def _with_fields(records: DataFrame, fields: dict[str, str]) -> DataFrame:
     )
 
 
+def _ends_the_array() -> Column:
+    """Another element behind the text is one: no bracket in the text has ended the array before."""
+    text = F.col("text")
+    return ~text.contains("]") | (_length_of("[", text, ",0]") == 2)
+
+
+def _length_of(*parts: str | Column) -> Column:
+    """Of a JSON array; 0 if it is none."""
+    array = F.concat(*(F.lit(part) if isinstance(part, str) else part for part in parts))
+    return F.coalesce(F.json_array_length(array), F.lit(0))
+
+
 def _time(text: Column) -> Column:
-    return F.when(text.rlike(_TIME_TEXT), text.try_cast("timestamp"))
+    zoned = F.when(text.endswith("z"), F.upper(text)).otherwise(text)
+    return F.when(text.rlike(_TIME_TEXT), zoned.try_cast("timestamp"))
 
 
 def _is_event(stream: Stream) -> Column:
     conditions = [
         *(F.col(field.name).isNotNull() for field in stream.required),
         *(_is_quoted(field.name) for field in stream.required if not field.is_number),
-        *(condition for condition, _ in rules.ranges(stream, lambda field: F.col(field.name))),
+        *_met(rules.emptiness(stream, rules.column)),
+        *_met(rules.ranges(stream, rules.column)),
+        # Each of these costs as much as reading the record, and nearly all records spare them.
+        ~_has_escapes()
+        | reduce(
+            Column.__and__, [_has_whole_pairs(), *_met(rules.characters(stream, rules.column))]
+        ),
+        ~_is_long() | _is_shallow(),
     ]
     return F.coalesce(reduce(Column.__and__, conditions), F.lit(False))
+
+
+def _met(found: list[rules.Rule]) -> list[Column]:
+    return [condition for condition, _ in found]
+
+
+def _has_escapes() -> Column:
+    """Of characters by their numbers."""
+    return F.col("text").contains("\\u")
+
+
+def _has_whole_pairs() -> Column:
+    return ~F.replace("text", F.lit("\\\\"), F.lit("--")).rlike(_HALF_PAIR)
+
+
+def _is_long() -> Column:
+    return F.octet_length("text") > LONG_BYTES
+
+
+def _is_shallow() -> Column:
+    """What is too deep in an optional field doesn't stop the parser: it makes the field null."""
+    around = _DEEPEST_OF_SPARK - MOST_NESTED
+    return _length_of("[" * around, F.col("text"), "]" * around) == 1
 
 
 def _is_quoted(name: str) -> Column:
@@ -129,25 +185,31 @@ def _reason(stream: Stream) -> Column:
     broken = [
         *rules.of_values(stream),
         (F.col("text").isNull(), "not UTF-8"),
-        (~F.col("is_object") & ~_is_other_json(), "not JSON"),
-        (~F.col("is_object"), "not a JSON object"),
+        (~F.col("is_object") & ~_is_one_value(), "not JSON"),
+        (~F.col("is_object") & ~F.ltrim("text").startswith("{"), "not a JSON object"),
+        (~F.col("is_object") | _is_long() & ~_is_shallow(), "nested too deeply"),
+        (_has_escapes() & ~_has_whole_pairs(), "half a surrogate pair"),
         *((_is_missing(field), f"missing field: {field.name}") for field in stream.required),
         *((_is_of_other_type(field), f"wrong type: {field.name}") for field in stream.required),
         *((_value(field).isNull(), f"{field.name} unreadable") for field in times),
+        *((~condition, reason) for condition, reason in rules.emptiness(stream, _value)),
+        *((~condition, reason) for condition, reason in rules.characters(stream, _value)),
         *((~condition, reason) for condition, reason in rules.ranges(stream, _value)),
     ]
     # Valid, but with a key in escapes or twice; no producer writes that.
     return rules.first(broken, otherwise="unusual JSON")
 
 
-def _is_other_json() -> Column:
-    """One JSON value, but an array or a scalar."""
-    one_value = F.expr("json_array_length(concat('[', text, ']'))") == 1
-    return F.coalesce(one_value & ~F.ltrim("text").startswith("{"), F.lit(False))
+def _is_one_value() -> Column:
+    """Of JSON, as deep as Spark takes it."""
+    options = _STRICT | {"maxNestingDepth": str(_DEEPEST_OF_SPARK)}
+    as_array = F.concat(F.lit("["), F.col("text"), F.lit("]"))
+    values = F.from_json(as_array, "array<string>", options)
+    return F.coalesce(F.size(values) == 1, F.lit(False)) & _ends_the_array()
 
 
 def _is_missing(field: Field) -> Column:
-    """Absent, null, or text that no reader could take (half a surrogate pair)."""
+    """Absent or null."""
     return F.coalesce(F.schema_of_variant(field.name) == "VOID", F.lit(True))
 
 

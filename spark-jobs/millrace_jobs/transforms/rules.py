@@ -29,6 +29,27 @@ def of_values(stream: Stream) -> list[Rule]:
     ]
 
 
+def column(field: Field) -> Column:
+    return F.col(field.name)
+
+
+def emptiness(stream: Stream, value: Callable[[Field], Column]) -> list[Rule]:
+    """Conditions on required texts, and the reason to give when one isn't met."""
+    return [(value(field) != "", f"{field.name} is empty") for field in _texts(stream)]
+
+
+def characters(stream: Stream, value: Callable[[Field], Column]) -> list[Rule]:
+    """As `emptiness`."""
+    return [
+        (~value(field).contains("\0"), f"{field.name} has the character NUL")
+        for field in _texts(stream)
+    ]
+
+
+def _texts(stream: Stream) -> list[Field]:
+    return [field for field in stream.required if field.type == "text"]
+
+
 def ranges(stream: Stream, value: Callable[[Field], Column]) -> list[Rule]:
     """Conditions on values of the right type, and the reason to give when one isn't met."""
     return [
