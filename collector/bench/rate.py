@@ -26,7 +26,7 @@ from millrace.config.streams import load_streams
 from millrace.plan.streams import plan_stream
 
 APP = "millrace_collector.app:serve"
-SECRET = "bench"
+SECRET = "bench" * 8
 STREAM = "events"
 
 
@@ -47,6 +47,9 @@ def settings(metrics_port: int) -> dict[str, object]:
         "buffer_bytes": 67_108_864,
         "receive_seconds": 10,
         "burst_seconds": 1,
+        "event_bytes": 1024,
+        "threads": 2,
+        "allowed_origins": [],
     }
 
 

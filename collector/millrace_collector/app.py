@@ -1,99 +1,43 @@
-"""The HTTP interface: a request's records are checked, written to Kafka, and then acknowledged."""
+"""The HTTP interface: a request's records are checked, written to Kafka, and then answered for."""
 
-import asyncio
-import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel
-from starlette.requests import ClientDisconnect
+from fastapi import Depends, FastAPI, Header, Request, Response
+from fastapi.security import APIKeyQuery, HTTPAuthorizationCredentials, HTTPBearer
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse
 
-from millrace_collector import bodies
-from millrace_collector.delivery import Delivery, Place, connect
-from millrace_collector.limits import Buffer, Key, Keys, Share
+from millrace_collector import answers, intake, openapi
+from millrace_collector.answers import Answer, Problem
+from millrace_collector.delivery import Delivery, connect
+from millrace_collector.intake import Intake
+from millrace_collector.limits import Key, Keys
 from millrace_collector.metrics import Metrics, Timed
-from millrace_collector.records import Checker
-from millrace_collector.refusals import NoSuchStream, Refusal, TooLarge, TooSlow, UnknownKey
+from millrace_collector.refusals import BadParameter, NoSuchStream, Refusal, UnknownKey
 from millrace_collector.settings import Settings, load_settings
 
 DESCRIPTION = """\
-Events in. All records of a request are acknowledged, or none: 200 means that Kafka has written each
-of them to all its in-sync replicas. After any other answer, or none, send the whole request again
-(429 and 503 say when, as `Retry-After`); an event's id tells that it is the same one.
+Events in. The answer tells of each record whether Kafka has it on all its in-sync replicas: what it
+tells as written is counted once, whatever fails. Send again only what isn't.
 """
-WITH_PLACES = "return=representation"  # RFC 7240
-# What a record costs beside its bytes while it waits: objects of Python and of librdkafka.
-RECORD_OVERHEAD_BYTES = 512
-
-
-class Acknowledged(BaseModel):
-    """``places`` are each record's partition and offset, for who asks for them."""
-
-    acknowledged: int
-    places: list[Place] | None = None
-
-
-class Problem(BaseModel):
-    """RFC 9457. ``record`` is the number of the record at fault, from 1."""
-
-    title: str
-    status: int
-    detail: str
-    record: int | None = None
+WITH_PLACES = ("return", "representation")  # RFC 7240
+DAY_SECONDS = 86_400
 
 
 class Collector:
-    """What a request needs."""
+    """What requests need."""
 
-    def __init__(self, settings: Settings, delivery: Delivery) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, delivery: Delivery, now: Callable[[], float]) -> None:
+        self.streams = settings.streams
         self.delivery = delivery
-        self.keys = Keys(settings.keys, settings.burst_seconds)
-        self.buffer = Buffer(settings.buffer_bytes)
-        self.checkers = {name: Checker(stream) for name, stream in settings.streams.items()}
-        self.metrics = Metrics()
-        self.metrics.buffer.set_function(lambda: self.buffer.used)
-        self.metrics.producers.set_function(lambda: delivery.producers)
-
-    async def collect(self, stream: str, key: Key, request: Request) -> list[Place]:
-        """Where Kafka has the request's records, each of them acknowledged. Raises Refusal."""
-        if stream not in self.checkers:
-            names = ", ".join(sorted(self.checkers))
-            raise NoSuchStream(f"There is no stream {stream} that takes JSON; there is {names}.")
-        with self.buffer.share() as share:
-            body = await self._body(request, share)
-            sent = bodies.records(body, request.headers.get("content-type", ""))
-            records = self.checkers[stream].keyed(sent, time.time())
-            share.take(len(records) * RECORD_OVERHEAD_BYTES)
-            key.charge(len(records))
-            places = await self.delivery.deliver(self.settings.streams[stream].topic, records)
-        self.metrics.events.labels(stream, key.name).inc(len(records))
-        return places
-
-    async def _body(self, request: Request, share: Share) -> bytes:
-        """All of it, decompressed, and no more than is allowed, nor later."""
-        most, seconds = self.settings.request_bytes, self.settings.receive_seconds
-        body = bytearray()
-        try:
-            async with asyncio.timeout(seconds):
-                async for chunk in request.stream():
-                    if len(body) + len(chunk) > most:
-                        raise TooLarge(
-                            f"The body has more than {most:,} bytes; send fewer records."
-                        )
-                    share.take(len(chunk))
-                    body += chunk
-        except (TimeoutError, ClientDisconnect):
-            raise TooSlow(f"The body didn't come within {seconds:g} s.") from None
-        encoding = request.headers.get("content-encoding", "").strip().lower()
-        content = bodies.decompressed(bytes(body), encoding, most)
-        share.take(len(content))  # once more: librdkafka has a copy of its own
-        return content
+        self.keys = Keys(settings, now)
+        self.intake = Intake(settings, delivery)
+        self.metrics = Metrics(settings.streams.keys(), self.intake.buffer, delivery)
 
 
 async def collector_of(request: Request) -> Collector:
@@ -101,81 +45,113 @@ async def collector_of(request: Request) -> Collector:
 
 
 CollectorDep = Annotated[Collector, Depends(collector_of)]
+Bearer = HTTPBearer(scheme_name="bearer", auto_error=False)
+InAddress = APIKeyQuery(
+    name="key",
+    scheme_name="key",
+    auto_error=False,
+    description="For who can't send headers, as a page's beacon.",
+)
 
 
 async def key_of(
+    request: Request,
     collector: CollectorDep,
-    authorization: Annotated[str, Header(description="`Bearer KEY`.")] = "",
-    key: Annotated[str, Query(description="For who can't send headers, as a page.")] = "",
+    bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(Bearer)],
+    in_address: Annotated[str | None, Depends(InAddress)],
 ) -> Key:
     """Who sends, before anything is read of what it sends."""
-    scheme, _, secret = authorization.partition(" ")
-    found = collector.keys.find(secret.strip() if scheme.lower() == "bearer" else key)
-    found.admit()
-    return found
+    if unknown := request.query_params.keys() - {InAddress.model.name}:
+        raise BadParameter(f"There is no parameter {min(unknown)}; key is the only one.")
+    return collector.keys.find(bearer.credentials if bearer else in_address or "")
 
 
-router = APIRouter()
+KeyDep = Annotated[Key, Depends(key_of)]
 
 
-@router.post(
-    "/v1/{stream}",
-    response_model_exclude_none=True,
-    openapi_extra={"requestBody": {"content": {bodies.JSON: {}}}},
-)
-async def collect(
-    stream: str,
-    collector: CollectorDep,
-    key: Annotated[Key, Depends(key_of)],
-    request: Request,
-    prefer: Annotated[str, Header(description=f"`{WITH_PLACES}`: tell each one's place.")] = "",
-) -> Acknowledged:
-    """Records of a stream such as `events`, each as its stream is declared.
-
-    JSON (an object or an array of them), NDJSON, or CloudEvents 1.0 as JSON, one or a batch, with
-    the record as their data; gzip as Content-Encoding, if you like.
-    """
-    places = await collector.collect(stream, key, request)
-    return Acknowledged(acknowledged=len(places), places=places if prefer == WITH_PLACES else None)
+def preferences(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Names and values of the headers Prefer, without what qualifies them."""
+    for one in ",".join(lines).split(","):
+        name, _, value = one.partition(";")[0].partition("=")
+        yield name.strip().lower(), value.strip().strip('"')
 
 
-@router.get("/healthz", include_in_schema=False)
+def sending_to(stream: str) -> Callable[..., Awaitable[Response]]:
+    """The route of a stream."""
+
+    async def send(
+        collector: CollectorDep,
+        key: KeyDep,
+        request: Request,
+        prefer: Annotated[
+            list[str] | None,
+            Header(description=f"`{'='.join(WITH_PLACES)}`: tell each record's place."),
+        ] = None,
+    ) -> Response:
+        """Records, each as the stream is declared.
+
+        JSON (an object, or an array of them), lines of JSON, or CloudEvents 1.0 in any of their
+        three modes, with the record as their data. Content-Encoding may be gzip or zstd.
+        """
+        sent = intake.Request(request.headers, request.stream())
+        fates = await collector.intake.take(stream, key, sent)
+        collector.metrics.became(stream, key.name, fates)
+        with_places = WITH_PLACES in preferences(prefer or [])
+        answer = answers.of_records(fates, with_places)
+        applied = {"Preference-Applied": "=".join(WITH_PLACES)} if with_places else {}
+        return _respond(request, answer, applied)
+
+    return send
+
+
+async def no_such_stream(collector: CollectorDep, _: KeyDep, stream: str) -> Response:
+    names = ", ".join(sorted(collector.streams))
+    raise NoSuchStream(f"There is no stream {stream} that takes JSON; there is {names}.")
+
+
 async def healthz() -> Response:
     """The process answers."""
     return Response()
 
 
-@router.get("/readyz", include_in_schema=False)
-async def readyz(collector: CollectorDep) -> JSONResponse:
+async def readyz(collector: CollectorDep) -> Response:
     """Kafka answers, too."""
     if await collector.delivery.is_reachable():
         return JSONResponse({"status": "ok"})
     return JSONResponse({"status": "Kafka can't be reached"}, status_code=503)
 
 
-async def refused(_: Request, error: Refusal) -> JSONResponse:
-    problem = Problem(
-        title=error.title, status=error.status, detail=str(error), record=error.record
-    )
+async def refused(request: Request, error: Refusal) -> Response:
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnknownKey) else {}
-    if error.retry_after_seconds:
-        headers["Retry-After"] = str(math.ceil(error.retry_after_seconds))
-    return JSONResponse(
-        problem.model_dump(exclude_none=True),
-        status_code=error.status,
-        media_type="application/problem+json",
-        headers=headers,
-    )
+    return _respond(request, answers.of_refusal(error), headers)
 
 
-def create_app(settings: Settings, delivery: Delivery) -> FastAPI:
-    collector = Collector(settings, delivery)
+async def no_route(request: Request, error: HTTPException) -> Response:
+    detail = f"{request.method} {request.url.path}: /openapi.json describes what there is."
+    problem = Problem(title=error.detail, status=error.status_code, detail=detail)
+    return _respond(request, Answer(error.status_code, problem=problem), error.headers)
+
+
+def _respond(
+    request: Request, answer: Answer, headers: Mapping[str, str] | None = None
+) -> Response:
+    if answer.problem:
+        request.app.state.collector.metrics.refused(request.url.path, answer.problem.title)
+    return answer.response(headers)
+
+
+def create_app(
+    settings: Settings, delivery: Delivery, now: Callable[[], float] = time.monotonic
+) -> FastAPI:
+    """The application; ``now`` counts the seconds by which keys' rates are judged."""
+    collector = Collector(settings, delivery, now)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         with collector.metrics.served(settings.metrics_port):
             yield
         await delivery.close()  # requests have been answered by now
+        collector.intake.close()
 
     app = FastAPI(
         lifespan=lifespan,
@@ -184,13 +160,49 @@ def create_app(settings: Settings, delivery: Delivery) -> FastAPI:
         description=DESCRIPTION,
         docs_url=None,  # its scripts would come from the Internet
         redoc_url=None,
-        responses={status: {"model": Problem} for status in (401, 413, 422, 429, 503)},
+        openapi_url=None,  # it would be made anew for each who asks
     )
     app.state.collector = collector
     app.add_exception_handler(Refusal, refused)  # type: ignore[arg-type]
-    app.add_middleware(Timed, metrics=collector.metrics, streams=set(settings.streams))
-    app.include_router(router)
+    app.add_exception_handler(HTTPException, no_route)  # type: ignore[arg-type]
+    _add_routes(app, settings)
+    app.add_middleware(Timed, metrics=collector.metrics)
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_methods=["POST"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After"],
+            max_age=DAY_SECONDS,
+        )
     return app
+
+
+def _add_routes(app: FastAPI, settings: Settings) -> None:
+    for stream in settings.streams:
+        app.add_api_route(
+            f"/v1/{stream}",
+            sending_to(stream),
+            methods=["POST"],
+            summary=f"Send {stream}",
+            operation_id=f"send_{stream}",
+            response_class=Response,
+            responses=openapi.responses(),
+            openapi_extra={"requestBody": openapi.request_body(stream)},
+        )
+    described = partial(_described, openapi.document(app, settings.streams))
+    for path, answer in (
+        ("/healthz", healthz),
+        ("/readyz", readyz),
+        ("/openapi.json", described),
+    ):
+        app.add_api_route(path, answer, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route("/v1/{stream}", no_such_stream, methods=["POST"], include_in_schema=False)
+
+
+async def _described(document: bytes) -> Response:
+    return Response(document, media_type=answers.JSON)
 
 
 def serve() -> FastAPI:

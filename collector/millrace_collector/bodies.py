@@ -1,76 +1,149 @@
-"""From a request's body to its records, which stay the bytes that they came as."""
+"""From a request's body to its records, a part at a time; they stay the bytes that they came as."""
 
-import zlib
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 
 import msgspec
 
-from millrace_collector.refusals import BadBody, BadRecord, OtherFormat, TooLarge
+from millrace_collector import cloud_events
+from millrace_collector.cloud_events import Unwrap
+from millrace_collector.refusals import BadBody, OtherFormat, TooLarge
 
-LINES = {"application/x-ndjson", "application/ndjson", "application/jsonl", "text/plain"}
 JSON = "application/json"
+NDJSON = "application/x-ndjson"
+TEXT = "text/plain"  # a page's beacon
+LINES = {NDJSON, "application/ndjson", "application/jsonl", TEXT}
 CLOUD_EVENT = "application/cloudevents+json"
 CLOUD_EVENTS = "application/cloudevents-batch+json"
-FORMATS = ", ".join((JSON, "application/x-ndjson", CLOUD_EVENT, CLOUD_EVENTS))
-GZIP_HEADER = 31  # zlib's number for: a gzip header and the largest window
+FORMATS = (JSON, NDJSON, CLOUD_EVENT, CLOUD_EVENTS, TEXT)
+PART_BYTES = 131_072
+# Of an array's part at most, for each of them may cost 64 bytes: a comma for every two bytes.
+PART_ELEMENTS = 65_536
+
+_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_BRACKET = re.compile(rb"[ \t\n\r]*\[")
+_COMMA = re.compile(rb"[ \t\n\r]*,")
+_BETWEEN = re.compile(rb"\}[ \t\n\r]*,[ \t\n\r]*\{")
+_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')  # and texts, in which they are none
+_LEVELS = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
+_WHERE = re.compile(r" \(byte \d+\)")  # of the part, which says nothing to a sender
+
+# Takes a part of a body apart, from a position on: what is in it, and where the next part begins.
+Split = Callable[[bytes, int], tuple[list[bytes], int]]
 
 
-class CloudEvent(msgspec.Struct):
-    """What the specification requires of each event; its data are the record."""
+@dataclass(frozen=True)
+class Format:
+    """How a body has its records. ``unwrap`` gives the record that an element of it has in it."""
 
-    specversion: str
-    id: str
-    source: str
-    type: str
-    data: msgspec.Raw
+    split: Split
+    unwrap: Unwrap
 
 
-_array = msgspec.json.Decoder(list[msgspec.Raw])
-_cloud_event = msgspec.json.Decoder(CloudEvent)
+def format_of(headers: Mapping[str, str], identifier: str | None) -> Format:
+    """Args:
+        headers: by their names in small letters.
+        identifier: the field that becomes a CloudEvent's id, unless it is there.
 
-
-def decompressed(body: bytes, encoding: str, most: int) -> bytes:
-    """The body without its Content-Encoding; of more than ``most`` bytes nothing is kept."""
-    if encoding in ("", "identity"):
-        return body
-    if encoding != "gzip":
-        raise OtherFormat(f"Content-Encoding is {encoding}; gzip is taken, or none.")
-    member = zlib.decompressobj(GZIP_HEADER)
-    try:
-        content = member.decompress(body, most + 1)
-    except zlib.error:
-        raise BadBody("The body is not gzip, as Content-Encoding says.") from None
-    if len(content) > most:
-        raise TooLarge(f"Decompressed, the body has more than {most:,} bytes; send fewer records.")
-    if not member.eof or member.unused_data:
-        raise BadBody("The body is not one whole member of gzip.")
-    return content
-
-
-def records(body: bytes, content_type: str) -> Iterator[bytes]:
-    """The records, in their order. Raises BadBody, OtherFormat, BadRecord."""
+    Raises OtherFormat.
+    """
+    content_type = headers.get("content-type", "")
     kind = content_type.partition(";")[0].strip().lower()
-    if kind in LINES:
-        return (line for line in body.split(b"\n") if line and not line.isspace())
-    if kind == JSON:
-        return iter([body]) if not body.lstrip().startswith(b"[") else map(bytes, _items(body))
+    name = cloud_events.namer(identifier)
     if kind == CLOUD_EVENT:
-        return _data([body])
+        return Format(whole, cloud_events.structured(name))
     if kind == CLOUD_EVENTS:
-        return _data(_items(body))
-    raise OtherFormat(f"Content-Type is {kind or 'missing'}; one of {FORMATS} is taken.")
+        return Format(array, cloud_events.structured(name))
+    if cloud_events.is_binary(headers) and cloud_events.is_json(kind):
+        return Format(whole, cloud_events.binary(headers, name))
+    if cloud_events.is_binary(headers):
+        raise OtherFormat(f"A CloudEvent's Content-Type is {kind or 'missing'}; JSON is taken.")
+    if kind == JSON:
+        return Format(array_or_whole, _itself)
+    if kind in LINES:
+        return Format(lines, _itself)
+    raise OtherFormat(f"Content-Type is {kind or 'missing'}; one of {', '.join(FORMATS)} is taken.")
 
 
-def _items(body: bytes) -> list[msgspec.Raw]:
+def _itself(record: bytes) -> bytes:
+    return record
+
+
+def whole(body: bytes, at: int) -> tuple[list[bytes], int]:
+    return [body], len(body)
+
+
+def lines(body: bytes, at: int) -> tuple[list[bytes], int]:
+    found = body.find(b"\n", at + PART_BYTES)
+    end = len(body) if found < 0 else found + 1
+    part = body[at:end].split(b"\n")
+    return [line for line in part if line and not line.isspace()], end
+
+
+def array_or_whole(body: bytes, at: int) -> tuple[list[bytes], int]:
+    return array(body, at) if _BRACKET.match(body) else whole(body, at)
+
+
+def array(body: bytes, at: int) -> tuple[list[bytes], int]:
+    """A part ends behind an object that another one follows. That it is an element, and not within
+    one, shows when what comes before it is an array by itself.
+
+    Raises BadBody, TooLarge.
+    """
+    start = at or _behind_bracket(body)
+    for end_of in (_likely_end, _exact_end):
+        if end := end_of(body, start):
+            with suppress(BadBody):
+                return _elements_of(body[start:end] + b"]"), _behind_comma(body, end)
+    found = _elements_of(body[start:])
+    if at and not found:
+        raise BadBody("The body is no JSON array: it ends with a comma.")
+    return found, len(body)
+
+
+def _behind_comma(body: bytes, end: int) -> int:
+    """Where the next part begins. Raises BadBody where there is none."""
+    comma = _COMMA.match(body, end)
+    if not comma or comma.end() == len(body):
+        raise BadBody("The body is no JSON array: it ends with a comma.")
+    return comma.end()
+
+
+def _likely_end(body: bytes, start: int) -> int:
+    """Where a part may end; 0 if nowhere. It costs next to nothing."""
+    found = _BETWEEN.search(body, start + PART_BYTES)
+    return found.start() + 1 if found else 0
+
+
+def _exact_end(body: bytes, start: int) -> int:
+    """Where a part ends; 0 if it is the last one, or an element is as large as a part."""
+    depth, least = 0, start + PART_BYTES
+    for token in _BRACKETS.finditer(body, start, start + 2 * PART_BYTES):
+        depth += _LEVELS.get(token[0], 0)
+        if not depth and token.end() >= least and _COMMA.match(body, token.end()):
+            return token.end()
+    return 0
+
+
+def _behind_bracket(body: bytes) -> int:
+    bracket = _BRACKET.match(body)
+    if not bracket:
+        raise BadBody("The body is no JSON array.")
+    return bracket.end()
+
+
+def _elements_of(rest: bytes) -> list[bytes]:
+    """Of an array without its opening bracket. Raises BadBody, TooLarge."""
+    if rest.count(b",") > PART_ELEMENTS:
+        raise TooLarge(
+            f"The body's array has more than {PART_ELEMENTS:,} commas in {len(rest):,} bytes; send"
+            f" fewer records, or each on a line of its own, as {NDJSON}."
+        )
     try:
-        return _array.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise BadBody(f"The body is not a JSON array: {error}") from None
-
-
-def _data(events: list[msgspec.Raw] | list[bytes]) -> Iterator[bytes]:
-    for number, event in enumerate(events, 1):
-        try:
-            yield bytes(_cloud_event.decode(event).data)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise BadRecord(f"No CloudEvent with data: {error}", record=number) from None
+        return [*map(bytes, _elements(b"[" + rest))]
+    except RecursionError:
+        raise BadBody("The body is nested too deeply.") from None
+    except msgspec.DecodeError as error:
+        raise BadBody(f"The body is no JSON array: {_WHERE.sub('', str(error))}.") from None

@@ -1,7 +1,8 @@
 """What Prometheus is told. It has a port of its own, because the collector's is the producers'."""
 
 import time
-from collections.abc import Iterator
+from collections import Counter as Counted
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from prometheus_client import (
@@ -14,38 +15,72 @@ from prometheus_client import (
 )
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from millrace_collector.delivery import Delivery
+from millrace_collector.fates import Failure, Fate
+from millrace_collector.limits import Buffer
+
 # To the answer, which waits for Kafka.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20)
 NO_STREAM = "none"  # no address of ours
+WRITTEN = "written"
 
 
 class Metrics:
-    def __init__(self) -> None:
+    def __init__(self, streams: Collection[str], buffer: Buffer, delivery: Delivery) -> None:
+        self._streams = streams
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.events = Counter(
-            "millrace_collector_events",
-            "Acknowledged.",
-            ["stream", "key"],
+        self._records = Counter(
+            "millrace_collector_records",
+            "Records by what became of them: written, refused for good, or Kafka's failures.",
+            ["stream", "key", "fate"],
             registry=self.registry,
         )
-        self.requests = Histogram(
+        self._problems = Counter(
+            "millrace_collector_problems",
+            "Requests that were answered with a problem, by its title.",
+            ["stream", "title"],
+            registry=self.registry,
+        )
+        self._requests = Histogram(
             "millrace_collector_request_seconds",
             "Until it was answered.",
             ["stream", "status"],
             buckets=BUCKETS,
             registry=self.registry,
         )
-        self.buffer = Gauge(
+        Gauge(
             "millrace_collector_buffer_bytes",
             "Held by requests that wait for their answers.",
             registry=self.registry,
-        )
-        self.producers = Gauge(
+        ).set_function(lambda: buffer.used)
+        Gauge(
+            "millrace_collector_buffer_size_bytes",
+            "What requests may hold together.",
+            registry=self.registry,
+        ).set_function(lambda: buffer.size)
+        Gauge(
             "millrace_collector_producers",
             "Producers since the start; each but the first took over from one that couldn't go on.",
             registry=self.registry,
-        )
+        ).set_function(lambda: delivery.producers)
+
+    def became(self, stream: str, key: str, fates: Sequence[Fate]) -> None:
+        """What became of a request's records."""
+        failed = Counted(fate.kind for fate in fates if isinstance(fate, Failure))
+        self._records.labels(stream, key, WRITTEN).inc(len(fates) - failed.total())
+        for kind, number in failed.items():
+            self._records.labels(stream, key, kind.name.lower()).inc(number)
+
+    def refused(self, path: str, title: str) -> None:
+        self._problems.labels(self._stream_of(path), title).inc()
+
+    def answered(self, path: str, status: int, seconds: float) -> None:
+        self._requests.labels(self._stream_of(path), status).observe(seconds)
+
+    def _stream_of(self, path: str) -> str:
+        stream = path.rpartition("/")[2]
+        return stream if stream in self._streams else NO_STREAM
 
     @contextmanager
     def served(self, port: int) -> Iterator[None]:
@@ -61,10 +96,9 @@ class Metrics:
 class Timed:
     """Tells how long each request waited for its answer."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, streams: set[str]) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
-        self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -74,10 +108,8 @@ class Timed:
 
         async def observed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                stream = scope["path"].rpartition("/")[2]
-                known = stream if stream in self._streams else NO_STREAM
                 seconds = time.perf_counter() - began
-                self._metrics.requests.labels(known, message["status"]).observe(seconds)
+                self._metrics.answered(scope["path"], message["status"], seconds)
             await send(message)
 
         await self._app(scope, receive, observed)

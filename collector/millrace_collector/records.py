@@ -1,26 +1,24 @@
 """Is a record what its stream declares? The jobs ask the same of it (spark-jobs, transforms.parse):
 what is acknowledged here is an event there, and no dead letter.
 
-A record is read once, by a decoder that is made of the declaration; it is neither changed nor
-written anew.
+A record is read once, by a decoder that is made of the declaration; where something in it is
+unusual, it is looked at closer. It is neither changed nor written anew.
 """
 
 import re
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
 
 from millrace_collector.refusals import BadRecord
 from millrace_collector.settings import FieldRule, StreamRule
+from millrace_shared.record_rules import LONG_BYTES, MOST_DIGITS, MOST_NESTED, TIME
 
-# As the jobs read it: seconds, or milliseconds, and a zone.
-TIME = re.compile(
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?(?:Z|[+-](?:0\d|1[0-7]):[0-5]\d|[+-]18:00)",
-    re.ASCII,
-)
+_TIME = re.compile(TIME)
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d,}" % (MOST_DIGITS + 1))
+_BRACKET = re.compile(rb"[][{}]")
 
 
 class Checker:
@@ -40,40 +38,52 @@ class Checker:
                 gc=False,
             )
         ).decode
-        self._quoted = [_Quoted(name) for name, rule in required.items() if not _is_number(rule)]
+        self._texts = [
+            _Text(name, attributes[name]) for name, rule in required.items() if not _is_number(rule)
+        ]
         self._times = [
             _Time(name, attributes[name], rule)
             for name, rule in required.items()
             if rule.type == "time"
         ]
 
-    def keyed(self, records: Iterator[bytes], now: float) -> list[tuple[bytes, bytes]]:
-        """Each record with its key. ``now`` is seconds since 1970.
-
-        Raises BadRecord for the first one that is no event.
-        """
-        return [
-            (self._key_of(value, number, now), value) for number, value in enumerate(records, 1)
-        ]
-
-    def _key_of(self, value: bytes, number: int, now: float) -> bytes:
-        bad = partial(BadRecord, record=number)
+    def key_of(self, value: bytes, now: datetime) -> bytes:
+        """The key of a record that is an event. Raises BadRecord, which says why it is none."""
         if len(value) > self._record_bytes:
-            raise bad(f"It is larger than {self._record_bytes} bytes.")
+            raise BadRecord(f"it is larger than {self._record_bytes:,} bytes")
         try:
-            value.decode()  # what is skipped is not looked at by the decoder
+            value.decode()  # the decoder doesn't look into texts that it skips
             record = self._decode(value)
         except UnicodeDecodeError:
-            raise bad("It is not UTF-8.") from None
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise bad(f"{error}.") from None
-        for quoted in self._quoted:
-            if not quoted.stands_in(value):
-                raise bad(f"The name {quoted.name} is not written plainly.")
+            raise BadRecord("it is not UTF-8") from None
+        except RecursionError:
+            raise BadRecord(TOO_DEEP) from None
+        except msgspec.DecodeError as error:
+            raise BadRecord(str(error)) from None
+        if len(value) > LONG_BYTES:
+            _check_bounds(value)
+        if b"\\u" in value:
+            for text in self._texts:
+                text.check(getattr(record, text.attribute), value)
         for time in self._times:
-            if problem := time.problem(getattr(record, time.attribute), now):
-                raise bad(problem)
+            time.check(getattr(record, time.attribute), now)
         return str(getattr(record, self._key)).encode()
+
+
+TOO_DEEP = f"it is nested more than {MOST_NESTED} levels deep"
+
+
+def _check_bounds(value: bytes) -> None:
+    """How deep valid JSON is, and how long its numbers. Raises BadRecord."""
+    bare = _TEXT.sub(b"", value)
+    for number in _LONG_NUMBER.findall(bare):
+        if sum(map(number.count, b"0123456789")) > MOST_DIGITS:
+            raise BadRecord(f"a number in it has more than {MOST_DIGITS:,} digits")
+    depth = 0
+    for bracket in _BRACKET.findall(bare):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MOST_NESTED:
+            raise BadRecord(TOO_DEEP)
 
 
 def _is_number(rule: FieldRule) -> bool:
@@ -83,19 +93,32 @@ def _is_number(rule: FieldRule) -> bool:
 def _type(rule: FieldRule) -> Any:
     if _is_number(rule):
         return Annotated[int, msgspec.Meta(ge=rule.minimum, le=rule.maximum)]
-    return str
+    return Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class _Quoted:
-    """The jobs look for a field's name as it is usually written, without escapes."""
+def moment(text: str) -> datetime:
+    """The time that a text is, to the microsecond; what it says beyond that is cut off.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._compact = f'"{name}":"'.encode()
-        self._spaced = re.compile(rf'"{name}"\s*:\s*"'.encode())
+    Raises ValueError.
+    """
+    if not _TIME.fullmatch(text):
+        raise ValueError("no time such as 2026-05-17T10:05:03.000Z, with its zone")
+    return datetime.fromisoformat(text.upper())
 
-    def stands_in(self, value: bytes) -> bool:
-        return self._compact in value or self._spaced.search(value) is not None
+
+class _Text:
+    """What characters by their numbers may hide. Halves of pairs the decoder itself refuses."""
+
+    def __init__(self, name: str, attribute: str) -> None:
+        self.attribute = attribute
+        self._name = name
+        self._plain = re.compile(rf'"{name}"\s*:\s*"'.encode())
+
+    def check(self, text: str, record: bytes) -> None:
+        if "\0" in text:
+            raise BadRecord(f"{self._name} has the character NUL")
+        if not self._plain.search(record):  # the jobs look for it so
+            raise BadRecord(f"the name {self._name} is not written plainly")
 
 
 class _Time:
@@ -104,16 +127,13 @@ class _Time:
         assert rule.ahead_seconds is not None
         self.attribute = attribute
         self._name = name
-        self._earliest = datetime.fromisoformat(rule.earliest).astimezone(UTC).timestamp()
-        self._ahead_seconds = rule.ahead_seconds
+        self._earliest = datetime.fromisoformat(rule.earliest)
+        self._ahead = timedelta(seconds=rule.ahead_seconds)
 
-    def problem(self, text: str, now: float) -> str | None:
-        if not TIME.fullmatch(text):
-            return f"{self._name} is not a time such as 2026-05-17T10:05:03.000Z, with its zone."
+    def check(self, text: str, now: datetime) -> None:
         try:
-            moment = datetime.fromisoformat(text).timestamp()
+            found = moment(text)
         except ValueError as error:
-            return f"{self._name}: {error}."
-        if self._earliest <= moment <= now + self._ahead_seconds:
-            return None
-        return f"{self._name} is out of range."
+            raise BadRecord(f"{self._name}: {error}") from None
+        if not self._earliest <= found <= now + self._ahead:
+            raise BadRecord(f"{self._name} is out of range")

@@ -1,20 +1,20 @@
-"""Why a request isn't acknowledged. Of one that is refused, nothing was sent to Kafka, but where
-``Undelivered`` says so."""
+"""Why a request isn't taken, as a whole, and why a record isn't."""
 
 from typing import ClassVar
 
 
+class BadRecord(Exception):
+    """The message says what is wrong with it, for "record 3: …"."""
+
+
 class Refusal(Exception):
-    """``record`` is the number of the record at fault, from 1."""
+    """Of a request that is refused, nothing was sent to Kafka."""
 
     status: ClassVar[int]
     title: ClassVar[str]
 
-    def __init__(
-        self, detail: str, *, record: int | None = None, retry_after_seconds: float = 0
-    ) -> None:
+    def __init__(self, detail: str, *, retry_after_seconds: float = 0) -> None:
         super().__init__(detail)
-        self.record = record
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -22,6 +22,10 @@ class BadBody(Refusal):
     """The body can't be taken apart into records."""
 
     status, title = 400, "Bad body"
+
+
+class BadParameter(Refusal):
+    status, title = 400, "Bad parameter"
 
 
 class UnknownKey(Refusal):
@@ -39,6 +43,8 @@ class TooSlow(Refusal):
 
 
 class TooLarge(Refusal):
+    """It would never be taken, however long one waits."""
+
     status, title = 413, "Too large"
 
 
@@ -46,15 +52,13 @@ class OtherFormat(Refusal):
     status, title = 415, "Unknown format"
 
 
-class BadRecord(Refusal):
-    status, title = 422, "Bad record"
-
-
 class TooMany(Refusal):
-    status, title = 429, "Too many events"
+    """The key has used up what it may have now."""
+
+    status, title = 429, "Too much of this key"
 
 
-class Undelivered(Refusal):
-    """Kafka didn't acknowledge all of the records in time; some of them it may have."""
+class BufferFull(Refusal):
+    """What other requests hold leaves no room."""
 
-    status, title = 503, "Kafka can't be reached"
+    status, title = 503, "Buffer full"

@@ -1,9 +1,11 @@
 """What the collector must know: one JSON file, rendered by Ansible."""
 
+import hashlib
 import os
+from collections import Counter
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
 
 DEFAULT_FILE = "/etc/millrace/collector/config.json"
 
@@ -41,6 +43,13 @@ class ApiKey(Model):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     events_per_second: PositiveInt
 
+    @field_validator("sha256")
+    @classmethod
+    def _of_something(cls, sha256: str) -> str:
+        if sha256 == hashlib.sha256(b"").hexdigest():
+            raise ValueError("is the digest of an empty secret: put one into its file")
+        return sha256
+
 
 class Settings(Model):
     """Sizes are bytes. ``kafka`` are librdkafka's properties."""
@@ -53,6 +62,18 @@ class Settings(Model):
     buffer_bytes: PositiveInt
     receive_seconds: PositiveFloat
     burst_seconds: PositiveFloat
+    event_bytes: PositiveInt
+    threads: PositiveInt
+    allowed_origins: list[str]
+
+    @field_validator("keys")
+    @classmethod
+    def _each_of_its_own(cls, keys: list[ApiKey]) -> list[ApiKey]:
+        for what in ("name", "sha256"):
+            counted = Counter(getattr(key, what) for key in keys)
+            if alike := [key.name for key in keys if counted[getattr(key, what)] > 1]:
+                raise ValueError(f"{' and '.join(alike)} have one {what}: give each its own secret")
+        return keys
 
 
 def load_settings() -> Settings:

@@ -1,13 +1,13 @@
 """The collector, to which events are sent over HTTP.
 
-`Sender` is what a producer should do: send the same records until they are acknowledged.
+`Sender` is what a producer should do: send again what isn't written, until it is.
 `CollectorProducer` stands for Kafka's own in `millrace load`, and sends each event once. Where none
-can have taken it, because no host answered the connection or each refused with 429, it goes to the
-next host. Where another answer fails, or none comes, it is in doubt: a ledger must know.
+can have taken it, because no host answered the connection or each said that it didn't, it goes to
+the next host. Where nobody knows, it is in doubt: a ledger must know.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,20 @@ PAUSE_SECONDS = 0.1  # once each host was tried
 AWAY_SECONDS = 2.0  # a host that didn't answer a connection is the last one to be tried
 QUEUE_EVENTS = 1_000_000
 PATIENCE_SECONDS = 120.0  # of a Sender, for one request
-LATER = {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
+LEAST_SECRET_BYTES = 32  # the collector takes no shorter one
+EXPLAINED = "docs/send-events.md says what each answer means"
+REPRESENTATION = {"Prefer": "return=representation"}
+UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)
+REFUSED = KafkaError(KafkaError.INVALID_RECORD)
+PROBLEM = "application/problem+json"
+# What the collector doesn't take now, and may take a little later.
+LATER = {
+    httpx.codes.REQUEST_TIMEOUT,
+    httpx.codes.TOO_MANY_REQUESTS,
+    httpx.codes.SERVICE_UNAVAILABLE,
+}
+# By something between it and us: nobody knows what became of the request.
+BETWEEN = {httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT}
 
 Report = Callable[[KafkaError | None, Any], None]
 
@@ -47,17 +60,43 @@ class Place:
         return self.of[1]
 
 
+@dataclass(frozen=True)
+class Told:
+    """What an answer says of a request's records, by their indices in it."""
+
+    places: Sequence[Place | None]
+    refused: Mapping[int, str]
+    unknown: Sequence[int]
+    unwritten: Sequence[int]
+
+    @classmethod
+    def of(cls, answer: httpx.Response) -> "Told | None":
+        """None where it says nothing of single records: the collector has written none then."""
+        try:
+            content = answer.json()
+        except ValueError:
+            return None
+        if "written" not in content:
+            return None
+        return cls(
+            [place and Place((place[0], place[1])) for place in content.get("places", [])],
+            {one["record"] - 1: one["why"] for one in content.get("refused", [])},
+            [number - 1 for number in content.get("unknown", [])],
+            [number - 1 for number in content.get("unwritten", [])],
+        )
+
+
 class CollectorProducer:
     """What `Load` uses of confluent_kafka's Producer; reports are brought by `poll`."""
 
     def __init__(self, urls: Sequence[str], stream: str, key: str) -> None:
         self._urls = [f"{url}/v1/{stream}" for url in urls]
         self._client = _client(key)
-        self._client.headers["Prefer"] = "return=representation"
+        self._client.headers.update(REPRESENTATION)
         self._threads = ThreadPoolExecutor(REQUESTS)
         self._gathered: list[tuple[bytes, Report]] = []
         self._since = 0.0
-        self._sent: dict[Future[list[Place] | None], list[Report]] = {}
+        self._sent: dict[Future[list[Place | KafkaError]], list[Report]] = {}
         self._turn = 0
         self._waiting = 0
         self._away_until = dict.fromkeys(self._urls, 0.0)  # of the monotonic clock
@@ -81,13 +120,13 @@ class CollectorProducer:
             time.sleep(min(seconds, LINGER_SECONDS))
             return
         for request in wait(self._sent, min(seconds, LINGER_SECONDS), "FIRST_COMPLETED").done:
-            reports, places = self._sent.pop(request), request.result()
+            reports, fates = self._sent.pop(request), request.result()
             self._waiting -= len(reports)
-            for number, report in enumerate(reports):
-                if places:
-                    report(None, places[number])
+            for report, fate in zip(reports, fates, strict=True):
+                if isinstance(fate, Place):
+                    report(None, fate)
                 else:
-                    report(KafkaError(KafkaError._PURGE_INFLIGHT), None)
+                    report(fate, None)
 
     def purge(self) -> None:
         """Does nothing: this producer never ends for good."""
@@ -97,28 +136,36 @@ class CollectorProducer:
 
     def _send(self) -> None:
         records, self._gathered = self._gathered, []
-        body = _array(value for value, _ in records)
         self._turn += 1
-        request = self._threads.submit(self._post, body, self._turn)
+        request = self._threads.submit(self._post, [value for value, _ in records], self._turn)
         self._sent[request] = [report for _, report in records]
 
-    def _post(self, body: bytes, turn: int) -> list[Place] | None:
-        """Returns where the records are; None if nobody knows."""
+    def _post(self, values: Sequence[bytes], turn: int) -> list[Place | KafkaError]:
+        """Returns where each is, or why not. Raises OperatorError."""
+        fates: list[Place | KafkaError] = [UNKNOWN] * len(values)
+        left = [*range(len(values))]  # that nobody can have taken
         while True:
             for url in self._in_turn(turn):
                 try:
-                    answer = self._client.post(url, content=body)
+                    answer = self._client.post(url, content=_array(values[n] for n in left))
                 except (httpx.ConnectError, httpx.ConnectTimeout):
                     self._away_until[url] = time.monotonic() + AWAY_SECONDS
                     continue
                 except httpx.TransportError:
-                    return None
-                if answer.status_code == httpx.codes.OK:
-                    return [Place((at[0], at[1])) for at in answer.json()["places"]]
-                if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-                    return None
-                if answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
-                    raise OperatorError(f"{url}: {answer.status_code}: {answer.text}")
+                    return fates
+                told = Told.of(answer)
+                if told and answer.status_code != httpx.codes.INTERNAL_SERVER_ERROR:
+                    for index, number in enumerate(left):
+                        fates[number] = told.places[index] or UNKNOWN
+                    for index in told.refused:
+                        fates[left[index]] = REFUSED
+                    left = [left[index] for index in told.unwritten]
+                    if not left:
+                        return fates
+                elif answer.status_code in BETWEEN and not _is_problem(answer):
+                    return fates
+                elif answer.status_code not in LATER:
+                    raise OperatorError(f"{url}: {answer.status_code}: {answer.text}", EXPLAINED)
             time.sleep(PAUSE_SECONDS)
 
     def _in_turn(self, turn: int) -> list[str]:
@@ -128,51 +175,71 @@ class CollectorProducer:
 
 
 class Sender:
-    """Sends records again until they are acknowledged, by whichever host.
+    """Sends records again until they are written, by whichever host.
 
-    A request has at most so many bytes, as long as no record alone has more.
+    A request has at most so many records and bytes, as long as no record alone has more.
     """
 
-    def __init__(self, urls: Sequence[str], stream: str, key: str, request_bytes: int) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        stream: str,
+        key: str,
+        request_bytes: int,
+        request_records: int,
+    ) -> None:
         self._request_bytes = request_bytes
+        self._request_records = request_records
         self._urls = [f"{url}/v1/{stream}" for url in urls]
         self._client = _client(key)
 
     @classmethod
     def of(cls, plan: Plan, stream: str) -> "Sender":
-        """Makes a sender with the first of the environment's keys. Raises OperatorError when there
-        is none."""
+        """Makes a sender with the first of the environment's keys, which may send so much at once.
+        Raises OperatorError when there is none."""
         settings = plan.services["collector"].settings["config.json"]
-        return cls(urls_of(plan), stream, key_of(plan), settings["request_bytes"])
+        key = key_of(plan)
+        rate = next(iter(plan.collector_keys.values())).events_per_second
+        records = int(rate * settings["burst_seconds"])
+        size = min(settings["request_bytes"], records * settings["event_bytes"])
+        return cls(urls_of(plan), stream, key, size, records)
 
     def send(self, values: Sequence[bytes]) -> None:
-        """Raises OperatorError when they aren't taken, or not in time."""
+        """Raises OperatorError when some aren't taken, or not in time."""
         part: list[bytes] = []
         size = len(_array([]))
         for value in values:
-            if part and size + len(value) > self._request_bytes:
-                self._post(_array(part))
+            is_full = len(part) >= self._request_records or size + len(value) > self._request_bytes
+            if part and is_full:
+                self._post(part)
                 part, size = [], len(_array([]))
             part.append(value)
             size += len(value) + 1  # a comma
-        self._post(_array(part))
+        self._post(part)
 
-    def _post(self, body: bytes) -> None:
+    def _post(self, values: Sequence[bytes]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
+        refused: list[str] = []
         said = ""
         while time.monotonic() < deadline:
             pause = 1.0
             for url in self._urls:
                 try:
-                    answer = self._client.post(url, content=body)
+                    answer = self._client.post(url, content=_array(values))
                 except httpx.TransportError as error:
                     said = f"{url}: {type(error).__name__}: {error}"
                     continue
                 said = f"{url}: {answer.status_code}: {answer.text}"
-                if answer.status_code == httpx.codes.OK:
+                told = Told.of(answer)
+                if told and answer.status_code != httpx.codes.INTERNAL_SERVER_ERROR:
+                    refused += told.refused.values()
+                    values = [values[n] for n in sorted({*told.unknown, *told.unwritten})]
+                elif answer.status_code not in LATER | BETWEEN:
+                    raise OperatorError(said, EXPLAINED)
+                if not values and not refused:
                     return
-                if answer.status_code not in LATER:
-                    raise OperatorError(said, "docs/send-events.md says what each answer means")
+                if not values:
+                    raise OperatorError(f"{url}: {len(refused)} refused: {refused[0]}", EXPLAINED)
                 pause = float(answer.headers.get("retry-after", pause))
             time.sleep(pause)
         raise UnreachableError(said, "`millrace status` shows what is down")
@@ -196,6 +263,10 @@ def _client(key: str) -> httpx.Client:
     )
 
 
+def _is_problem(answer: httpx.Response) -> bool:
+    return answer.headers.get("content-type") == PROBLEM
+
+
 def _array(values: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(values) + b"]"
 
@@ -210,6 +281,12 @@ def key_of(plan: Plan) -> str:
         )
     path = stack_state(plan.environment) / "secrets" / f"collector-{name}"
     try:
-        return path.read_text().strip()
+        secret = path.read_text().strip()
     except FileNotFoundError:
         raise OperatorError(f"{path}: no such file", "in `local`, `make up` makes it") from None
+    if len(secret.encode()) < LEAST_SECRET_BYTES:
+        raise OperatorError(
+            f"{path}: a key has {LEAST_SECRET_BYTES} bytes at least, so that nobody guesses it",
+            "put another one into it, as by `openssl rand -hex 32`; then `make up`",
+        )
+    return secret

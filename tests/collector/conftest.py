@@ -14,11 +14,12 @@ from millrace_collector.settings import Settings
 
 from millrace.config.streams import load_streams
 from millrace.plan.streams import plan_stream
+from tests.clock import Clock
 from tests.collector.fakes import FakeProducer
 from tests.waiting import PATIENCE_SECONDS, soon
 
-SECRET = "a-key-of-the-tests"
-SLOW_SECRET = "a-key-of-one-event-a-second"
+SECRET = "a-key-of-the-tests-with-32-bytes-at-least"
+SLOW_SECRET = "a-key-of-the-tests-for-one-event-a-second"
 
 
 def collector_settings(**changes: Any) -> Settings:
@@ -38,6 +39,9 @@ def collector_settings(**changes: Any) -> Settings:
         "buffer_bytes": 1_000_000,
         "receive_seconds": PATIENCE_SECONDS,
         "burst_seconds": 1,
+        "event_bytes": 1024,
+        "threads": 2,
+        "allowed_origins": [],
     }
     any_free = {"metrics_port": 0}  # of the tests alone: no host is configured so
     return Settings.model_validate(content | changes).model_copy(update=any_free)
@@ -63,6 +67,7 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
             timeout=PATIENCE_SECONDS,
         ) as client:
             client.stop = lambda: setattr(server, "should_exit", True)  # type: ignore[attr-defined]
+            client.app = app  # type: ignore[attr-defined]
             yield client
     finally:
         server.should_exit = True
@@ -76,7 +81,13 @@ def producers() -> list[FakeProducer]:
 
 
 @pytest.fixture
-def collector(producers: list[FakeProducer]) -> Callable[..., Any]:
+def clock() -> Clock:
+    """By which rates are judged, and by which Kafka is asked again."""
+    return Clock()
+
+
+@pytest.fixture
+def collector(producers: list[FakeProducer], clock: Clock) -> Callable[..., Any]:
     """The app over producers of the tests, with other settings."""
 
     def make(**changes: Any) -> FastAPI:
@@ -84,7 +95,7 @@ def collector(producers: list[FakeProducer]) -> Callable[..., Any]:
             producers.append(FakeProducer())
             return producers[-1]
 
-        return create_app(collector_settings(**changes), Delivery(connect))
+        return create_app(collector_settings(**changes), Delivery(connect, clock), clock)
 
     return make
 

@@ -1,7 +1,10 @@
 """The collector behind its real server, over a producer whose acknowledgements the tests give."""
 
+import base64
 import gzip
+import hashlib
 import json
+import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,11 +12,13 @@ from typing import Any
 
 import httpx
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from fastapi import FastAPI
 from millrace_collector.bodies import CLOUD_EVENT, CLOUD_EVENTS
-from millrace_collector.limits import Keys
+from millrace_collector.content_encoding import zstd
+from prometheus_client import generate_latest
 
+from millrace.common.paths import REPO
 from tests.clock import Clock
 from tests.collector.conftest import SECRET, SLOW_SECRET, collector_settings, serving
 from tests.collector.fakes import FakeProducer
@@ -22,16 +27,28 @@ from tests.waiting import PATIENCE_SECONDS, soon
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 JSON = {"Content-Type": "application/json"}
+CLICK = {"impression_id": "i", "campaign": "spring", "event_time": EVENT["event_time"]}
 
 
-def cloud_event(data: object) -> dict[str, Any]:
-    return {"specversion": "1.0", "id": "1", "source": "/shop", "type": "request", "data": data}
+def cloud_event(data: object, **changes: Any) -> dict[str, Any]:
+    base = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "request", "data": data}
+    return {name: value for name, value in (base | changes).items() if value is not None}
+
+
+def in_headers(**changes: str) -> dict[str, str]:
+    attributes = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "request"} | changes
+    return {f"ce-{name}": value for name, value in attributes.items() if value != "absent"}
+
+
+def in_base64(data: object) -> str:
+    return base64.b64encode(json.dumps(data).encode()).decode()
 
 
 def values(producer: FakeProducer) -> list[dict[str, Any]]:
     return [json.loads(value) for _, _, value in producer.written]
 
 
+BATCH_OF_BASE64 = [cloud_event(None, data_base64=in_base64(EVENT))] * 2
 BODIES = {
     "an object": (JSON, json.dumps(EVENT)),
     "an array": (JSON, json.dumps([EVENT, EVENT], indent=1)),
@@ -39,45 +56,69 @@ BODIES = {
     "a beacon's text": ({"Content-Type": "text/plain;charset=UTF-8"}, json.dumps(EVENT)),
     "a CloudEvent": ({"Content-Type": CLOUD_EVENT}, json.dumps(cloud_event(EVENT))),
     "CloudEvents": ({"Content-Type": CLOUD_EVENTS}, json.dumps([cloud_event(EVENT)] * 2)),
+    "CloudEvents in Base64": ({"Content-Type": CLOUD_EVENTS}, json.dumps(BATCH_OF_BASE64)),
+    "a CloudEvent in headers": (JSON | in_headers(), json.dumps(EVENT)),
+}
+ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
+    "identity": lambda body: body,
+    "gzip": lambda body: gzip.compress(body[:40]) + gzip.compress(body[40:]) + b"\0" * 9,
+    "x-gzip": gzip.compress,
+    "zstd": lambda body: zstd.compress(body[:40]) + zstd.compress(body[40:]),
 }
 
 
 @pytest.mark.parametrize("name", BODIES)
-@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_body_becomes_records(
-    client: httpx.Client, producer: FakeProducer, name: str, compressed: bool
+    client: httpx.Client, producer: FakeProducer, name: str, encoding: str
 ) -> None:
     headers, text = BODIES[name]
-    body = text.encode()
-    if compressed:
-        headers, body = headers | {"Content-Encoding": "gzip"}, gzip.compress(body)
-    answer = client.post("/v1/events", content=body, headers=headers)
+    body = ENCODINGS[encoding](text.encode())
+    answer = client.post(
+        "/v1/events", content=body, headers=headers | {"Content-Encoding": encoding}
+    )
     assert answer.status_code == 200, answer.text
-    assert answer.json() == {"acknowledged": len(producer.written)}
-    assert values(producer) == [EVENT] * text.count(EVENT["event_id"])
+    assert answer.json() == {"written": len(producer.written)}
+    assert values(producer) == [EVENT] * max(1, text.count('"specversion"'), text.count("0f9e"))
     assert {(topic, key) for topic, key, _ in producer.written} == {("topic-of-events", b"a1")}
 
 
-def test_who_asks_for_it_is_told_where_each_record_is(client: httpx.Client) -> None:
+@pytest.mark.parametrize(
+    "prefer",
+    [
+        ["return=representation"],
+        ['respond-async, Return = "representation"; unknown=1, wait=5'],
+        ["handling=lenient", "return=representation"],
+    ],
+)
+def test_who_asks_for_it_is_told_where_each_record_is(
+    client: httpx.Client, prefer: list[str]
+) -> None:
     for first in (0, 2):
         answer = client.post(
-            "/v1/events", json=[EVENT, EVENT], headers={"Prefer": "return=representation"}
+            "/v1/events", json=[EVENT, EVENT], headers=[("Prefer", line) for line in prefer]
         )
         places = [[0, first], [0, first + 1]]
-        assert answer.json() == {"acknowledged": 2, "places": places}
+        assert answer.json() == {"written": 2, "places": places}
+        assert answer.headers["preference-applied"] == "return=representation"
+
+
+def test_who_prefers_something_else_is_not(client: httpx.Client) -> None:
+    answer = client.post("/v1/events", json=[EVENT], headers={"Prefer": "return=minimal"})
+    assert answer.json() == {"written": 1}
+    assert "preference-applied" not in answer.headers
 
 
 def test_the_other_streams_have_their_own_rules(
     client: httpx.Client, producer: FakeProducer
 ) -> None:
-    click = {"click_id": "1", "impression_id": "i", "campaign": "spring"}
-    assert client.post("/v1/clicks", json=click).status_code == 422
-    answer = client.post("/v1/clicks", json=click | {"event_time": EVENT["event_time"]})
+    assert client.post("/v1/clicks", json=CLICK).status_code == 422
+    answer = client.post("/v1/clicks", json=CLICK | {"click_id": "1"})
     assert answer.status_code == 200
     assert [(topic, key) for topic, key, _ in producer.written] == [("topic-of-clicks", b"i")]
 
 
-def test_nothing_is_acknowledged_before_kafka_has(
+def test_nothing_is_written_before_kafka_says_so(
     client: httpx.Client, producer: FakeProducer
 ) -> None:
     producer.answers = False
@@ -88,29 +129,128 @@ def test_nothing_is_acknowledged_before_kafka_has(
         soon(lambda: producer.polls > polls + 10, "and nothing comes of it")
         assert not posted.done()
         producer.answers = True
-        assert posted.result(PATIENCE_SECONDS).json() == {"acknowledged": 1}
+        assert posted.result(PATIENCE_SECONDS).json() == {"written": 1}
+
+
+# -- What became of each record
 
 
 @pytest.mark.parametrize(
-    ("headers", "body", "record"),
+    ("headers", "body", "record", "why"),
     [
-        (JSON, [EVENT, EVENT | {"status": 1000}, EVENT], 2),
-        (NDJSON, None, 3),
-        ({"Content-Type": CLOUD_EVENTS}, [cloud_event(EVENT), {"id": "1"}], 2),
+        (JSON, [EVENT, EVENT | {"status": 1000}, EVENT], 2, "$.status"),
+        (JSON, [EVENT, EVENT, 1], 3, "object"),
+        (NDJSON, None, 3, "malformed"),
+        (
+            {"Content-Type": CLOUD_EVENTS},
+            [cloud_event(EVENT), {"id": "1"}, cloud_event(EVENT)],
+            2,
+            "data",
+        ),
     ],
 )
-def test_one_bad_record_refuses_all(
+def test_a_bad_record_is_refused_and_the_others_are_written(
     client: httpx.Client,
     producer: FakeProducer,
     headers: dict[str, str],
     body: object,
     record: int,
+    why: str,
 ) -> None:
     content = json.dumps(body).encode() if body else event() + b"\n" + event() + b"\nnonsense"
     answer = client.post("/v1/events", content=content, headers=headers)
-    assert (answer.status_code, answer.json()["record"]) == (422, record)
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert producer.written == []
+    assert (answer.status_code, answer.headers["content-type"]) == (207, "application/json")
+    told = answer.json()
+    assert (told["written"], [one["record"] for one in told["refused"]]) == (2, [record])
+    assert why in told["refused"][0]["why"]
+    assert values(producer) == [EVENT, EVENT]
+
+
+def test_where_every_record_is_refused_the_answer_is_a_problem(
+    client: httpx.Client, producer: FakeProducer
+) -> None:
+    answer = client.post("/v1/events", json=[EVENT | {"url": ""}, {}])
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    told = answer.json()
+    assert (told["title"], told["status"], told["written"]) == ("Records refused", 422, 0)
+    assert [one["record"] for one in told["refused"]] == [1, 2]
+    assert told["refused"][0]["why"] in told["detail"]
+    assert not producer.written
+
+
+def test_what_kafka_did_not_acknowledge_is_unknown(
+    client: httpx.Client, producer: FakeProducer
+) -> None:
+    producer.errors[b"/unsure"] = KafkaError(KafkaError._MSG_TIMED_OUT)
+    records = [EVENT, EVENT | {"url": "/unsure"}, {}, EVENT]
+    answer = client.post("/v1/events", json=records, headers={"Prefer": "return=representation"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    told = answer.json()
+    assert "_MSG_TIMED_OUT" in told["detail"]
+    assert (told["written"], told["unknown"], told["places"]) == (
+        2,
+        [2],
+        [[0, 0], None, None, [0, 1]],
+    )
+    assert [one["record"] for one in told["refused"]] == [3]
+    assert "unwritten" not in told
+
+
+def test_who_sends_again_what_is_not_written_has_each_record_once(
+    client: httpx.Client, producer: FakeProducer
+) -> None:
+    producer.errors[b"/later"] = KafkaError(KafkaError._MSG_TIMED_OUT)
+    records = [EVENT | {"url": url} for url in ("/1", "/later", "/3")]
+    told = client.post("/v1/events", json=records).json()
+    producer.errors.clear()
+    again = [records[number - 1] for number in told["unknown"]]
+    assert client.post("/v1/events", json=again).json() == {"written": 1}
+    assert sorted(value["url"] for value in values(producer)) == ["/1", "/3", "/later"]
+
+
+def test_a_producer_that_ended_for_good_is_replaced(
+    client: httpx.Client, producers: list[FakeProducer]
+) -> None:
+    producers[0].fatal = True
+    answer = client.post("/v1/events", json=[EVENT, EVENT])
+    assert (answer.status_code, answer.json()["unwritten"]) == (503, [1, 2])
+    assert client.post("/v1/events", json=[EVENT]).status_code == 200
+    assert [len(producer.written) for producer in producers] == [0, 1]
+
+
+def test_a_record_that_the_client_does_not_take_is_refused(
+    client: httpx.Client, producer: FakeProducer
+) -> None:
+    producer.refuses[b"/large"] = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    answer = client.post("/v1/events", json=[EVENT | {"url": "/large"}, EVENT])
+    assert (answer.status_code, answer.json()["refused"][0]["record"]) == (207, 1)
+    producer.refuses[b"/large"] = BufferError()
+    answer = client.post("/v1/events", json=[EVENT | {"url": "/large"}, EVENT])
+    assert (answer.status_code, answer.json()["unwritten"]) == (503, [1])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.MSG_SIZE_TOO_LARGE,  # of a batch, in which others' records are, too
+    ],
+)
+def test_what_only_an_operator_can_mend_is_not_to_be_sent_again(
+    client: httpx.Client, producer: FakeProducer, code: int
+) -> None:
+    producer.errors[b"/no"] = KafkaError(code)
+    answer = client.post("/v1/events", json=[EVENT | {"url": "/no"}, EVENT])
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert "retry-after" not in answer.headers
+    told = answer.json()
+    assert (told["written"], told["unwritten"]) == (1, [1])
+    assert KafkaError(code).name() in told["detail"]
+    assert "operator" in told["detail"]
+
+
+# -- What isn't taken at all
 
 
 REFUSALS = {
@@ -120,7 +260,22 @@ REFUSALS = {
     "too large": (413, NDJSON, b"\n" * 100_001),
     "a bomb": (413, NDJSON | {"Content-Encoding": "gzip"}, gzip.compress(b"\n" * 10_000_000)),
     "a form": (415, {"Content-Type": "application/x-www-form-urlencoded"}, event()),
-    "zstd": (415, JSON | {"Content-Encoding": "zstd"}, event()),
+    "garbage behind gzip": (
+        400,
+        JSON | {"Content-Encoding": "gzip"},
+        gzip.compress(event()) + b"more",
+    ),
+    "no zstd": (400, JSON | {"Content-Encoding": "zstd"}, event()),
+    "brotli": (415, JSON | {"Content-Encoding": "br"}, event()),
+    "gzip twice": (415, JSON | {"Content-Encoding": "gzip, gzip"}, event()),
+    "lines of CloudEvents": (415, NDJSON | in_headers(), event()),
+    "a bomb of zstd": (
+        413,
+        NDJSON | {"Content-Encoding": "zstd"},
+        zstd.compress(b"\n" * 10_000_000),
+    ),
+    "a comma too many": (400, JSON, b"[" + event() + b",]"),
+    "an array of which is too much": (413, JSON, b"[" + b"1," * 49_000 + b"1]"),
     "no key": (401, JSON | {"Authorization": ""}, event()),
     "a wrong key": (401, JSON | {"Authorization": "Bearer other"}, event()),
     "a password": (401, JSON | {"Authorization": f"Basic {SECRET}"}, event()),
@@ -132,7 +287,28 @@ def test_what_is_refused(client: httpx.Client, producer: FakeProducer, name: str
     status, headers, body = REFUSALS[name]
     answer = client.post("/v1/events", content=body, headers=headers)
     assert (answer.status_code, answer.json()["status"]) == (status, status)
+    assert answer.headers["content-type"] == "application/problem+json"
     assert producer.written == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", "/v1/events", 405),
+        ("PUT", "/v1/events", 405),
+        ("POST", "/healthz", 405),
+        ("POST", "/v1/events?kee=1", 400),
+        ("POST", "/v1/events?key=1&pretty", 400),
+    ],
+)
+def test_what_is_not_there_is_a_problem_too(
+    client: httpx.Client, method: str, path: str, status: int
+) -> None:
+    answer = client.request(method, path)
+    assert (answer.status_code, answer.json()["status"]) == (status, status)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert ("allow" in answer.headers) == (status == 405)
 
 
 def test_a_stream_that_is_not_there_says_which_are(client: httpx.Client) -> None:
@@ -141,55 +317,45 @@ def test_a_stream_that_is_not_there_says_which_are(client: httpx.Client) -> None
     assert "clicks, events, impressions" in answer.json()["detail"]
 
 
+def test_an_empty_secret_is_no_key(collector: Callable[..., FastAPI]) -> None:
+    """Nor one that could be guessed, whatever the settings say."""
+    known = collector_settings().keys[0]
+    app = collector()
+    keys = app.state.collector.keys
+    keys._keys = {_digest(secret): keys._keys[known.sha256] for secret in ("", "short")}
+    with serving(app) as client:
+        for headers, path in (
+            ({"Authorization": ""}, "/v1/events"),
+            ({"Authorization": ""}, "/v1/events?key="),
+            ({"Authorization": "Bearer short"}, "/v1/events"),
+        ):
+            answer = client.post(path, json=EVENT, headers=headers)
+            assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
 def test_a_page_may_have_its_key_in_the_address(client: httpx.Client) -> None:
     answer = client.post(f"/v1/events?key={SECRET}", json=EVENT, headers={"Authorization": ""})
     assert answer.status_code == 200
 
 
-def test_a_key_has_its_rate_and_the_others_have_theirs(collector: Callable[..., FastAPI]) -> None:
-    slow = {"Authorization": f"Bearer {SLOW_SECRET}"}
-    app, clock, known = collector(), Clock(), collector_settings()
-    app.state.collector.keys = Keys(known.keys, known.burst_seconds, clock)
-    with serving(app) as client:
-        assert client.post("/v1/events", json=[EVENT] * 3, headers=slow).status_code == 200
-        refused = client.post("/v1/events", json=[EVENT], headers=slow)
-        assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
-        assert client.post("/v1/events", json=[EVENT]).status_code == 200
-        clock.sleep(2)
-        assert client.post("/v1/events", json=[EVENT], headers=slow).status_code == 200
-
-
 def test_a_full_buffer_refuses_and_is_empty_again(
     collector: Callable[..., FastAPI], producers: list[FakeProducer]
 ) -> None:
-    with serving(collector(buffer_bytes=10_000)) as client, ThreadPoolExecutor(1) as pool:
+    with serving(collector(buffer_bytes=15_000)) as client, ThreadPoolExecutor(1) as pool:
         producers[0].answers = False
         waiting = pool.submit(client.post, "/v1/events", json=[EVENT] * 8)
         soon(lambda: len(producers[0]) == 8, "the records are handed over")
         refused = client.post("/v1/events", json=[EVENT] * 8)
-        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert refused.json()["title"] == "Buffer full"
         producers[0].answers = True
         assert waiting.result(PATIENCE_SECONDS).status_code == 200
         assert client.post("/v1/events", json=[EVENT] * 8).status_code == 200
-
-
-def test_what_kafka_did_not_acknowledge_is_not_acknowledged(
-    client: httpx.Client, producer: FakeProducer
-) -> None:
-    producer.error = KafkaError(KafkaError._MSG_TIMED_OUT)
-    answer = client.post("/v1/events", json=[EVENT])
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
-    producer.error = None
-    assert client.post("/v1/events", json=[EVENT]).status_code == 200
-
-
-def test_a_producer_that_ended_for_good_is_replaced(
-    client: httpx.Client, producers: list[FakeProducer]
-) -> None:
-    producers[0].fatal = True
-    assert client.post("/v1/events", json=[EVENT]).status_code == 503
-    assert client.post("/v1/events", json=[EVENT]).status_code == 200
-    assert [len(producer.written) for producer in producers] == [0, 1]
+        assert client.post("/v1/events", json=[EVENT] * 20).status_code == 413
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(collector: Callable[..., FastAPI]) -> None:
@@ -199,6 +365,22 @@ def test_a_body_that_does_not_come_is_not_waited_for(collector: Callable[..., Fa
             "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{".encode()
         )
         assert b" 408 " in connection.recv(1000).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "key", "status"),
+    [(10**10, SECRET, 413), (10**6, SLOW_SECRET, 413), (10, "other", 401)],
+)
+def test_what_will_be_refused_is_not_asked_to_go_on(
+    client: httpx.Client, size: int, key: str, status: int
+) -> None:
+    with connected(client) as connection:
+        connection.sendall(
+            f"POST /v1/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n"
+            "Content-Type: application/json\r\nExpect: 100-continue\r\n"
+            f"Content-Length: {size}\r\n\r\n".encode()
+        )
+        assert f" {status} ".encode() in connection.recv(1000).splitlines()[0]
 
 
 def connected(client: httpx.Client) -> socket.socket:
@@ -227,12 +409,218 @@ def takes_connections(client: httpx.Client) -> bool:
     return True
 
 
-def test_it_is_ready_while_kafka_answers(client: httpx.Client, producer: FakeProducer) -> None:
+# -- Health, pages, metrics, the description
+
+
+def test_it_is_ready_while_kafka_answers(
+    client: httpx.Client, producer: FakeProducer, clock: Clock
+) -> None:
     assert client.get("/readyz").status_code == 200
     producer.answers = False
+    clock.sleep(1)
     assert client.get("/readyz").status_code == 503
     assert client.get("/healthz").status_code == 200
+    assert client.head("/readyz").status_code == 503
+    assert client.head("/healthz").status_code == 200
 
 
-def test_an_empty_body_has_nothing_to_acknowledge(client: httpx.Client) -> None:
-    assert client.post("/v1/events", json=[]).json() == {"acknowledged": 0}
+def test_kafka_is_asked_once_a_second_whoever_wants_to_know(
+    client: httpx.Client, producer: FakeProducer, clock: Clock
+) -> None:
+    for looks in (1, 2):
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda _: client.get("/readyz").status_code, range(20)))
+        assert answers == [200] * 20
+        assert producer.looks == looks
+        clock.sleep(1)
+
+
+def test_an_empty_body_has_nothing_to_write(client: httpx.Client) -> None:
+    for headers, body in ((JSON, b"[]"), (NDJSON, b""), (NDJSON, b"\n \r\n")):
+        answer = client.post("/v1/events", content=body, headers=headers)
+        assert answer.json() == {"written": 0}
+    assert client.post("/v1/events", content=b"", headers=JSON).status_code == 422
+
+
+def preflight(client: httpx.Client, origin: str) -> httpx.Response:
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    asked |= {"Access-Control-Request-Headers": "authorization,content-type"}
+    return client.options("/v1/events", headers=asked)
+
+
+def test_pages_of_other_origins_are_let_in_where_the_settings_say_so(
+    collector: Callable[..., FastAPI],
+) -> None:
+    shop = "https://shop.example.org"
+    with serving(collector(allowed_origins=[shop])) as client:
+        allowed = preflight(client, shop)
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == shop
+        assert "authorization" in allowed.headers["access-control-allow-headers"]
+        assert "access-control-allow-origin" not in preflight(client, "https://other.org").headers
+        answer = client.post("/v1/events", json=EVENT, headers={"Origin": shop})
+        assert answer.headers["access-control-allow-origin"] == shop
+
+
+def test_no_page_of_another_origin_is_let_in_unless_it_is_said(client: httpx.Client) -> None:
+    assert preflight(client, "https://shop.example.org").status_code == 405
+
+
+def test_metrics_tell_what_became_of_requests_and_records(
+    client: httpx.Client, producer: FakeProducer, collector: Callable[..., FastAPI]
+) -> None:
+    producer.errors[b"/unsure"] = KafkaError(KafkaError._MSG_TIMED_OUT)
+    client.post("/v1/events", json=[EVENT, {}, EVENT | {"url": "/unsure"}])
+    client.post("/v1/events", content=b"[", headers=JSON)
+    client.post("/v1/events", json=EVENT, headers={"Authorization": "Bearer other"})
+    client.get("/nothing")
+    app = client.app  # type: ignore[attr-defined]
+    told = generate_latest(app.state.collector.metrics.registry).decode()
+    for line in (
+        'millrace_collector_records_total{fate="written",key="tests",stream="events"} 1.0',
+        'millrace_collector_records_total{fate="refused",key="tests",stream="events"} 1.0',
+        'millrace_collector_records_total{fate="unknown",key="tests",stream="events"} 1.0',
+        'millrace_collector_problems_total{stream="events",title="Kafka can\'t be reached"} 1.0',
+        'millrace_collector_problems_total{stream="events",title="Bad body"} 1.0',
+        'millrace_collector_problems_total{stream="events",title="No such key"} 1.0',
+        'millrace_collector_problems_total{stream="none",title="Not Found"} 1.0',
+        "millrace_collector_buffer_bytes 0.0",
+        "millrace_collector_buffer_size_bytes 1e+06",
+    ):
+        assert line in told.splitlines(), told
+
+
+def test_the_description_has_bodies_problems_and_keys(client: httpx.Client) -> None:
+    described = client.get("/openapi.json").json()
+    assert set(described["paths"]) == {"/v1/clicks", "/v1/events", "/v1/impressions"}
+    send = described["paths"]["/v1/events"]["post"]
+    assert send["security"] == [{"bearer": []}, {"key": []}]
+    schemes = described["components"]["securitySchemes"]
+    assert (schemes["bearer"]["scheme"], schemes["key"]["in"]) == ("bearer", "query")
+    record = described["components"]["schemas"]["events_record"]
+    assert "event_time" in record["required"]
+    assert record["properties"]["status"]["maximum"] == 999
+    assert record["properties"]["campaign"] == {"type": ["string", "null"]}
+    for status, answer in send["responses"].items():
+        kind = "application/json" if status in ("200", "207") else "application/problem+json"
+        assert [*answer["content"]] == [kind], status
+    text = json.dumps(described)
+    for name in re.findall(r'"#/components/schemas/(\w+)"', text):
+        assert name in described["components"]["schemas"]
+
+
+def test_the_description_is_made_once(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = client.app  # type: ignore[attr-defined]
+    monkeypatch.setattr(app, "openapi", lambda: pytest.fail("it is made anew"))
+    first = client.get("/openapi.json")
+    assert client.get("/openapi.json").content == first.content
+
+
+def test_the_document_explains_every_status(client: httpx.Client) -> None:
+    """docs/send-events.md has a row for each that the description names, and no other."""
+    page = (REPO / "docs" / "send-events.md").read_text()
+    rows = set(re.findall(r"^\| (\d{3}) \|", page, re.MULTILINE))
+    described = client.get("/openapi.json").json()
+    assert rows == set(described["paths"]["/v1/events"]["post"]["responses"])
+
+
+# -- CloudEvents
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (cloud_event(EVENT, specversion="0.3"), "specversion"),
+        (cloud_event(EVENT, specversion="banana"), "specversion"),
+        *((cloud_event(EVENT, **{name: ""}), name) for name in ("id", "source", "type")),
+        *((cloud_event(EVENT, **{name: None}), name) for name in ("id", "source", "type")),
+        (cloud_event(EVENT, specversion=None), "specversion"),
+        (cloud_event(EVENT, id=1), "id"),
+        (cloud_event(EVENT, time="yesterday"), "time"),
+        (cloud_event(EVENT, time=5), "time"),
+        (cloud_event(EVENT, subject={"a": 1}), "subject"),
+        (cloud_event(EVENT, datacontenttype="text/plain"), "text/plain"),
+        (cloud_event(None), "without data"),
+        (cloud_event(None, data_base64="no base64!"), "base64"),
+        (cloud_event(EVENT, data_base64=in_base64(EVENT)), "both"),
+        (cloud_event(json.dumps(EVENT)), "object"),
+        ([EVENT], "object"),
+    ],
+)
+def test_what_is_no_cloud_event_is_refused(
+    client: httpx.Client, producer: FakeProducer, event: object, why: str
+) -> None:
+    answer = client.post(
+        "/v1/events", content=json.dumps(event), headers={"Content-Type": CLOUD_EVENT}
+    )
+    assert answer.status_code == 422
+    assert why in answer.json()["refused"][0]["why"]
+    assert not producer.written
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"specversion": "0.3"}, {"id": ""}, {"source": "absent"}, {"type": ""}, {"time": "yesterday"}],
+)
+def test_headers_of_no_cloud_event_refuse_it(
+    client: httpx.Client, producer: FakeProducer, changes: dict[str, str]
+) -> None:
+    answer = client.post("/v1/events", json=EVENT, headers=in_headers(**changes))
+    assert answer.status_code == 422
+    assert not producer.written
+
+
+def test_an_optional_attribute_may_be_null(client: httpx.Client) -> None:
+    sent = cloud_event(EVENT) | {"subject": None, "time": None, "extension": True}
+    answer = client.post(
+        "/v1/events", content=json.dumps(sent), headers={"Content-Type": CLOUD_EVENT}
+    )
+    assert answer.status_code == 200, answer.text
+
+
+MODES: dict[str, Callable[[bytes], tuple[dict[str, str], bytes]]] = {
+    "structured": lambda data: (
+        {"Content-Type": CLOUD_EVENT},
+        json.dumps(cloud_event(0, id="c-1")).encode().replace(b'"data": 0', b'"data":' + data),
+    ),
+    "batched": lambda data: (
+        {"Content-Type": CLOUD_EVENTS},
+        b"["
+        + json.dumps(cloud_event(0, id="c-1")).encode().replace(b'"data": 0', b'"data":' + data)
+        + b"]",
+    ),
+    "binary": lambda data: (JSON | in_headers(id="c-1"), data),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_id_of_a_cloud_event_names_its_record(
+    collector: Callable[..., FastAPI], producers: list[FakeProducer], mode: str
+) -> None:
+    """Where the stream tells copies by a field, and the record has none of its own. All else stays
+    as it came."""
+    streams = collector_settings().model_dump(mode="json")["streams"]
+    streams["clicks"]["deduplicate_by"] = "click_id"
+    bare = json.dumps(CLICK, indent=1).encode()
+    own = json.dumps(CLICK | {"click_id": "own"}).encode()
+    with serving(collector(streams=streams)) as client:
+        for data in (bare, own):
+            headers, body = MODES[mode](data)
+            answer = client.post("/v1/clicks", content=body, headers=headers)
+            assert answer.status_code == 200, answer.text
+    assert [value for _, _, value in producers[0].written] == [
+        b'{"click_id":"c-1",' + bare[1:],
+        own,
+    ]
+
+
+def test_the_id_of_a_cloud_event_is_left_out_where_the_stream_tells_no_copies(
+    client: httpx.Client,
+) -> None:
+    answer = client.post(
+        "/v1/clicks", content=json.dumps(cloud_event(CLICK)), headers={"Content-Type": CLOUD_EVENT}
+    )
+    assert answer.status_code == 422
+    assert "click_id" in answer.json()["refused"][0]["why"]

@@ -18,7 +18,7 @@ def answers(kafka: dict[str, str | int | bool], requests: int) -> list[httpx.Res
 
 def test_brokers_acknowledge() -> None:
     for answer in answers({"test.mock.num.brokers": 3}, requests=3):
-        assert answer.json() == {"acknowledged": 20}
+        assert answer.json() == {"written": 20}
 
 
 def test_without_brokers_it_says_so_within_the_time_out() -> None:

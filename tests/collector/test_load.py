@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from fastapi import FastAPI
 
-from millrace.cluster.collector import CollectorProducer, Sender
+from millrace.cluster import collector as client_of_collector
+from millrace.cluster.collector import CollectorProducer, Sender, key_of
 from millrace.common.errors import OperatorError
 from millrace.ledger.load import Load
 from millrace.ledger.store import Ledger, Writer
@@ -49,13 +50,37 @@ def test_all_is_acknowledged_where_it_is_also_by_one_host_of_two(
         assert row["event_id"].encode() in values[int(ledger.offset[100 * number])]
 
 
-def test_what_kafka_did_not_acknowledge_is_in_doubt(
+def test_what_kafka_did_not_acknowledge_is_in_doubt_and_the_rest_is_not(
     collector: Callable[..., FastAPI], producers: list[FakeProducer], tmp_path: Path
 ) -> None:
     with serving(collector()) as client:
-        producers[0].error = KafkaError(KafkaError._MSG_TIMED_OUT)
+        producers[0].errors[b'"method":"POST"'] = KafkaError(KafkaError._MSG_TIMED_OUT)
         ledger = sent(tmp_path, [str(client.base_url)])
-    assert (ledger.acked.sum(), ledger.in_doubt, ledger.failed) == (0, 1000, 0)
+    written = len(producers[0].written)
+    assert 0 < written < 1000
+    assert (ledger.acked.sum(), ledger.in_doubt, ledger.failed) == (written, 1000 - written, 0)
+
+
+def test_what_is_refused_has_failed(
+    collector: Callable[..., FastAPI], producers: list[FakeProducer], tmp_path: Path
+) -> None:
+    with serving(collector()) as client:
+        too_large = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        producers[0].refuses[b'"method":"POST"'] = too_large
+        ledger = sent(tmp_path, [str(client.base_url)])
+    written = len(producers[0].written)
+    assert (ledger.acked.sum(), ledger.in_doubt, ledger.failed) == (written, 0, 1000 - written)
+    assert written < 1000
+
+
+def test_what_is_not_written_goes_to_the_next_host(
+    collector: Callable[..., FastAPI], producers: list[FakeProducer], tmp_path: Path
+) -> None:
+    with serving(collector()) as one, serving(collector()) as other:
+        producers[0].refuses[b'"method":"POST"'] = BufferError()
+        ledger = sent(tmp_path, [str(one.base_url), str(other.base_url)])
+    assert ledger.acked.sum() == sum(len(producer.written) for producer in producers) == 1000
+    assert all(b'"method":"POST"' not in value for _, _, value in producers[0].written)
 
 
 def test_a_key_that_is_not_taken_ends_the_load(
@@ -75,22 +100,55 @@ def test_a_log_is_sent_and_what_is_no_request_is_left_out(
     line = '1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET /{} HTTP/1.1" 200 12 "-" "-"\n'
     log.write_text("nonsense\n" + "".join(line.format(number) for number in range(1200)))
     with serving(collector()) as client:
-        sender = Sender([NOBODY, str(client.base_url)], "events", SECRET, 100_000)
+        sender = Sender([NOBODY, str(client.base_url)], "events", SECRET, 100_000, 1_000)
         monkeypatch.setattr(Sender, "of", lambda plan, stream: sender)
         assert send_log(load_plan("local"), str(log)) == (1200, 1)
     ids = {json.loads(value)["event_id"] for _, _, value in producers[0].written}
     assert len(ids) == len(producers[0].written) == 1200
 
 
-def test_records_are_sent_again_until_they_are_acknowledged(
+def test_only_what_is_not_written_is_sent_again(
     collector: Callable[..., FastAPI], producers: list[FakeProducer]
 ) -> None:
+    values = [event(url=url) for url in ("/1", "/later", "/3")]
     with serving(collector()) as client, ThreadPoolExecutor(1) as pool:
-        producers[0].error = KafkaError(KafkaError._MSG_TIMED_OUT)
+        producers[0].errors[b"/later"] = KafkaError(KafkaError._MSG_TIMED_OUT)
         sending = pool.submit(
-            Sender([str(client.base_url)], "events", SECRET, 1000).send, [event()]
+            Sender([str(client.base_url)], "events", SECRET, 10_000, 10).send, values
         )
         soon(lambda: producers[0].failed > 1, "it was sent again")
-        producers[0].error = None
+        producers[0].errors.clear()
         sending.result(2 * PATIENCE_SECONDS)
-    assert len(producers[0].written) == 1
+    assert sorted(value for _, _, value in producers[0].written) == sorted(values)
+
+
+def test_what_is_refused_is_said_once_the_others_are_written(
+    collector: Callable[..., FastAPI], producers: list[FakeProducer]
+) -> None:
+    with serving(collector()) as client:
+        sender = Sender([str(client.base_url)], "events", SECRET, 10_000, 10)
+        with pytest.raises(OperatorError, match=r"1 refused: .*url"):
+            sender.send([event(), event(url=""), event()])
+    assert len(producers[0].written) == 2
+
+
+def test_a_request_is_no_larger_than_its_key_may_send_at_once(
+    collector: Callable[..., FastAPI], producers: list[FakeProducer]
+) -> None:
+    with serving(collector(burst_seconds=0.01)) as client:  # 1,000 records
+        Sender([str(client.base_url)], "events", SECRET, 90_000, 100).send([event()] * 250)
+    assert len(producers[0].written) == 250
+
+
+def test_a_key_that_could_be_guessed_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "secrets" / "collector-development"
+    secret.parent.mkdir()
+    monkeypatch.setattr(client_of_collector, "stack_state", lambda name: tmp_path)
+    for content in ("", "\n", "a" * 31):
+        secret.write_text(content)
+        with pytest.raises(OperatorError, match="32 bytes"):
+            key_of(load_plan("local"))
+    secret.write_text("a" * 32 + "\n")
+    assert key_of(load_plan("local")) == "a" * 32

@@ -45,7 +45,7 @@ def test_what_is_acknowledged_is_in_the_topic(plan, urls, key):
             headers={"Authorization": f"Bearer {key}"},
             timeout=PATIENCE_SECONDS,
         )
-        assert answer.json() == {"acknowledged": 10}
+        assert answer.json() == {"written": 10}
     assert sum(kafka.topic_ends(admin, stream.topic, partitions)) - before == 10 * len(urls)
 
 

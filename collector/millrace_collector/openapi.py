@@ -1,0 +1,123 @@
+"""The description of the interface: what FastAPI can't know of it, and all as it is served."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+
+from millrace_collector import bodies
+from millrace_collector.answers import JSON, PROBLEM_JSON, Problem, Records
+from millrace_collector.settings import FieldRule, StreamRule
+from millrace_shared.record_rules import TIME
+
+Schema = dict[str, Any]
+
+REF = "#/components/schemas/{name}"
+WRITTEN = "Kafka has written every record to all its in-sync replicas."
+SOME_REFUSED = "Kafka has written some of the records; the others are refused for good."
+PROBLEMS = {
+    400: "The body isn't what its headers say, or there is no such parameter. Correct it.",
+    401: "The key is missing or unknown. Ask the operator for one.",
+    404: "There is no such stream; the answer says which there are.",
+    408: "The body didn't come in time. Send all again.",
+    413: "This is more than is ever taken at once. Send fewer records.",
+    415: "The format or the encoding is none of those that are taken.",
+    429: "The key has used up what it may have now. Send all again after `Retry-After` seconds.",
+}
+# Whose records were looked at.
+PROBLEMS_OF_RECORDS = {
+    422: "Every record is refused for good: none is what its stream declares.",
+    500: "Kafka won't write some of the records before an operator changes something.",
+    503: "Kafka didn't acknowledge some of the records, or there is no room for them. After"
+    " `Retry-After` seconds send again those unknown or unwritten; all, where none are listed.",
+}
+
+
+def document(app: FastAPI, streams: Mapping[str, StreamRule]) -> bytes:
+    schema = app.openapi()
+    _, answers = msgspec.json.schema_components([Records, Problem], ref_template=REF)
+    records = {_name(stream): _record(rule) for stream, rule in streams.items()}
+    schema.setdefault("components", {}).setdefault("schemas", {}).update(answers | records)
+    return json.dumps(schema).encode()
+
+
+def responses() -> dict[int | str, Schema]:
+    problem, records = _ref("Problem"), _ref("Records")
+    both = {"allOf": [problem, records]}
+    return {
+        200: _response(WRITTEN, JSON, records),
+        207: _response(SOME_REFUSED, JSON, records),
+        **{status: _response(text, PROBLEM_JSON, problem) for status, text in PROBLEMS.items()},
+        **{
+            status: _response(text, PROBLEM_JSON, both)
+            for status, text in PROBLEMS_OF_RECORDS.items()
+        },
+    }
+
+
+def request_body(stream: str) -> Schema:
+    record = _ref(_name(stream))
+    event = _cloud_event(record)
+    lines = {"type": "string", "description": "A record on each line."}
+    content = {
+        bodies.JSON: {"oneOf": [record, {"type": "array", "items": record}]},
+        bodies.NDJSON: lines,
+        bodies.CLOUD_EVENT: event,
+        bodies.CLOUD_EVENTS: {"type": "array", "items": event},
+        bodies.TEXT: lines,
+    }
+    return {
+        "required": True,
+        "content": {kind: {"schema": schema} for kind, schema in content.items()},
+    }
+
+
+def _name(stream: str) -> str:
+    return f"{stream}_record"
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": REF.format(name=name)}
+
+
+def _response(text: str, media_type: str, schema: Schema) -> Schema:
+    return {"description": text, "content": {media_type: {"schema": schema}}}
+
+
+def _record(stream: StreamRule) -> Schema:
+    return {
+        "type": "object",
+        "properties": {name: _field(rule) for name, rule in stream.fields.items()},
+        "required": [name for name, rule in stream.fields.items() if rule.required],
+    }
+
+
+def _field(rule: FieldRule) -> Schema:
+    if rule.type == "time":
+        return {"type": "string", "format": "date-time", "pattern": f"^{TIME}$"}
+    if rule.type == "text":
+        return {"type": "string", "minLength": 1} if rule.required else {"type": ["string", "null"]}
+    bits = {"integer": "int32", "long": "int64"}
+    return {
+        "type": "integer",
+        "format": bits[rule.type],
+        "minimum": rule.minimum,
+        "maximum": rule.maximum,
+    }
+
+
+def _cloud_event(record: Schema) -> Schema:
+    text = {"type": "string", "minLength": 1}
+    return {
+        "type": "object",
+        "properties": {
+            "specversion": {"const": "1.0"},
+            **dict.fromkeys(("id", "source", "type"), text),
+            "data": record,
+            "data_base64": {"type": "string", "contentEncoding": "base64"},
+        },
+        "required": ["specversion", "id", "source", "type"],
+        "oneOf": [{"required": ["data"]}, {"required": ["data_base64"]}],
+    }
