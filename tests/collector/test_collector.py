@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -524,6 +525,30 @@ def test_the_document_explains_every_status(client: httpx.Client) -> None:
     rows = set(re.findall(r"^\| (\d{3}) \|", page, re.MULTILINE))
     described = client.get("/openapi.json").json()
     assert rows == set(described["paths"]["/v1/events"]["post"]["responses"])
+
+
+def test_the_documents_program_sends_until_each_record_is_written_or_refused(
+    client: httpx.Client, producer: FakeProducer
+) -> None:
+    page = (REPO / "docs" / "send-events.md").read_text()
+    (program,) = (
+        text for text in re.findall(r"```python\n(.*?)```", page, re.S) if "def send" in text
+    )
+    known: dict[str, Any] = {}
+    exec(program.partition("with httpx.Client")[0], known)
+    producer.errors[b"/later"] = KafkaError(KafkaError._MSG_TIMED_OUT)
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        producer.errors.clear()
+
+    known["time"] = SimpleNamespace(sleep=pause)
+    sent = [EVENT | {"url": url} for url in ("/1", "", "/later")]
+    refused = known["send"](client, "events", sent)
+    assert [(one["record"], one["of"]) for one in refused] == [(2, sent[1])]
+    assert [value["url"] for value in values(producer)] == ["/1", "/later"]
+    assert pauses == [2.0, 0.0]
 
 
 # -- CloudEvents

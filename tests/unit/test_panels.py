@@ -5,12 +5,16 @@ import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from millrace_api.metrics import Look, Metrics
 from millrace_api.store import JobProgress, JobWork
+from millrace_collector.fates import Failure, Kind
+from millrace_collector.limits import Buffer
+from millrace_collector.metrics import Metrics as CollectorMetrics
 from millrace_gateway.metrics import HELP
 from prometheus_client import generate_latest
 
@@ -172,6 +176,17 @@ def of_the_api() -> set[str]:
     return {*re.findall(r"^(\w+)", text, re.MULTILINE)}
 
 
+def of_the_collector() -> set[str]:
+    """With a request refused, and one whose records were looked at."""
+    delivery = SimpleNamespace(producers=1)
+    told = CollectorMetrics({"events"}, Buffer(1), delivery)  # type: ignore[arg-type]
+    told.refused("/v1/events", "No such key")
+    told.became("events", "shop", [(0, 1), Failure(Kind.REFUSED, "no JSON")])
+    told.answered("/v1/events", 200, 0.1)
+    text = generate_latest(told.registry).decode()
+    return {*re.findall(r"^(\w+)", text, re.MULTILINE)}
+
+
 def of_the_agent() -> Iterator[re.Pattern[str]]:
     """What a whitelist lets through, as the rules beside it name it."""
     for path in (ROLES / "jmx_agent" / "files").glob("*.yaml"):
@@ -194,7 +209,8 @@ def of_the_exporter() -> Iterator[re.Pattern[str]]:
 
 def is_told(name: str) -> bool:
     records = {record.record for file in load_alerts().values() for record in file.records}
-    named = PROMETHEUS | PROCESS | HADOOP | records | HELP.keys() | of_the_api()
+    named = PROMETHEUS | PROCESS | HADOOP | records | HELP.keys()
+    named |= of_the_api() | of_the_collector()
     patterns = [*of_the_agent(), *of_the_exporter()]
     return name in named or any(pattern.fullmatch(name) for pattern in patterns)
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from millrace_collector.settings import Settings
 
@@ -72,6 +73,30 @@ def test_elsewhere_a_key_that_is_not_there_is_asked_for(tmp_path: Path) -> None:
     done = render(load_plan("dev").model_copy(update={"collector_keys": keys}), tmp_path)
     assert done.returncode != 0
     assert "secrets/collector-development on this machine" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("", "b" * 32, "collector-first: a key has 32 characters at least"),
+        ("\n", "b" * 32, "collector-first: a key has 32 characters at least"),
+        ("a" * 31, "b" * 32, "collector-first: a key has 32 characters at least"),
+        ("a" * 32, " " + "b" * 40, "collector-second: a key has 32 characters at least"),
+        ("a" * 32, "a" * 32 + "\n", "two of first, second have one key"),
+        ("a" * 32, "b" * 32, ""),
+    ],
+)
+def test_a_key_is_long_and_nobody_elses(tmp_path: Path, first: str, second: str, said: str) -> None:
+    limits = load_plan("local").collector_keys["development"]
+    (tmp_path / "key-first").write_text(first)
+    (tmp_path / "key-second").write_text(second)
+    plan = load_plan("local").model_copy(
+        update={"collector_keys": {"first": limits, "second": limits}}
+    )
+    done = render(plan, tmp_path)
+    assert (done.returncode == 0) == (not said), done.stdout + done.stderr
+    assert said in " ".join(done.stdout.split())
+    assert "a" * 31 not in done.stdout
 
 
 def test_nobody_may_send_to_a_cloud_unless_it_is_said() -> None:
