@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from millrace_collector import cloud_events
-from millrace_collector.cloud_events import Unwrap
+from millrace_collector.cloud_events import Name, Unwrap
 from millrace_collector.refusals import BadBody, OtherFormat, TooLarge
 
 JSON = "application/json"
@@ -42,16 +42,15 @@ class Format:
     unwrap: Unwrap
 
 
-def format_of(headers: Mapping[str, str], identifier: str | None) -> Format:
-    """Args:
-        headers: by their names in small letters.
-        identifier: the field that becomes a CloudEvent's id, unless it is there.
+def format_of(headers: Mapping[str, str], name: Name) -> Format:
+    """How a body with these headers has its records. Raises OtherFormat.
 
-    Raises OtherFormat.
+    Args:
+        headers: by their names in small letters.
+        name: gives a record the id of its CloudEvent.
     """
     content_type = headers.get("content-type", "")
     kind = content_type.partition(";")[0].strip().lower()
-    name = cloud_events.namer(identifier)
     if kind == CLOUD_EVENT:
         return Format(whole, cloud_events.structured(name))
     if kind == CLOUD_EVENTS:

@@ -16,6 +16,7 @@ _FORMAT = JSONFormat()
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _base64 = msgspec.json.Decoder(bytes).decode
 Unwrap = Callable[[bytes], bytes]
+Name = Callable[[bytes, str], bytes]
 
 
 def is_binary(headers: Mapping[str, str]) -> bool:
@@ -27,8 +28,8 @@ def is_json(content_type: str) -> bool:
     return _FORMAT.JSON_CONTENT_TYPE_PATTERN.match(content_type.strip().lower()) is not None
 
 
-def structured(name: Callable[[bytes, str], bytes]) -> Unwrap:
-    """From an event as JSON to its record. ``name`` is given the record and the event's id."""
+def structured(name: Name) -> Unwrap:
+    """From an event as JSON to its record, by the event's id."""
 
     def unwrap(event: bytes) -> bytes:
         try:
@@ -46,8 +47,8 @@ def structured(name: Callable[[bytes, str], bytes]) -> Unwrap:
     return unwrap
 
 
-def binary(headers: Mapping[str, str], name: Callable[[bytes, str], bytes]) -> Unwrap:
-    """From an event whose attributes are headers to its record. ``name`` is as in `structured`."""
+def binary(headers: Mapping[str, str], name: Name) -> Unwrap:
+    """From an event whose attributes are headers to its record, by the event's id."""
 
     def unwrap(body: bytes) -> bytes:
         message = HTTPMessage(dict(headers), b"")  # the library would decode a body
@@ -81,8 +82,8 @@ def _validated(read: Callable[[], BaseCloudEvent]) -> BaseCloudEvent:
     except CloudEventValidationError as error:
         first = next(iter(error.errors.values()))[0]
         raise BadRecord(f"it is no CloudEvent: {first}") from None
-    except (TypeError, ValueError):  # by what reads times
-        raise BadRecord("it is no CloudEvent: its time is no time of RFC 3339") from None
+    except (TypeError, ValueError) as error:  # a time, mostly
+        raise BadRecord(f"it is no CloudEvent: an attribute can't be read: {error}") from None
     kind = event.get_datacontenttype()
     if kind is not None and not is_json(kind):
         raise BadRecord(f"its datacontenttype is {kind}; JSON is taken")
@@ -96,11 +97,8 @@ def _event(attributes: dict[str, Any], data: Any) -> BaseCloudEvent:
     return CloudEvent(attributes, data)
 
 
-def namer(field: str | None) -> Callable[[bytes, str], bytes]:
-    """What gives a record the event's id as this field, unless it has the field already.
-
-    None: no field names a record.
-    """
+def naming(field: str | None) -> Name:
+    """Gives a record an id as this field, unless it has the field. None: no field is for ids."""
     if field is None:
         return lambda record, _: record
     named = msgspec.json.Decoder(

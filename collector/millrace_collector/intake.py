@@ -3,7 +3,7 @@ charged, to its sender and to the memory, before the next one begins; and none h
 for longer than a part takes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from millrace_collector import bodies, content_encoding
 from millrace_collector.bodies import Format
-from millrace_collector.cloud_events import Unwrap
+from millrace_collector.cloud_events import Unwrap, naming
 from millrace_collector.content_encoding import Content
 from millrace_collector.delivery import Delivery
 from millrace_collector.fates import Failure, Fate, Kind
@@ -27,7 +27,9 @@ T = TypeVar("T")
 
 # What a record costs beside its bytes while it waits: objects of Python and of librdkafka.
 RECORD_OVERHEAD_BYTES = 512
+# What is checked before others have their turn.
 CHECKED_AT_ONCE = 200
+CHECKED_BYTES = 131_072
 
 Keyed = tuple[bytes, bytes]
 
@@ -72,7 +74,9 @@ class Intake:
     def __init__(self, settings: Settings, delivery: Delivery) -> None:
         self._settings = settings
         self._delivery = delivery
-        self._checkers = {name: Checker(stream) for name, stream in settings.streams.items()}
+        streams = settings.streams.items()
+        self._checkers = {name: Checker(stream) for name, stream in streams}
+        self._names = {name: naming(stream.deduplicate_by) for name, stream in streams}
         self._pool = ThreadPoolExecutor(settings.threads)
         self.buffer = Buffer(settings.buffer_bytes)
 
@@ -81,8 +85,7 @@ class Intake:
 
         Raises Refusal; then none of them was given to Kafka.
         """
-        rule = self._settings.streams[stream]
-        form = bodies.format_of(request.headers, rule.deduplicate_by)
+        form = bodies.format_of(request.headers, self._names[stream])
         content_encoding.check(request.encoding)
         key.events.check(1)
         self._check_size(request.announced)
@@ -96,7 +99,8 @@ class Intake:
                 key.events.charge(len(records))
                 examined = await self._examined(self._checkers[stream], form.unwrap, records)
             good = [one for one in examined if not isinstance(one, Failure)]
-            told = iter(await self._delivery.deliver(rule.topic, good))
+            topic = self._settings.streams[stream].topic
+            told = iter(await self._delivery.deliver(topic, good))
         return [one if isinstance(one, Failure) else next(told) for one in examined]
 
     def close(self) -> None:
@@ -153,8 +157,7 @@ class Intake:
     ) -> list[Keyed | Failure]:
         now = datetime.now(UTC)
         examined: list[Keyed | Failure] = []
-        for start in range(0, len(records), CHECKED_AT_ONCE):
-            some = records[start : start + CHECKED_AT_ONCE]
+        for some in _portions(records):
             examined += await self._off_loop(_examine, checker, unwrap, some, now)
         return examined
 
@@ -162,6 +165,16 @@ class Intake:
         """On one of a few threads, in the order in which it is asked for."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: work(*args, **kwargs))
+
+
+def _portions(records: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    start = size = 0
+    for number, record in enumerate(records):
+        if number - start >= CHECKED_AT_ONCE or size >= CHECKED_BYTES:
+            yield records[start:number]
+            start, size = number, 0
+        size += len(record)
+    yield records[start:]
 
 
 def _examine(

@@ -79,6 +79,8 @@ def _check_bounds(value: bytes) -> None:
     for number in _LONG_NUMBER.findall(bare):
         if sum(map(number.count, b"0123456789")) > MOST_DIGITS:
             raise BadRecord(f"a number in it has more than {MOST_DIGITS:,} digits")
+    if bare.count(b"[") + bare.count(b"{") <= MOST_NESTED:
+        return
     depth = 0
     for bracket in _BRACKET.findall(bare):
         depth += 1 if bracket in b"[{" else -1

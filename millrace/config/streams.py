@@ -139,6 +139,8 @@ class Stream(Model):
                 raise ValueError(f"{role}: no field {name}")
         if self.fields[self.event_time].type != "time":
             raise ValueError(f"event_time: {self.event_time} is no time")
+        if not self.fields[self.key].required:
+            raise ValueError(f"key: {self.key} may be left out of a record")
         return self
 
     @model_validator(mode="after")

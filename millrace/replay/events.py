@@ -56,11 +56,14 @@ class Encoder:
         event_id = _digest(f"{self._source_id}:{line.number}")
         try:
             request = self._read(line.data)
+            if "\0" in request.request:
+                raise ValueError("the jobs take no URL with the character NUL")
             when = request.time + self._shift
             visitor_id = _visitor(request.address)
             value = _to_json(_event(event_id, _iso(when), visitor_id, request)).encode()
         except (ValueError, OverflowError):
-            # Malformed, shifted out of the calendar, or with half a character in JSON's escapes.
+            # Malformed, shifted out of the calendar, or with half a character in JSON's escapes, or
+            # with NUL.
             return self._as_it_is(line, event_id)
         return Message(visitor_id.encode(), value, [], self._plausible(when), malformed=False)
 

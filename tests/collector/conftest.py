@@ -2,7 +2,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -48,11 +48,15 @@ def collector_settings(**changes: Any) -> Settings:
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[httpx.Client]:
-    """The app behind its real server; a client of it that has a key."""
+def serving(app: FastAPI, http: Literal["auto", "h11"] = "auto") -> Iterator[httpx.Client]:
+    """The app behind its real server; a client of it that has a key. On hosts ``http`` is h11."""
     server = uvicorn.Server(
         uvicorn.Config(
-            app, port=0, log_level="warning", timeout_graceful_shutdown=round(PATIENCE_SECONDS)
+            app,
+            port=0,
+            http=http,
+            log_level="warning",
+            timeout_graceful_shutdown=round(PATIENCE_SECONDS),
         )
     )
     thread = threading.Thread(target=server.run)

@@ -69,6 +69,11 @@ def test_a_role_needs_its_field(role: str, name: str) -> None:
         Stream.model_validate(stream().model_dump() | {role: name})
 
 
+def test_each_record_has_a_key() -> None:
+    with pytest.raises(ValidationError, match="key: visitor may be left out"):
+        stream(visitor={"type": "text", "required": False})
+
+
 SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "visit",

@@ -487,7 +487,11 @@ def test_half_a_character_in_json_goes_as_it_is() -> None:
         b'"uri":"/URI"},"status":200,"size":1}'
     )
     assert json.loads(encode(line).value)["url"] == "/URI"
-    for half in (line.replace(b"URI", rb"\ud800"), line.replace(b"192.0.2.1", rb"\udc00")):
+    for half in (
+        line.replace(b"URI", rb"\ud800"),
+        line.replace(b"192.0.2.1", rb"\udc00"),
+        line.replace(b"URI", rb"\u0000"),
+    ):
         message = encode(half)
         assert (message.value, message.malformed) == (half, True)
 
