@@ -131,7 +131,6 @@ class Intake:
             part, at = await self._off_loop(form.split, content, at)
             bill.share.take(len(part) * RECORD_OVERHEAD_BYTES + sum(map(len, part)))
             records += part
-            bill.key.events.check_size(len(records))
             if at >= end:
                 return records
 

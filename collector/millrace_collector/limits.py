@@ -82,19 +82,15 @@ class Allowance:
 
         Raises TooMany when less is left, TooLarge when there is never as much.
         """
-        self.check_size(amount)
+        if amount > self.most:
+            raise TooLarge(
+                f"This key may send {self.most:,} {self._what} at once; send fewer records."
+            )
         if amount > (left := self.left):
             wanted = min(self.most, max(amount, again))
             raise TooMany(
                 f"This key may send {self._per_second:,.0f} {self._what} a second; make a pause.",
                 retry_after_seconds=(wanted - left) / self._per_second,
-            )
-
-    def check_size(self, amount: int) -> None:
-        """Raises TooLarge when there is never as much."""
-        if amount > self.most:
-            raise TooLarge(
-                f"This key may send {self.most:,} {self._what} at once; send fewer records."
             )
 
 
