@@ -2,21 +2,25 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
-from fastapi_offline import FastAPIOffline
-from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import Lifespan
 
 from millrace_api import (
+    cursors,
     declared,
+    documentation,
+    middleware,
     models,
     operations,
     problems,
@@ -25,18 +29,22 @@ from millrace_api import (
     stream,
 )
 from millrace_api.admission import Admission, Busy, RateLimit, TooMany
-from millrace_api.client_identity import ClientDep, address_of
+from millrace_api.client_identity import ClientDep
 from millrace_api.coalescing import Coalesced
+from millrace_api.cursors import Cursor, CursorText
 from millrace_api.history import History
 from millrace_api.hub import Hub
 from millrace_api.live import Feed, RedisFeed
 from millrace_api.metrics import Metrics, Timed
+from millrace_api.outputs import Catalogue
+from millrace_api.parameters import From, To, refuse_others
 from millrace_api.planes import planes
 from millrace_api.progress import TrafficJob, states_of
 from millrace_api.ranges import HOUR, MINUTE, Window, parse_span
 from millrace_api.settings import Settings, load_settings
 from millrace_api.shared import Shared
-from millrace_api.store import CassandraStore, Store
+from millrace_api.store import CassandraStore, Store, StoreUnavailable
+from millrace_api.supervision import Work, in_background
 from millrace_api.windows import Windows
 
 DESCRIPTION = """\
@@ -44,6 +52,8 @@ Insights from the event stream. Times are ISO 8601 with a zone; a range is from 
 A window is provisional until `final` is true; its `version` grows with every change.
 When the store has no quorum, or too much is asked at once, the answer is 503 with `Retry-After`;
 who asks too often gets 429 with `Retry-After`. Asking again after it is safe.
+Answers have an `ETag`: asked again with it as `If-None-Match`, the answer is 304 while nothing has
+changed. HEAD is answered wherever GET is. A parameter that a call doesn't have is refused.
 """
 LONGEST = {Window.MINUTE: timedelta(days=2), Window.HOUR: timedelta(days=31)}
 LONGEST_TOTAL = timedelta(days=366)
@@ -51,16 +61,15 @@ LONGEST_TOP = timedelta(days=7)  # 168 partitions, each with all pages of an hou
 LONGEST_DEAD_LETTERS = timedelta(days=2)
 WINDOWS_PER_DAY_OF_LETTERS = 120  # thousands of samples; a day of 24 hours touches two dates
 HEALTH_CHECKS = {"/healthz", "/readyz"}
+READY_SECONDS = 1.0
 LIVE_STREAM = "/v1/stream"
+GZIP_BYTES = 1024  # below, an answer is one packet in any case
+# Fast: half the time of the default, and a tenth more to send.
+GZIP_LEVEL = 4
+# Files that are compressed anew for each who asks would cost more than any answer.
+NOT_COMPRESSED = ("text/event-stream", "text/javascript", "text/css", "image/*")
 PAGE = Path(__file__).with_name("page")
 
-From = Annotated[
-    str,
-    Query(alias="from", description="Start, included.", examples=["2015-05-17T10:00:00Z"]),
-]
-To = Annotated[
-    str, Query(alias="to", description="End, excluded.", examples=["2015-05-18T10:00:00Z"])
-]
 WindowSize = Annotated[Window, Query(description="Size of the windows.")]
 
 
@@ -166,23 +175,40 @@ async def top_pages(
 
 @router.get("/v1/dead-letters", tags=["quality"])
 async def dead_letters(
+    request: Request,
+    response: Response,
     start: From,
     end: To,
     store: StoreDep,
     client: ClientDep,
     limit: Annotated[int, Query(ge=0, le=100, description="How many to list.")] = 20,
+    cursor: CursorText = None,
 ) -> models.DeadLetters:
     """Events that could not be read, by the time when Kafka received them: 2 days at most."""
     span = parse_span(start, end, step=MINUTE, longest=LONGEST_DEAD_LETTERS)
+    question = ("dead letters", span)
+    after = letter_place(Cursor.parse(cursor, question, columns=1)) if cursor else None
     async with client.lane(len(list(span.days())) * WINDOWS_PER_DAY_OF_LETTERS):
         found = await store.dead_letters(span)
+    samples = [one for one in found.samples if after is None or one.place < after]
+    following = None
+    if 0 < limit < len(samples):
+        received, letter = samples[limit - 1].place
+        following = Cursor.text(question, received, [letter])
+        response.headers["Link"] = cursors.link(request, following)
     return models.DeadLetters(
         start=span.start,
         end=span.end,
         count=sum(found.counts.values()),
         reasons=found.counts,
-        dead_letters=[models.DeadLetterRecord.of(sample) for sample in found.samples[:limit]],
+        dead_letters=[models.DeadLetterRecord.of(sample) for sample in samples[:limit]],
+        next=following,
+        complete=found.complete,
     )
+
+
+def letter_place(cursor: Cursor) -> tuple[datetime, str]:
+    return cursor.at, cursor.key[0]
 
 
 @router.get("/v1/late", tags=["quality"])
@@ -261,44 +287,23 @@ async def live_stream(
 
 
 @router.get("/healthz", tags=["state"])
-async def healthz() -> dict[str, str]:
+async def healthz(response: Response) -> dict[str, str]:
     """The process answers."""
+    response.headers["Cache-Control"] = "no-store"
     return {"status": "ok"}
 
 
 @router.get("/readyz", tags=["state"])
-async def readyz(store: StoreDep) -> dict[str, str]:
-    """A quorum of the store answers."""
-    await store.health()
+async def readyz(request: Request, response: Response, store: StoreDep) -> dict[str, str]:
+    """A quorum of the store answers, or did within the last second."""
+    response.headers["Cache-Control"] = "no-store"
+    await request.app.state.readiness.ask("store", store.health)
     return {"status": "ok"}
 
 
 @router.get("/", include_in_schema=False)
 async def page() -> FileResponse:
     return FileResponse(PAGE / "index.html")
-
-
-class RateLimited:
-    """Refuses who asks too often before anything is done for them. Health checks are free.
-
-    The refusal comes after a pause: who asks again as soon as there is an answer, and reads no
-    ``Retry-After``, would have the processor busy with refusals.
-    """
-
-    def __init__(self, app: ASGIApp, limit: RateLimit, pause_seconds: float) -> None:
-        self._app = app
-        self._limit = limit
-        self._pause_seconds = pause_seconds
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = self._app
-        if scope["type"] == "http" and scope["path"] not in HEALTH_CHECKS:
-            try:
-                self._limit.admit(address_of(scope))
-            except TooMany as error:
-                await asyncio.sleep(self._pause_seconds)
-                answer = problems.refusal(error)
-        await answer(scope, receive, send)
 
 
 def create_app(
@@ -314,27 +319,32 @@ def create_app(
     """
     hub = Hub(feed, store)
     metrics = Metrics()
+    catalogue = Catalogue(store)
+    background: dict[str, Work] = {
+        "live stream": hub.run,
+        "descriptions": catalogue.keep_reading,
+        "metrics": partial(metrics.keep_looking, store, hub),
+    }
+    metrics.expect("requests", "connection", *background)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             if connections:
                 await stack.enter_async_context(connections(app))
-            await stack.enter_async_context(in_background(hub.run()))
-            await stack.enter_async_context(in_background(declared.keep_fresh(app)))
-            await stack.enter_async_context(in_background(metrics.keep_looking(store, hub)))
+            for name, work in background.items():
+                await stack.enter_async_context(in_background(name, work, metrics.failed))
             yield
 
-    app = FastAPIOffline(  # the documentation's scripts come from here: no Internet is needed
+    app = FastAPI(
         lifespan=lifespan,
         title="Millrace insights",
         version="1",
         description=DESCRIPTION,
-        responses={
-            422: {"model": models.Problem, "description": "A parameter is wrong; says which."},
-            429: {"model": models.Problem, "description": "You ask too much; see `Retry-After`."},
-            503: {"model": models.Problem, "description": "Try again after `Retry-After`."},
-        },
+        responses=documentation.RESPONSES,
+        dependencies=[Depends(refuse_others)],
+        generate_unique_id_function=lambda route: route.name,
+        openapi_url=None,  # see documentation
     )
     app.state.settings = settings
     app.state.store = store
@@ -344,23 +354,54 @@ def create_app(
     app.state.history = History(store, traffic_job, settings)
     app.state.windows = Windows(store, traffic_job, settings)
     app.state.shared = Shared(keep_seconds=1)
+    app.state.readiness = Shared(READY_SECONDS, keep_failures=StoreUnavailable)
     app.state.admission = Admission(settings)
     app.state.metrics = metrics
+    app.state.catalogue = catalogue
     problems.install(app)
-    app.add_middleware(Coalesced, endless={LIVE_STREAM})
-    app.add_middleware(
-        RateLimited,
-        limit=RateLimit(settings.client_requests_per_second, settings.client_burst, clock),
-        pause_seconds=settings.client_pause_seconds,
-    )
-    app.add_middleware(Timed, metrics=metrics)  # around the other one: refusals are answers, too
+    add_middleware(app, settings, metrics, clock)
     app.include_router(router)
     declared.install(app)
     session_routes.install(app)
     runbooks.install(app)
     operations.install(app, settings)
+    documentation.install(app, catalogue)
     app.mount("/page", StaticFiles(directory=PAGE))
     return app
+
+
+def add_middleware(
+    app: FastAPI, settings: Settings, metrics: Metrics, clock: Callable[[], float]
+) -> None:
+    """From the routes outwards."""
+    limit = RateLimit(settings.client_requests_per_second, settings.client_burst, clock)
+    app.add_middleware(middleware.Tagged)
+    app.add_middleware(
+        GZipMiddleware,
+        minimum_size=GZIP_BYTES,
+        compresslevel=GZIP_LEVEL,
+        exclude_content_types=NOT_COMPRESSED,
+    )
+    app.add_middleware(Coalesced, endless={LIVE_STREAM})
+    app.add_middleware(middleware.Validated)
+    app.add_middleware(
+        middleware.RateLimited,
+        limit=limit,
+        pause_seconds=settings.client_pause_seconds,
+        free=HEALTH_CHECKS,
+    )
+    app.add_middleware(problems.Unexpected, failed=metrics.failed)
+    app.add_middleware(Timed, metrics=metrics)  # refusals and failures are answers, too
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_methods=["GET", "HEAD"],
+            allow_headers=["If-None-Match", "Last-Event-ID"],
+            expose_headers=["ETag", "Link", "Retry-After"],
+        )
+    app.add_middleware(middleware.AnswerHeaders)
+    app.add_middleware(middleware.HeadAsGet)
 
 
 def serve() -> FastAPI:
@@ -370,22 +411,11 @@ def serve() -> FastAPI:
 
     @asynccontextmanager
     async def connected(app: FastAPI) -> AsyncIterator[None]:
-        with app.state.metrics.served(settings.metrics_port):
-            async with in_background(store.connect_forever()):
+        metrics = app.state.metrics
+        with metrics.served(settings.metrics_port):
+            async with in_background("connection", store.connect_forever, metrics.failed):
                 yield
         store.close()
         await feed.close()
 
     return create_app(settings, store, feed, connected)
-
-
-@asynccontextmanager
-async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Cancelled on leaving, if it hasn't ended by then."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import status
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millrace_api.shared import Shared
@@ -50,7 +51,7 @@ class Coalesced:
             return
         scope["route"] = answer.route
         for message in answer.messages:
-            await send(message)
+            await send({**message})  # whoever gets it adds headers of its own
 
     def _may_share(self, scope: Scope) -> bool:
         return (
@@ -72,7 +73,9 @@ class Coalesced:
             answer.route = scope.get("route")
             return answer
 
-        answer = await self._answers.ask((scope["path"], scope["query_string"]), ask)
+        takes_gzip = "gzip" in Headers(scope=scope).get("accept-encoding", "")
+        question = (scope["path"], scope["query_string"], takes_gzip)
+        answer = await self._answers.ask(question, ask)
         return answer if asked_by_me or answer.is_ok else None
 
 

@@ -3,67 +3,33 @@
 A job describes its table in ``job_outputs`` when it begins to lead; nothing here knows any job.
 """
 
-import asyncio
-import logging
-from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, FastAPI, Query, Request
-from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from pydantic import BaseModel, Field
 
-from millrace_api import models, problems
+from millrace_api import cursors, models, parameters
 from millrace_api.client_identity import ClientDep
-from millrace_api.progress import states_of
-from millrace_api.ranges import BadRange, Span, parse_moment
-from millrace_api.store import Store, StoreUnavailable
-from millrace_shared.buckets import bucket
-
-log = logging.getLogger(__name__)
+from millrace_api.cursors import Cursor, CursorText
+from millrace_api.job_rows import WINDOW_START, Page, Place, Row, RowReader
+from millrace_api.kinds import Kind, shown, written
+from millrace_api.outputs import Catalogue, Output, Sessions
+from millrace_api.parameters import From, To
+from millrace_api.problems import NotFound
+from millrace_api.progress import is_final, states_of
+from millrace_api.ranges import BadParameter, Span, iso, parse_moment
+from millrace_api.store import Store
 
 LONGEST = timedelta(days=31)
 MOST_WINDOWS = 2976  # 31 days of quarters of an hour
-REFRESH_SECONDS = 15.0
-JSON_TYPES = {"int": "integer", "bigint": "integer", "double": "number", "boolean": "boolean"}
 GENERIC = "/v1/jobs/{job}"
-COLUMN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 router = APIRouter()
-
-
-class Sessions(BaseModel):
-    """How rows that are slots become sessions; see millrace_jobs.output."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    gap_seconds: int
-    pages: str
-    merges: dict[str, Literal["start", "end", "sum", "min", "max", "first", "last"]]
-
-
-class Output(BaseModel):
-    """What a job says of its rows; see millrace_jobs.output, which writes it."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    job: str = Field(pattern=COLUMN)
-    table: str = Field(pattern=COLUMN)
-    summary: str
-    window_seconds: int
-    key: dict[str, str]
-    values: dict[str, str]
-    approximate: dict[str, float]
-    buckets: int
-    sessions: Sessions | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        return [*self.key, *self.values]
-
-    def bucket(self, key: Sequence[Any]) -> int:
-        """The partition of a day that a key is in: as the job deals them."""
-        return bucket(key, self.buckets)
+NOT_FOUND: dict[int | str, dict[str, Any]] = {
+    404: {"model": models.Problem, "description": "No such job; says which there are."}
+}
 
 
 class DeclaredJob(models.Doing):
@@ -72,8 +38,8 @@ class DeclaredJob(models.Doing):
     job: str
     summary: str
     window_seconds: int
-    key: dict[str, str]
-    values: dict[str, str]
+    key: dict[str, Kind]
+    values: dict[str, Kind]
     approximate: dict[str, float] = Field(description="Relative standard error of sketches.")
     rows: str = Field(description="Where the rows are.")
     sessions: Sessions | None = Field(
@@ -81,8 +47,16 @@ class DeclaredJob(models.Doing):
     )
 
 
+class Unusable(BaseModel):
+    """A job whose description can't be used: it has no rows here until that is mended."""
+
+    job: str
+    problem: str
+
+
 class DeclaredJobs(BaseModel):
     jobs: list[DeclaredJob]
+    unusable: list[Unusable]
 
 
 class JobRows(BaseModel):
@@ -92,14 +66,48 @@ class JobRows(BaseModel):
     start: datetime = Field(serialization_alias="from")
     end: datetime = Field(serialization_alias="to")
     window_seconds: int
-    truncated: bool = Field(description="There are more rows than `limit`.")
+    truncated: bool = Field(description="There are more rows: `next` is not null.")
+    next: str | None = Field(
+        description="Asked again with it as `cursor`, the same question gets the rows that follow."
+        " For a part of a key there may be none, or fewer than `limit` before others follow: an"
+        " answer looks at so many rows and no more."
+    )
     rows: list[dict[str, Any]]
+
+
+class Asked(NamedTuple):
+    """A job, and the columns of its key that were asked for with their values."""
+
+    output: Output
+    wanted: Mapping[str, Any]
+
+
+@parameters.takes_columns
+async def asked_of(request: Request, job: str) -> Asked:
+    """Raises NotFound for a job that hasn't described its rows, BadParameter for what isn't its."""
+    outputs = await _catalogue(request).read()
+    if why := outputs.unusable.get(job):
+        raise NotFound(f"what job {job!r} says of its rows can't be used: {why}")
+    if job not in outputs.usable:
+        raise NotFound(f"no job {job!r} has written yet; /v1/jobs lists those that have")
+    output = outputs.usable[job]
+    wanted: dict[str, Any] = {}
+    for name, text in request.query_params.items():
+        if name in parameters.declared(request):
+            continue
+        if name not in output.key:
+            raise BadParameter(name, f"is no column of the key, which is {', '.join(output.key)}")
+        wanted[name] = output.parsed(name, text)
+    return Asked(output, wanted)
+
+
+AskedDep = Annotated[Asked, Depends(asked_of)]
 
 
 @router.get("/v1/jobs", tags=["jobs"])
 async def jobs(request: Request) -> DeclaredJobs:
     """The jobs that are one file each, and what their rows have."""
-    outputs = await refresh(request.app)
+    outputs = await _catalogue(request).read()
     states = await states_of(request.app.state.store, datetime.now(UTC))
     return DeclaredJobs(
         jobs=[
@@ -108,184 +116,92 @@ async def jobs(request: Request) -> DeclaredJobs:
                 **DeclaredJob.facts(states.get(output.job)),
                 rows=f"/v1/jobs/{output.job}",
             )
-            for output in outputs.values()
-        ]
+            for output in outputs.usable.values()
+        ],
+        unusable=[Unusable(job=job, problem=why) for job, why in outputs.unusable.items()],
     )
 
 
-@router.get(GENERIC, tags=["jobs"])
+@router.get(GENERIC, tags=["jobs"], responses=NOT_FOUND)
 async def job_rows(
     request: Request,
+    response: Response,
     client: ClientDep,
-    job: str,
-    start: Annotated[str, Query(alias="from", description="Start, included.")],
-    end: Annotated[str, Query(alias="to", description="End, excluded.")],
+    asked: AskedDep,
+    start: From,
+    end: To,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many rows.")] = 100,
+    cursor: CursorText = None,
 ) -> JobRows:
     """Rows whose window starts in the range. A column of the key as parameter asks for its rows."""
     store: Store = request.app.state.store
-    output = await output_of(request, job)
+    looked_at = request.app.state.settings.looked_at_rows
+    output, wanted = asked
     span = span_of(output, start, end)
-    wanted = wanted_of(output, request)
+    question = ("rows", output.table, span, sorted(wanted.items()))
+    after = _place(output, span, cursor, question) if cursor else None
     # First, so that no row is called final that changed after its watermark was read.
-    progress = await store.progress_of(job)
-    partitions = _partitions(output, span, wanted)
-    async with client.lane(span.length // timedelta(seconds=output.window_seconds)):
-        found = await store.job_rows(
-            output.table, output.columns, partitions, span, limit + 1, wanted
-        )
+    progress = await store.progress_of(output.job)
+    is_search = bool(wanted) and not output.is_whole(wanted)
+    windows = span.length // timedelta(seconds=output.window_seconds)
+    async with client.lane(max(windows, looked_at if is_search else 0)):
+        page = await RowReader(store, output, looked_at).page(span, wanted, after, limit)
+    following = _following(page, question)
+    if following:
+        response.headers["Link"] = cursors.link(request, following)
     watermark = progress.watermark if progress else None
     return JobRows(
-        job=job,
+        job=output.job,
         start=span.start,
         end=span.end,
         window_seconds=output.window_seconds,
-        truncated=len(found) > limit,
-        rows=[_row(output, row, watermark) for row in found[:limit]],
+        truncated=following is not None,
+        next=following,
+        rows=[_shown(output, row, watermark) for row in page.rows],
     )
 
 
-async def output_of(request: Request, job: str) -> Output:
-    """Raises NotFound for a job that hasn't described its rows."""
-    outputs = await refresh(request.app)
-    if job not in outputs:
-        raise problems.NotFound(f"no job {job!r} has written yet; /v1/jobs lists those that have")
-    return outputs[job]
-
-
-async def refresh(app: FastAPI) -> dict[str, Output]:
-    """What the jobs say of themselves, by name."""
-    descriptions = await app.state.store.descriptions()
-    outputs = [Output.model_validate_json(text) for text in descriptions]
-    app.state.outputs = {output.job: output for output in sorted(outputs, key=lambda o: o.job)}
-    return app.state.outputs
-
-
-async def keep_fresh(app: FastAPI) -> None:
-    """For the OpenAPI document, which is made without waiting for anything."""
-    while True:
-        try:
-            await refresh(app)
-        except StoreUnavailable as error:
-            log.debug("the jobs' descriptions can't be read: %s", error)
-        await asyncio.sleep(REFRESH_SECONDS)
-
-
 def install(app: FastAPI) -> None:
-    """Routes, and a path for each job in the OpenAPI document."""
-    app.state.outputs = {}
     app.include_router(router)
-
-    def openapi() -> dict[str, Any]:
-        document = get_openapi(
-            title=app.title,
-            version=app.version,
-            description=app.description,
-            routes=app.routes,
-        )
-        paths = document["paths"]
-        below = [path.removeprefix(GENERIC) for path in paths if path.startswith(f"{GENERIC}/")]
-        for output in app.state.outputs.values():
-            rows = _operation(paths[GENERIC]["get"], output, "")
-            paths[f"/v1/jobs/{output.job}"] = {"get": _with_rows(rows, output)}
-            for name in below if output.sessions else []:
-                operation = _operation(paths[GENERIC + name]["get"], output, name)
-                paths[f"/v1/jobs/{output.job}{name}"] = {"get": operation}
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _operation(generic: dict[str, Any], output: Output, name: str) -> dict[str, Any]:
-    """The generic route, as this job's: its summary, and its key as parameters."""
-    parameters = [one for one in generic["parameters"] if one["name"] != "job"]
-    keys = [
-        {"name": name, "in": "query", "required": False, "schema": _schema(kind)}
-        for name, kind in output.key.items()
-    ]
-    return generic | {
-        "summary": output.summary,
-        "operationId": f"job_{output.job}{name.replace('/', '_')}",
-        "parameters": [*parameters, *keys],
-    }
-
-
-def _with_rows(operation: dict[str, Any], output: Output) -> dict[str, Any]:
-    """The columns of the answer's rows, by their types."""
-    properties = {name: _schema(kind) for name, kind in (output.key | output.values).items()}
-    row = {"type": "object", "properties": properties}
-    rows = {"type": "object", "properties": {"rows": {"type": "array", "items": row}}}
-    answer = {"description": output.summary, "content": {"application/json": {"schema": rows}}}
-    return operation | {"responses": operation["responses"] | {"200": answer}}
-
-
-def _schema(kind: str) -> dict[str, str]:
-    if kind == "timestamp":
-        return {"type": "string", "format": "date-time"}
-    return {"type": JSON_TYPES.get(kind, "string")}
 
 
 def span_of(output: Output, start: str, end: str) -> Span:
-    """Raises BadRange for one that is too long, or none."""
+    """Raises BadParameter for one that is too long, or none."""
     span = Span(parse_moment("from", start), parse_moment("to", end))
     if span.start >= span.end:
-        raise BadRange("to", "must be later than 'from' (the range is from ≤ time < to)")
+        raise BadParameter("to", "must be later than 'from' (the range is from ≤ time < to)")
     longest = min(LONGEST, timedelta(seconds=output.window_seconds * MOST_WINDOWS))
     if span.length > longest:
-        raise BadRange("to", f"the range may have {longest} at most; ask in parts")
+        raise BadParameter("to", f"the range may have {longest} at most; ask in parts")
     return span
 
 
-def wanted_of(output: Output, request: Request) -> dict[str, Any]:
-    """The columns of the key that were given. Raises BadRange for what is no such column."""
-    wanted: dict[str, Any] = {}
-    for name, text in request.query_params.items():
-        if name in ("from", "to", "limit"):
-            continue
-        if name not in output.key:
-            raise BadRange(name, f"is no column of the key, which is {', '.join(output.key)}")
-        wanted[name] = _parsed(name, output.key[name], text)
-    return wanted
+def _catalogue(request: Request) -> Catalogue:
+    return request.app.state.catalogue
 
 
-def _parsed(name: str, kind: str, text: str) -> Any:
-    if kind not in ("int", "bigint"):
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise BadRange(name, f"'{text}' is no whole number") from None
+def _place(output: Output, span: Span, cursor: str, question: Any) -> Place:
+    """Raises BadParameter for one that is in no partition of the job, or outside the range."""
+    found = Cursor.parse(cursor, question, len(output.key))
+    if not (0 <= found.bucket < output.buckets and span.start <= found.at < span.end):
+        raise cursors.unknown()
+    return Place(found.at, found.bucket, output.key_of(found.key))
 
 
-def _partitions(output: Output, span: Span, wanted: dict[str, Any]) -> list[tuple[date, int]]:
-    """The newest day first. A whole key is in one partition of each day."""
-    names = list(output.key)
-    if wanted.keys() == output.key.keys():
-        buckets = [output.bucket([wanted[name] for name in names])]
-    else:
-        buckets = list(range(output.buckets))
-    return [(day, bucket) for day in reversed(list(span.days())) for bucket in buckets]
+def _following(page: Page, question: Any) -> str | None:
+    if page.more is None:
+        return None
+    start, bucket, key = page.more
+    return Cursor.text(question, start, map(written, key), bucket)
 
 
-def _row(output: Output, row: dict[str, Any], watermark: datetime | None) -> dict[str, Any]:
-    start = row["window_start"].replace(tzinfo=UTC)
+def _shown(output: Output, row: Row, watermark: datetime | None) -> dict[str, Any]:
+    start = row.place.start
     end = start + timedelta(seconds=output.window_seconds)
     return {
-        "window_start": _iso(start),
-        "window_end": _iso(end),
-        **{name: shown(row[name]) for name in output.columns},
-        "final": watermark is not None and end <= watermark,
-        "version": row["version"],
+        WINDOW_START: iso(start),
+        "window_end": iso(end),
+        **{name: shown(row.values[name]) for name in output.columns},
+        "final": is_final(end, watermark),
+        "version": row.values["version"],
     }
-
-
-def shown(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return _iso(value.replace(tzinfo=UTC))
-    if isinstance(value, bytes):
-        return value.hex()
-    return value
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")

@@ -64,6 +64,7 @@ class Hub:
         self.feed = feed
         self._poll = Poll(store)
         self._source = ""
+        self._position: str | None = None  # the entry that was read last
         self._viewers: set[Viewer] = set()
 
     def viewers(self, client: str | None = None) -> int:
@@ -84,14 +85,13 @@ class Hub:
 
     async def run(self) -> None:
         """Read for as long as the server runs. After Redis was away, go on where it stopped."""
-        position: str | None = None
         while True:
             try:
-                position = position or await self.feed.latest()
+                self._position = self._position or await self.feed.latest()
                 self._read_from("redis")
-                for entry, window in await self.feed.read(position):
+                for entry, window in await self.feed.read(self._position):
                     self._publish(LiveEvent("window", window, entry))
-                    position = entry
+                    self._position = entry
             except FeedUnavailable as error:
                 log.info("Redis is away, polling the store: %s", error)
                 self._read_from("store")

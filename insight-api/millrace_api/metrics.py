@@ -17,7 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    start_http_server,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -64,6 +70,21 @@ class Metrics:
             registry=self.registry,
         )
 
+        self._unexpected = Counter(
+            "millrace_api_unexpected_errors",
+            "What nobody foresaw: answers of 500, and work in the background that began again.",
+            ["where"],
+            registry=self.registry,
+        )
+
+    def expect(self, *wheres: str) -> None:
+        """Each tells zero until something fails: a rate needs a value before."""
+        for where in wheres:
+            self._unexpected.labels(where)
+
+    def failed(self, where: str) -> None:
+        self._unexpected.labels(where).inc()
+
     def answered(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", NO_ROUTE)
         self._requests.labels(route, status).observe(seconds)
@@ -73,9 +94,11 @@ class Metrics:
         while True:
             try:
                 self.look = await look(store, hub, datetime.now(UTC))
-            except StoreUnavailable as error:
-                log.debug("nothing new for metrics: %s", error)
+            except Exception as error:
                 self.look = replace(self.look, answered=False, viewers=hub.viewers())
+                if not isinstance(error, StoreUnavailable):
+                    raise
+                log.debug("nothing new for metrics: %s", error)
             await asyncio.sleep(LOOK_SECONDS)
 
     @contextmanager
@@ -199,21 +222,10 @@ class Timed:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        has_begun = False
-
-        def tell(status: int) -> None:
-            self._metrics.answered(scope, status, time.perf_counter() - began)
 
         async def observed(message: Message) -> None:
-            nonlocal has_begun
             if message["type"] == "http.response.start":
-                has_begun = True
-                tell(message["status"])
+                self._metrics.answered(scope, message["status"], time.perf_counter() - began)
             await send(message)
 
-        try:
-            await self._app(scope, receive, observed)
-        except Exception:
-            if not has_begun:
-                tell(500)  # who made this a 500 stands further out
-            raise
+        await self._app(scope, receive, observed)

@@ -139,7 +139,14 @@ class DeadLetters(Range):
     count: int = Field(description="All in the range, not only those listed.")
     reasons: dict[str, int] = Field(description="The count of each reason.")
     dead_letters: list[DeadLetterRecord] = Field(
-        description="Samples, latest first: a few of each minute and reason are kept."
+        description="Samples, latest first: a few of each batch, minute and reason are kept."
+    )
+    next: str | None = Field(
+        description="Asked again with it as `cursor`, the same question gets the samples before."
+    )
+    complete: bool = Field(
+        description="False where a day has more samples than are looked at: the topic"
+        " `dead-letter` has every record."
     )
 
 
@@ -244,3 +251,6 @@ class Problem(Answer):
     status: int = Field(examples=[422])
     detail: str = Field(examples=["'2015-05-17' has no time zone; end it with Z for UTC"])
     parameter: str | None = Field(default=None, examples=["from"])
+    instance: str | None = Field(
+        default=None, description="Of an unexpected error: its name in the API's log."
+    )

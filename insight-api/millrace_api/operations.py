@@ -18,9 +18,9 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from millrace_api.models import Behind
+from millrace_api.models import Behind, Problem
 from millrace_api.planes import IntendedJobs
 from millrace_api.problems import NotFound
 from millrace_api.prometheus import Prometheus, PrometheusUnavailable
@@ -162,36 +162,42 @@ class Series(BaseModel):
 
 
 class Picture(BaseModel):
-    """Times are seconds since 1970."""
+    """A panel's series over one period, a point for each step; start and end are points."""
 
     panel: str
     unit: str
-    start: int
-    end: int
-    step: int
+    start: datetime
+    end: datetime
+    step_seconds: int
     series: list[Series]
+    left_out: int = Field(description=f"Series beyond the first {MOST_SERIES}.")
 
 
 class OperationsEvent(BaseModel):
-    """``at`` in seconds since 1970; ``runbook`` is the page of an alert."""
+    """``runbook`` is the page of an alert."""
 
-    at: float
+    at: datetime
     kind: str
     text: str
     runbook: str | None = None
 
 
 class OperationsEvents(BaseModel):
-    start: int
-    end: int
+    """The newest first."""
+
+    start: datetime
+    end: datetime
     events: list[OperationsEvent]
+    left_out: int = Field(
+        description=f"Older ones, beyond the newest {MOST_EVENTS}: a shorter range is without them."
+    )
 
 
 class Alert(BaseModel):
     name: str
     state: str
     severity: str
-    since: str
+    since: datetime
     summary: str
     runbook: str | None
 
@@ -247,11 +253,12 @@ class Operations:
     async def _ask_behind(self) -> dict[str, Behind]:
         found = await each(self._prometheus.now, BEHIND)
         since, records, seconds = (
-            {one["metric"]["name"]: float(one["value"][1]) for one in answer} for answer in found
+            {one["metric"]["name"]: value for one in answer if math.isfinite(value := _value(one))}
+            for answer in found
         )
         return {
             job: Behind(
-                since=datetime.fromtimestamp(at, UTC),
+                since=utc(at),
                 records=None if job not in records else int(records[job]),
                 level_in_seconds=seconds.get(job),
             )
@@ -268,10 +275,11 @@ class Operations:
         return Picture(
             panel=panel.name,
             unit=panel.unit,
-            start=period.start,
-            end=period.end,
-            step=period.step,
+            start=utc(period.start),
+            end=utc(period.end),
+            step_seconds=period.step,
             series=series[:MOST_SERIES],
+            left_out=max(0, len(series) - MOST_SERIES),
         )
 
     async def _events(self, period: Period) -> OperationsEvents:
@@ -285,12 +293,13 @@ class Operations:
         }
         newest = sorted(events, reverse=True)[:MOST_EVENTS]
         return OperationsEvents(
-            start=period.start,
-            end=period.end,
+            start=utc(period.start),
+            end=utc(period.end),
             events=[
-                OperationsEvent(at=event[0], kind=event[1], text=event[2], runbook=events[event])
-                for event in newest
+                OperationsEvent(at=utc(at), kind=kind, text=text, runbook=events[at, kind, text])
+                for at, kind, text in newest
             ],
+            left_out=len(events) - len(newest),
         )
 
     async def _firing(self) -> Alerts:
@@ -316,7 +325,16 @@ class Operations:
         return runbook and f"/runbooks/{runbook}"
 
 
-def _urgency(alert: Alert) -> tuple[bool, int, str]:
+def _value(sample: Mapping[str, Any]) -> float:
+    return float(sample["value"][1])
+
+
+def utc(seconds: float) -> datetime:
+    """Prometheus has seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _urgency(alert: Alert) -> tuple[bool, int, datetime]:
     rank = SEVERITIES.index(alert.severity) if alert.severity in SEVERITIES else len(SEVERITIES)
     return alert.state != "firing", rank, alert.since
 
@@ -356,6 +374,9 @@ async def operations_of(request: Request) -> Operations:
 
 OperationsDep = Annotated[Operations, Depends(operations_of)]
 Over = Annotated[Range, Query(alias="range", description="How far back.")]
+NOT_FOUND: dict[int | str, dict[str, Any]] = {
+    404: {"model": Problem, "description": "No such panel; /v1/operations lists them."}
+}
 router = APIRouter()
 
 
@@ -370,7 +391,7 @@ async def overview(operations: OperationsDep) -> Overview:
     )
 
 
-@router.get("/v1/operations/panels/{name}", tags=["operations"])
+@router.get("/v1/operations/panels/{name}", tags=["operations"], responses=NOT_FOUND)
 async def picture(operations: OperationsDep, name: str, over: Over = Range.H1) -> Picture:
     """A panel's series up to now, as an edge host's Prometheus has them."""
     return await operations.picture(operations.panel(name), over, time.time())

@@ -9,6 +9,9 @@ from itertools import pairwise
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
+# What may be asked for. Around it there is room for what is read before and after a range.
+EARLIEST = datetime(1000, 1, 1, tzinfo=UTC)
+LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class Window(StrEnum):
@@ -54,7 +57,7 @@ class Piece:
         return self.span.length // self.window.length
 
 
-class BadRange(ValueError):
+class BadParameter(ValueError):
     """A parameter that can't be answered; ``parameter`` names it."""
 
     def __init__(self, parameter: str, message: str) -> None:
@@ -77,35 +80,51 @@ def steps(span: Span, step: timedelta) -> Iterator[datetime]:
 
 
 def parse_moment(parameter: str, text: str) -> datetime:
-    """An ISO 8601 moment with a zone, in UTC."""
+    """An ISO 8601 moment with a zone, in UTC. Raises BadParameter."""
     example = "for example 2015-05-17T10:00:00Z"
     try:
         # A '+' that the client forgot to escape arrives as a space.
         moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
     except ValueError:
-        raise BadRange(parameter, f"'{text}' is not an ISO 8601 time, {example}") from None
+        raise BadParameter(parameter, f"{short(text)} is not an ISO 8601 time, {example}") from None
     if moment.tzinfo is None:
-        raise BadRange(parameter, f"'{text}' has no time zone; end it with Z for UTC, {example}")
+        why = f"{short(text)} has no time zone; end it with Z for UTC, {example}"
+        raise BadParameter(parameter, why)
     try:
-        return moment.astimezone(UTC)
+        utc = moment.astimezone(UTC)
     except OverflowError:
-        raise BadRange(parameter, f"'{text}' is out of range, {example}") from None
+        utc = None
+    if utc is None or not EARLIEST <= utc <= LATEST:
+        why = f"{short(text)} is out of range, which is from {iso(EARLIEST)} to {iso(LATEST)}"
+        raise BadParameter(parameter, why)
+    return utc
+
+
+def iso(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def short(text: str, most: int = 60) -> str:
+    """A text from outside, as an answer or a log repeats it."""
+    return repr(text if len(text) <= most else f"{text[:most]}…")
 
 
 def parse_span(start: str, end: str, *, step: timedelta, longest: timedelta) -> Span:
-    """The span that the parameters ``from`` and ``to`` give, its ends multiples of ``step``."""
+    """The span that the parameters ``from`` and ``to`` give, its ends multiples of ``step``.
+
+    Raises BadParameter.
+    """
     span = Span(parse_moment("from", start), parse_moment("to", end))
     for parameter, moment in (("from", span.start), ("to", span.end)):
-        if floor(moment, step) != moment:
+        if (near := floor(moment, step)) != moment:
             unit = "minute" if step == MINUTE else "hour"
-            near = floor(moment, step).strftime("%Y-%m-%dT%H:%M:%SZ")
-            raise BadRange(parameter, f"must be a whole {unit}, for example {near}")
+            raise BadParameter(parameter, f"must be a whole {unit}, for example {iso(near)}")
     if span.start >= span.end:
-        raise BadRange("to", "must be later than 'from' (the range is from ≤ time < to)")
+        raise BadParameter("to", "must be later than 'from' (the range is from ≤ time < to)")
     if span.length > longest:
-        far = (span.start + longest).strftime("%Y-%m-%dT%H:%M:%SZ")
         most = f"the range may have {longest.days} days at most"
-        raise BadRange("to", f"{most}: ask up to {far}, and go on from there")
+        far = iso(span.start + longest)
+        raise BadParameter("to", f"{most}: ask up to {far}, and go on from there")
     return span
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from millrace_api.declared import Output
+from millrace_api.outputs import Output
 from millrace_api.ranges import DAY, Span, floor, steps
 from millrace_api.sessions import Merger, Session
 from millrace_api.shared import each

@@ -2,16 +2,21 @@
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from millrace_api import problems
+from millrace_api import cursors
 from millrace_api.client_identity import ClientDep
-from millrace_api.declared import GENERIC, Output, output_of, shown, span_of, wanted_of
+from millrace_api.cursors import Cursor, CursorText
+from millrace_api.declared import GENERIC, NOT_FOUND, AskedDep, span_of
+from millrace_api.kinds import shown, written
+from millrace_api.outputs import Output
+from millrace_api.parameters import From, To
+from millrace_api.problems import NotFound
 from millrace_api.progress import is_final
-from millrace_api.ranges import DAY, MINUTE, BadRange, Span, floor, parse_span
+from millrace_api.ranges import DAY, MINUTE, BadParameter, Span, floor, parse_span
 from millrace_api.session_reader import Clock, Found, Key, Reader
 from millrace_api.sessions import Merger, Session
 from millrace_api.shared import Shared
@@ -25,11 +30,8 @@ KEEP_SECONDS, STALE_SECONDS = 3.0, 12.0
 
 router = APIRouter()
 
-From = Annotated[str, Query(alias="from", description="Start, included.")]
-To = Annotated[str, Query(alias="to", description="End, excluded.")]
 
-
-class Sessions(BaseModel):
+class SessionList(BaseModel):
     """Sessions, that with the newest event first. Each has its key, the job's columns, and more."""
 
     job: str
@@ -38,6 +40,13 @@ class Sessions(BaseModel):
     sessions: list[dict[str, Any]] = Field(
         description="`complete` is false for one that began more than a day before: the part before"
         " isn't counted. `bounced` is true for one that is closed and had one page at most."
+    )
+
+
+class LiveSessions(SessionList):
+    next: str | None = Field(
+        description="Asked again with it as `cursor`, the same question gets the sessions that"
+        " follow. One that has had another event meanwhile is among the first again."
     )
 
 
@@ -62,56 +71,92 @@ class ClosedSessions(BaseModel):
     minutes: list[ClosedMinute]
 
 
-@router.get(f"{GENERIC}/live", tags=["jobs"])
+class Question(NamedTuple):
+    """A job of sessions, and whose are asked for: a whole key's, or everybody's."""
+
+    output: Output
+    merger: Merger
+    key: Key | None
+
+
+async def question_of(asked: AskedDep) -> Question:
+    """Raises NotFound for a job of other rows, BadParameter for a part of a key."""
+    output, wanted = asked
+    if output.sessions is None:
+        raise NotFound(f"the rows of job {output.job!r} are no slots of sessions")
+    if wanted and (missing := [name for name in output.key if name not in wanted]):
+        raise BadParameter(missing[0], f"is missing: a key is {', '.join(output.key)}")
+    key = tuple(wanted[name] for name in output.key) if wanted else None
+    return Question(output, Merger(output), key)
+
+
+QuestionDep = Annotated[Question, Depends(question_of)]
+
+
+@router.get(f"{GENERIC}/live", tags=["jobs"], responses=NOT_FOUND)
 async def live(
     request: Request,
+    response: Response,
     client: ClientDep,
-    job: str,
+    asked: QuestionDep,
     limit: Annotated[int, Query(ge=1, le=MOST_SHOWN, description="How many sessions.")] = 20,
-) -> Sessions:
+    cursor: CursorText = None,
+) -> LiveSessions:
     """Sessions that are open now; the key as parameters asks for its own.
 
     As of seconds ago: who has asked within a quarter of a minute gets the last answer while another
     is sought. 422 if more are active than one answer may read: ask for a key then.
     """
-    output, merger, key = await _asked(request, job)
+    output, merger, key = asked
     state = request.app.state
     times = merger.only()  # tell who is open; the rest is read of those that are shown
+    about = ("live", output.table, key)
+    after = _place(output, Cursor.parse(cursor, about, len(output.key))) if cursor else None
 
     async def everybody() -> tuple[Clock, Span, list[Session]]:
-        clock = await Clock.read(state.store, job)
+        clock = await Clock.read(state.store, output.job)
         # Rows may be newer than the clock, which was read before them.
         last_events = Span(clock.now - times.gap + timedelta.resolution, clock.now + times.gap)
         found = await _reader(request, output, times).ending(last_events, key and [key])
         return clock, last_events, _newest_first(found.sessions)
 
-    async def newest() -> Sessions:
+    async def newest() -> LiveSessions:
         clock, last_events, found = await state.live_sessions.ask((output.table, key), everybody)
+        following = [one for one in found if after is None or _order(one) < after]
+        listed = following[:limit]
         reader = _reader(request, output, merger)
-        whole = await reader.ending(last_events, {one.key for one in found[:limit]})
-        whole = await reader.reach_back(whole, last_events)
-        listed = _listed(merger, whole, clock)
-        return Sessions(job=job, as_of=clock.now, open=len(found), sessions=listed)
+        ending = await reader.ending(last_events, {one.key for one in listed})
+        whole = _those(listed, await reader.reach_back(ending, last_events))
+        return LiveSessions(
+            job=output.job,
+            as_of=clock.now,
+            open=len(found),
+            sessions=_listed(merger, whole, clock),
+            next=_cursor(following[limit - 1], about) if len(following) > limit else None,
+        )
 
     async with client.lane(limit):  # light, as those of all keys are read once for all clients
-        return await state.live_answers.ask((output.table, key, limit), newest)
+        answer = await state.live_answers.ask((output.table, key, limit, after), newest)
+    if answer.next:
+        response.headers["Link"] = cursors.link(request, answer.next)
+    return answer
 
 
-@router.get(f"{GENERIC}/closed", tags=["jobs"])
+@router.get(f"{GENERIC}/closed", tags=["jobs"], responses=NOT_FOUND)
 async def closed(
-    request: Request, client: ClientDep, job: str, start: From, end: To
+    request: Request, client: ClientDep, asked: QuestionDep, start: From, end: To
 ) -> ClosedSessions:
     """Closed sessions by the minute in which their gap was over: a day at most, of whole minutes.
 
     422 if more would have to be read than one answer may: ask for fewer minutes then.
     """
-    output, merger, key = await _asked(request, job)
+    output, merger, key = asked
     merger = merger.only(merger.pages_column)
-    asked = parse_span(start, end, step=MINUTE, longest=LONGEST_CLOSED)
+    span = parse_span(start, end, step=MINUTE, longest=LONGEST_CLOSED)
 
     async def summarised() -> ClosedSessions:
-        clock = await Clock.read(request.app.state.store, job)
-        last_events = Span(asked.start - merger.gap, asked.end - merger.gap)
+        clock = await Clock.read(request.app.state.store, output.job)
+        last_events = Span(span.start - merger.gap, span.end - merger.gap)
         reader = _reader(request, output, merger)
         async with client.lane(request.app.state.settings.session_rows):
             found = await reader.ending(last_events, key and [key])
@@ -119,9 +164,9 @@ async def closed(
             over = [one for one in found.sessions if not clock.is_open(one, merger)]
             minutes = await asyncio.to_thread(merger.by_minute, over)
         return ClosedSessions(
-            job=job,
-            start=asked.start,
-            end=asked.end,
+            job=output.job,
+            start=span.start,
+            end=span.end,
             as_of=clock.now,
             minutes=[
                 ClosedMinute(
@@ -131,23 +176,24 @@ async def closed(
             ],
         )
 
-    about = (output.table, asked, key)
-    return await request.app.state.closed_sessions.ask(about, summarised)
+    return await request.app.state.closed_sessions.ask((output.table, span, key), summarised)
 
 
-@router.get(f"{GENERIC}/sessions", tags=["jobs"])
-async def sessions(request: Request, client: ClientDep, job: str, start: From, end: To) -> Sessions:
+@router.get(f"{GENERIC}/sessions", tags=["jobs"], responses=NOT_FOUND)
+async def sessions(
+    request: Request, client: ClientDep, asked: QuestionDep, start: From, end: To
+) -> SessionList:
     """One key's sessions, open or closed, whose last event is in the range: 31 days at most."""
-    output, merger, key = await _asked(request, job)
+    output, merger, key = asked
     if not key:
-        raise BadRange(next(iter(output.key)), "is missing: whose sessions?")
+        raise BadParameter(next(iter(output.key)), "is missing: whose sessions?")
     last_events = span_of(output, start, end)
     reader = _reader(request, output, merger)
     async with client.lane(last_events.length // timedelta(seconds=output.window_seconds)):
-        clock = await Clock.read(request.app.state.store, job)
+        clock = await Clock.read(request.app.state.store, output.job)
         found = await reader.reach_back(await reader.ending(last_events, [key]), last_events)
-    return Sessions(
-        job=job,
+    return SessionList(
+        job=output.job,
         as_of=clock.now,
         open=sum(clock.is_open(one, merger) for one in found.sessions),
         sessions=_listed(merger, found, clock),
@@ -161,25 +207,38 @@ def install(app: FastAPI) -> None:
     app.include_router(router)
 
 
-async def _asked(request: Request, job: str) -> tuple[Output, Merger, Key | None]:
-    """The job, and the key that was asked for: a whole one, or none."""
-    output = await output_of(request, job)
-    if output.sessions is None:
-        raise problems.NotFound(f"the rows of job {job!r} are no slots of sessions")
-    wanted = wanted_of(output, request)
-    if wanted and (missing := [name for name in output.key if name not in wanted]):
-        raise BadRange(missing[0], f"is missing: a key is {', '.join(output.key)}")
-    key = tuple(wanted[name] for name in output.key) if wanted else None
-    return output, Merger(output), key
-
-
 def _reader(request: Request, output: Output, merger: Merger) -> Reader:
     state = request.app.state
     return Reader(state.store, output, merger, state.settings.session_rows)
 
 
+def _order(session: Session) -> tuple[datetime, Key]:
+    return session.end, session.key
+
+
 def _newest_first(found: list[Session]) -> list[Session]:
-    return sorted(found, key=lambda one: (one.end, one.key), reverse=True)
+    return sorted(found, key=_order, reverse=True)
+
+
+def _those(listed: list[Session], found: Found) -> Found:
+    """Of what was found of their keys, the sessions that these are parts of."""
+    ends: dict[Key, list[datetime]] = {}
+    for one in listed:
+        ends.setdefault(one.key, []).append(one.end)
+    whole = [
+        one
+        for one in found.sessions
+        if any(one.start <= end <= one.end for end in ends.get(one.key, ()))
+    ]
+    return Found(whole, found.edge)
+
+
+def _cursor(session: Session, question: Any) -> str:
+    return Cursor.text(question, session.end, map(written, session.key))
+
+
+def _place(output: Output, cursor: Cursor) -> tuple[datetime, Key]:
+    return cursor.at, output.key_of(cursor.key)
 
 
 def _listed(merger: Merger, found: Found, clock: Clock) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from operator import add, attrgetter
 from typing import Any, NamedTuple
 
-from millrace_api.declared import Output
+from millrace_api.kinds import native
+from millrace_api.outputs import Output
 from millrace_api.ranges import MINUTE, floor
 
 # What a run has of two neighbours' values, the earlier one's first.
@@ -62,6 +63,7 @@ class Merger:
         ]
         self._kinds = [merges[name] for name in self._names]
         self._key = list(output.key)
+        self._key_of = _without_dates if "date" in output.key.values() else tuple
         self._output = output
         self.pages_column = output.sessions.pages
         self.gap = timedelta(seconds=output.sessions.gap_seconds)
@@ -76,7 +78,7 @@ class Merger:
         keys = len(self._key)
         return [
             Session(
-                tuple(row[:keys]),
+                self._key_of(row[:keys]),
                 row[keys].replace(tzinfo=UTC),
                 row[keys + 1].replace(tzinfo=UTC),
                 tuple(row[keys + 2 :]),
@@ -150,6 +152,11 @@ class Merger:
             mean_seconds=seconds / count,
             mean_pages=sum(map(self.pages, sessions)) / count,
         )
+
+
+def _without_dates(key: Iterable[Any]) -> tuple[Any, ...]:
+    """Without the driver's own kind of them."""
+    return tuple(map(native, key))
 
 
 def _joined(kind: str, earlier: Any, later: Any) -> Any:

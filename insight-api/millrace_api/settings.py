@@ -46,6 +46,8 @@ class Settings(BaseModel):
     kept_pages: PositiveInt
     kept_seconds: PositiveFloat
     session_rows: PositiveInt
+    looked_at_rows: PositiveInt
+    allowed_origins: list[str]
 
 
 def load_settings() -> Settings:

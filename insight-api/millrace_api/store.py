@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cache
-from itertools import groupby
 from typing import Any, Protocol
 
 from cassandra import ConsistencyLevel, DriverException, InvalidRequest, RequestExecutionException
@@ -111,6 +110,10 @@ class DeadLetter:
     preview: str
     received: datetime
 
+    @property
+    def place(self) -> tuple[datetime, str]:
+        return self.received, self.id
+
 
 @dataclass(frozen=True)
 class LateEvents:
@@ -164,10 +167,14 @@ class JobWork:
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """How many for each reason, and samples of them."""
+    """How many for each reason, and samples of them, the latest first.
+
+    ``complete`` is false where a day has more samples than are looked at.
+    """
 
     counts: dict[str, int]
     samples: list[DeadLetter]
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -206,6 +213,19 @@ class Part:
     bucket: int
     starts: Sequence[datetime]
     key: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rows of one partition, of a day and a bucket, whose windows start at ``oldest`` or later.
+
+    ``below`` is where they end, that place not included: the start of a window, or that and the key
+    of a row in it, by the columns' names in the table's order.
+    """
+
+    partition: tuple[date, int]
+    oldest: datetime
+    below: Mapping[str, Any]
 
 
 class Store(Protocol):
@@ -247,19 +267,13 @@ class Store(Protocol):
     async def work(self) -> list[JobWork]:
         """Every job whose driver tells."""
 
-    async def descriptions(self) -> list[str]:
-        """What each declared job says of its rows, as JSON."""
+    async def descriptions(self) -> dict[str, str]:
+        """What each declared job says of its rows, as JSON, by its name."""
 
-    async def job_rows(
-        self,
-        table: str,
-        columns: Sequence[str],
-        partitions: Iterable[tuple[date, int]],
-        span: Span,
-        limit: int,
-        wanted: Mapping[str, Any],
-    ) -> list[dict[str, Any]]:
-        """The newest rows of a declared job whose columns have the values that are wanted."""
+    async def newest(
+        self, table: str, columns: Sequence[str], stretch: Stretch, limit: int
+    ) -> list[tuple[Any, ...]]:
+        """Rows of a declared job, the newest windows first; those of one by key, backwards."""
 
     async def windows(
         self, table: str, columns: Sequence[str], part: Part, budget: Budget
@@ -380,8 +394,11 @@ class CassandraStore:
         by_day = await each(self._dead_letter_samples, list(span.days()))
         samples = [sample for day in by_day for sample in day]
         inside = [sample for sample in samples if span.start <= sample.received < span.end]
-        latest_first = sorted(inside, key=lambda sample: sample.received, reverse=True)
-        return DeadLetters(counts, latest_first)
+        return DeadLetters(
+            counts,
+            sorted(inside, key=lambda sample: sample.place, reverse=True),
+            complete=all(len(day) < MOST_DEAD_LETTERS for day in by_day),
+        )
 
     async def _dead_letter_samples(self, day: date) -> list[DeadLetter]:
         """A day has thousands, in no order; whoever asks in the same second gets the same."""
@@ -444,48 +461,28 @@ class CassandraStore:
             events[row.bucket.date(), row.window] += row.events
         return [LateEvents(day, window, count) for (day, window), count in sorted(events.items())]
 
-    async def descriptions(self) -> list[str]:
-        rows = await self._fetch("SELECT description FROM {keyspace}.job_outputs")
-        return [row.description for row in rows]
+    async def descriptions(self) -> dict[str, str]:
+        rows = await self._fetch("SELECT job, description FROM {keyspace}.job_outputs")
+        return {row.job: row.description for row in rows}
 
-    async def job_rows(
-        self,
-        table: str,
-        columns: Sequence[str],
-        partitions: Iterable[tuple[date, int]],
-        span: Span,
-        limit: int,
-        wanted: Mapping[str, Any],
-    ) -> list[dict[str, Any]]:
-        names = ("window_start", *columns, "version")
-        chosen = ", ".join(f'"{name}"' for name in names)
-        # What isn't wanted is left out here, so no limit may be set there.
-        most = "" if wanted else f" LIMIT {limit}"
+    async def newest(
+        self, table: str, columns: Sequence[str], stretch: Stretch, limit: int
+    ) -> list[tuple[Any, ...]]:
+        below, marks = _named(stretch.below), ", ".join("?" for _ in stretch.below)
         query = (
-            f'SELECT {chosen} FROM {{keyspace}}."{table}" WHERE day = ? AND bucket = ?'
-            f" AND window_start >= ? AND window_start < ? ORDER BY window_start DESC{most}"
+            f'SELECT {_named(columns)} FROM {{keyspace}}."{table}" WHERE day = ? AND bucket = ?'
+            f' AND ("window_start") >= (?) AND ({below}) < ({marks})'
+            " ORDER BY window_start DESC LIMIT ?"
         )
-        found: list[dict[str, Any]] = []
-        by_day = groupby(partitions, lambda partition: partition[0])
-        for _, buckets in by_day:  # the newest day first: often it has enough
-            bindings = [(*partition, span.start, span.end) for partition in buckets]
-            rows = [
-                dict(zip(names, row, strict=True))
-                for row in await self._fetch_each(query, bindings)
-            ]
-            rows = [row for row in rows if wanted.items() <= row.items()]
-            found += sorted(rows, key=lambda row: row["window_start"], reverse=True)
-            if len(found) >= limit:
-                break
-        return found[:limit]
+        values = (*stretch.partition, stretch.oldest, *stretch.below.values(), limit)
+        return await self._fetch(query, values)
 
     async def windows(
         self, table: str, columns: Sequence[str], part: Part, budget: Budget
     ) -> list[tuple[Any, ...]]:
-        chosen = ", ".join(f'"{name}"' for name in columns)
         named = "".join(f' AND "{name}" = ?' for name in part.key)
         query = (
-            f'SELECT {chosen} FROM {{keyspace}}."{table}"'
+            f'SELECT {_named(columns)} FROM {{keyspace}}."{table}"'
             f" WHERE day = ? AND bucket = ? AND window_start IN ?{named}"
         )
         values = (part.day, part.bucket, part.starts, *part.key.values())
@@ -584,6 +581,10 @@ def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None)
         done.set_result(result)
     else:
         done.set_exception(error)
+
+
+def _named(columns: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)
 
 
 def _job_progress(row: Any) -> JobProgress | None:

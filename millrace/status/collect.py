@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -203,7 +204,10 @@ def _events(at: Endpoint, left: float) -> tuple[Event, ...]:
     """Take-overs, restarts, deployments and alerts, the newest first."""
     path = f"/v1/operations/events?range={LOOK_BACK}"
     found = services.get_json(at, path, left)["events"]
-    return tuple(Event(event["at"], event["kind"], event["text"]) for event in found)
+    return tuple(
+        Event(datetime.fromisoformat(event["at"]).timestamp(), event["kind"], event["text"])
+        for event in found
+    )
 
 
 # -- What ZooKeeper, Kafka and Cassandra say

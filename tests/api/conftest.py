@@ -72,6 +72,8 @@ def api_settings(panels: Path = Path("none")) -> Settings:
         kept_pages=1000,
         kept_seconds=3600,
         session_rows=100_000,
+        looked_at_rows=1000,
+        allowed_origins=[],
     )
 
 

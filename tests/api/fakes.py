@@ -1,8 +1,9 @@
 """A store and a feed in memory, which a test can fill and switch off."""
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
@@ -21,6 +22,7 @@ from millrace_api.store import (
     Part,
     StoreHealth,
     StoreUnavailable,
+    Stretch,
     TrafficRow,
 )
 
@@ -38,10 +40,12 @@ class FakeStore:
     done: list[JobWork] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     described: list[str] = field(default_factory=list)
+    descriptions_of: dict[str, str] = field(default_factory=dict)  # that name another job, or none
     job_table: list[dict[str, Any]] = field(default_factory=list)
     away: bool = False
     takes_seconds: float = 0
     reads: list[tuple[object, ...]] = field(default_factory=list)
+    rows_read: int = 0
     reading: int = 0
     most_reading: int = 0
     commits: list[Callable[["FakeStore"], None]] = field(default_factory=list)
@@ -86,7 +90,8 @@ class FakeStore:
     async def dead_letters(self, span: Span) -> DeadLetters:
         self._check()
         inside = [letter for letter in self.letters if span.start <= letter.received < span.end]
-        return DeadLetters(self.letter_counts, inside)
+        newest_first = sorted(inside, key=lambda letter: letter.place, reverse=True)
+        return DeadLetters(self.letter_counts, newest_first)
 
     async def page_error(self, hour: datetime) -> int:
         self._check()
@@ -122,28 +127,31 @@ class FakeStore:
     async def progress_of(self, job: str) -> JobProgress | None:
         return next((one for one in await self.progress() if one.job == job), None)
 
-    async def descriptions(self) -> list[str]:
+    async def descriptions(self) -> dict[str, str]:
         self._check()
-        return self.described
+        return {json.loads(text)["job"]: text for text in self.described} | self.descriptions_of
 
-    async def job_rows(
-        self,
-        table: str,
-        columns: Sequence[str],
-        partitions: Iterable[tuple[date, int]],
-        span: Span,
-        limit: int,
-        wanted: Mapping[str, Any],
-    ) -> list[dict[str, Any]]:
+    async def newest(
+        self, table: str, columns: Sequence[str], stretch: Stretch, limit: int
+    ) -> list[tuple[Any, ...]]:
         self._check()
-        asked = set(partitions)
-        rows = [
+        below = [*stretch.below]
+        oldest, *end = (_naive(one) for one in (stretch.oldest, *stretch.below.values()))
+        found = [
             row
             for row in self.job_table
-            if (row["day"], row["bucket"]) in asked and wanted.items() <= row.items()
+            if (row["day"], row["bucket"]) == stretch.partition
+            and oldest <= row["window_start"]
+            and [row[name] for name in below] < end
         ]
+        [key] = [
+            about["key"] for about in map(json.loads, self.described) if about["table"] == table
+        ]
+        found.sort(key=lambda row: [row[name] for name in ("window_start", *key)], reverse=True)
         self._commit()
-        return rows[:limit]
+        await self._read(table, stretch, limit)
+        self.rows_read += len(found[:limit])
+        return [tuple(row[name] for name in columns) for row in found[:limit]]
 
     async def windows(
         self, table: str, columns: Sequence[str], part: Part, budget: Budget
@@ -158,6 +166,7 @@ class FakeStore:
             and part.key.items() <= row.items()
         ]
         budget.take(len(found))
+        self.rows_read += len(found)
         return found
 
     async def health(self) -> StoreHealth:
@@ -199,6 +208,11 @@ class FakeFeed:
     async def replicas(self) -> int:
         self._check()
         return 2
+
+
+def _naive(value: Any) -> Any:
+    """As Cassandra has times."""
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
 def _order(entry_id: str) -> tuple[int, ...]:

@@ -120,7 +120,7 @@ def test_dead_letters_are_all_counted_but_few_are_listed(
     answer = client.get("/v1/dead-letters", params=DAY | {"limit": 2}).json()
     assert answer["count"] == 1_000_002
     assert answer["reasons"] == {"not JSON": 1_000_000, "no value": 2}
-    assert [letter["id"] for letter in answer["dead_letters"]] == ["events-0-0", "events-0-1"]
+    assert [letter["id"] for letter in answer["dead_letters"]] == ["events-0-4", "events-0-3"]
 
 
 def test_late_events_by_day_and_window(client: TestClient, store: FakeStore) -> None:
@@ -185,18 +185,19 @@ def test_a_missing_parameter_is_named(client: TestClient) -> None:
     assert client.get("/v1/traffic?from=2015-05-17T00:00:00Z").json()["parameter"] == "to"
 
 
-@pytest.mark.parametrize("path", [*READS, "/v1/extent", "/v1/progress", "/readyz"])
+@pytest.mark.parametrize("path", [*READS, "/v1/extent", "/v1/progress"])
 def test_without_the_store_the_answer_is_503_and_says_when_to_retry(
     client: TestClient, store: FakeStore, path: str
 ) -> None:
     store.away = True
-    answer = client.get(path, params=DAY)
+    asked = DAY if path in READS else {}
+    answer = client.get(path, params=asked)
     assert answer.status_code == 503
     assert int(answer.headers["retry-after"]) > 0
     assert answer.json()["title"] == "Store unavailable"
     assert "secret" not in answer.text
     store.away = False
-    assert client.get(path, params=DAY).status_code == 200
+    assert client.get(path, params=asked).status_code == 200
 
 
 def test_health_does_not_depend_on_the_store(client: TestClient, store: FakeStore) -> None:
@@ -233,9 +234,8 @@ def test_the_page_and_its_parts_come_from_here_alone(client: TestClient) -> None
     assert "://" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc"])
-def test_the_documentation_needs_no_internet(client: TestClient, path: str) -> None:
-    page = client.get(path).text
+def test_the_documentation_needs_no_internet(client: TestClient) -> None:
+    page = client.get("/docs").text
     parts = re.findall(r"""(?:src|href)=["']([^"']+)""", page)
     assert parts
     for part in parts:

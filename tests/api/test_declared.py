@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from millrace_api.declared import Output
+from millrace_api.outputs import Output
 from millrace_api.store import JobProgress, JobState
 from millrace_jobs.output import Output as Written
 
@@ -124,6 +124,12 @@ def test_each_job_has_its_path_in_the_openapi_document(client: TestClient) -> No
     path = client.get("/openapi.json").json()["paths"]["/v1/jobs/by_status"]["get"]
     assert path["summary"] == "Requests by status."
     names = [parameter["name"] for parameter in path["parameters"]]
-    assert names == ["from", "to", "limit", "status"]
+    assert names == ["from", "to", "limit", "cursor", "status"]
     schema = path["responses"]["200"]["content"]["application/json"]["schema"]
-    assert json.dumps(schema).count("date-time") == 1
+    row = schema["properties"]["rows"]["items"]
+    assert row["required"] == [
+        *("window_start", "window_end", "status", "requests", "last", "final", "version")
+    ]
+    assert row["properties"]["status"] == {"type": "integer"}
+    [last, null] = row["properties"]["last"]["anyOf"]
+    assert (last, null) == ({"type": "string", "format": "date-time"}, {"type": "null"})

@@ -10,7 +10,7 @@ from millrace_api.ranges import (
     DAY,
     HOUR,
     MINUTE,
-    BadRange,
+    BadParameter,
     Span,
     Window,
     decompose,
@@ -106,6 +106,6 @@ def test_moments_in_any_zone_are_the_same(text: str) -> None:
 def test_refusals_name_the_parameter_and_the_remedy(
     start: str, end: str, parameter: str, words: str
 ) -> None:
-    with pytest.raises(BadRange, match=words) as refusal:
+    with pytest.raises(BadParameter, match=words) as refusal:
         parse_span(start, end, step=HOUR, longest=31 * DAY)
     assert refusal.value.parameter == parameter

@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from millrace_api import session_reader
 from millrace_api.app import create_app
-from millrace_api.declared import Output
+from millrace_api.outputs import Output
 from millrace_api.ranges import Span, floor
 from millrace_api.session_reader import LONGEST_SESSION, Reader
 from millrace_api.sessions import Merger, Session
@@ -348,7 +348,7 @@ def test_each_job_of_sessions_has_its_paths_in_the_openapi_document(
     assert below == [f"/v1/jobs/visits/{name}" for name in ("closed", "live", "sessions")]
     assert not [path for path in paths if path.startswith("/v1/jobs/plain/")]
     names = [one["name"] for one in paths["/v1/jobs/visits/live"]["get"]["parameters"]]
-    assert names == ["limit", "visitor"]
+    assert names == ["limit", "cursor", "visitor"]
 
 
 # -- Many visitors
