@@ -187,7 +187,7 @@ async def dead_letters(
     """Events that could not be read, by the time when Kafka received them: 2 days at most."""
     span = parse_span(start, end, step=MINUTE, longest=LONGEST_DEAD_LETTERS)
     question = ("dead letters", span)
-    after = letter_place(Cursor.parse(cursor, question, columns=1)) if cursor else None
+    after = None if cursor is None else letter_place(Cursor.parse(cursor, question))
     async with client.lane(len(list(span.days())) * WINDOWS_PER_DAY_OF_LETTERS):
         found = await store.dead_letters(span)
     samples = [one for one in found.samples if after is None or one.place < after]
@@ -208,7 +208,8 @@ async def dead_letters(
 
 
 def letter_place(cursor: Cursor) -> tuple[datetime, str]:
-    return cursor.at, cursor.key[0]
+    (letter,) = cursor.key_of({"id": "string"})
+    return cursor.at, letter
 
 
 @router.get("/v1/late", tags=["quality"])

@@ -6,7 +6,7 @@ is no secret: who makes one up gets no other rows than those that the question i
 
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 from fastapi import Query, Request
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from millrace_api.kinds import Kind, parsed
 from millrace_api.ranges import EARLIEST, LATEST, BadParameter
 
 CURSOR = "cursor"
@@ -39,17 +40,26 @@ class Cursor(BaseModel):
         return urlsafe_b64encode(cursor.model_dump_json().encode()).decode()
 
     @classmethod
-    def parse(cls, text: str, question: Any, columns: int) -> "Cursor":
-        """Of a key with so many columns. Raises BadParameter for what no answer to this had."""
+    def parse(cls, text: str, question: Any) -> "Cursor":
+        """Raises BadParameter for what no answer to this question had."""
         try:
             cursor = cls.model_validate_json(urlsafe_b64decode(text))
         except ValueError:
             raise unknown() from None
         if cursor.about != _digest(question):
             raise BadParameter(CURSOR, "belongs to another question; ask this one without it")
-        if len(cursor.key) != columns or not EARLIEST <= cursor.at <= LATEST:
+        if not EARLIEST <= cursor.at <= LATEST:
             raise unknown()
         return cursor
+
+    def key_of(self, columns: Mapping[str, Kind]) -> tuple[Any, ...]:
+        """The key's values. Raises BadParameter where they are none of these columns."""
+        if len(self.key) != len(columns):
+            raise unknown()
+        try:
+            return tuple(map(parsed, columns, columns.values(), self.key))
+        except BadParameter:
+            raise unknown() from None
 
 
 def unknown() -> BadParameter:

@@ -139,7 +139,7 @@ async def job_rows(
     output, wanted = asked
     span = span_of(output, start, end)
     question = ("rows", output.table, span, sorted(wanted.items()))
-    after = _place(output, span, cursor, question) if cursor else None
+    after = None if cursor is None else _place(output, span, cursor, question)
     # First, so that no row is called final that changed after its watermark was read.
     progress = await store.progress_of(output.job)
     is_search = bool(wanted) and not output.is_whole(wanted)
@@ -182,10 +182,10 @@ def _catalogue(request: Request) -> Catalogue:
 
 def _place(output: Output, span: Span, cursor: str, question: Any) -> Place:
     """Raises BadParameter for one that is in no partition of the job, or outside the range."""
-    found = Cursor.parse(cursor, question, len(output.key))
+    found = Cursor.parse(cursor, question)
     if not (0 <= found.bucket < output.buckets and span.start <= found.at < span.end):
         raise cursors.unknown()
-    return Place(found.at, found.bucket, output.key_of(found.key))
+    return Place(found.at, found.bucket, found.key_of(output.key))
 
 
 def _following(page: Page, question: Any) -> str | None:

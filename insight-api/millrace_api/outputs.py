@@ -5,7 +5,7 @@ A description that can't be used is left out, with the reason: no other job's ro
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -84,10 +84,6 @@ class Output(BaseModel):
     def parsed(self, column: str, text: str) -> Any:
         """A value of a column of the key. Raises BadParameter."""
         return parsed(column, self.key[column], text)
-
-    def key_of(self, texts: Iterable[str]) -> tuple[Any, ...]:
-        """The values of all columns of the key. Raises BadParameter."""
-        return tuple(map(self.parsed, self.key, texts))
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ async def live(
     state = request.app.state
     times = merger.only()  # tell who is open; the rest is read of those that are shown
     about = ("live", output.table, key)
-    after = _place(output, Cursor.parse(cursor, about, len(output.key))) if cursor else None
+    after = None if cursor is None else _place(output, Cursor.parse(cursor, about))
 
     async def everybody() -> tuple[Clock, Span, list[Session]]:
         clock = await Clock.read(state.store, output.job)
@@ -238,7 +238,7 @@ def _cursor(session: Session, question: Any) -> str:
 
 
 def _place(output: Output, cursor: Cursor) -> tuple[datetime, Key]:
-    return cursor.at, output.key_of(cursor.key)
+    return cursor.at, cursor.key_of(output.key)
 
 
 def _listed(merger: Merger, found: Found, clock: Clock) -> list[dict[str, Any]]:

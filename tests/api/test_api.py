@@ -4,9 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from fastapi.testclient import TestClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from millrace_api.app import create_app
 from millrace_api.ranges import Window
 from millrace_api.store import (
     DeadLetter,
@@ -17,6 +22,7 @@ from millrace_api.store import (
     TrafficRow,
 )
 
+from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed, FakeStore
 
 Row = Callable[..., TrafficRow]
@@ -121,6 +127,29 @@ def test_dead_letters_are_all_counted_but_few_are_listed(
     assert answer["count"] == 1_000_002
     assert answer["reasons"] == {"not JSON": 1_000_000, "no value": 2}
     assert [letter["id"] for letter in answer["dead_letters"]] == ["events-0-4", "events-0-3"]
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 59), max_size=12), st.integers(1, 5))
+def test_pages_of_dead_letters_are_all_samples_each_once(
+    panels: Path, minutes: list[int], limit: int
+) -> None:
+    noon = datetime(2015, 5, 17, 12, tzinfo=UTC)
+    letters = [
+        DeadLetter(f"events-0-{n}", "not JSON", 9, "{", noon + timedelta(minutes=minute))
+        for n, minute in enumerate(minutes)
+    ]
+    store = FakeStore(letters=letters)
+    with TestClient(create_app(api_settings(panels), store, FakeFeed())) as client:
+        seen: list[str] = []
+        url: str | None = f"/v1/dead-letters?{urlencode(DAY)}&limit={limit}"
+        while url:
+            answer = client.get(url)
+            seen += [letter["id"] for letter in answer.json()["dead_letters"]]
+            link = answer.links.get("next")
+            url = link and str(answer.url.join(link["url"]))
+    latest_first = sorted(letters, key=lambda letter: letter.place, reverse=True)
+    assert seen == [letter.id for letter in latest_first]
 
 
 def test_late_events_by_day_and_window(client: TestClient, store: FakeStore) -> None:

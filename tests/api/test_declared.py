@@ -1,6 +1,5 @@
 """Routes of declared jobs: made from what a job says of its rows."""
 
-import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from millrace_api.store import Budget, JobProgress, Part
 from millrace_jobs.output import Output as Written
 from millrace_jobs.output import Sessions
 
+from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed, FakeStore
 
 GAP = timedelta(minutes=30)
@@ -233,6 +235,41 @@ def test_open_sessions_are_shown_whole_the_newest_first(client: TestClient) -> N
 def test_a_limit_shows_fewer_and_counts_all(client: TestClient) -> None:
     answer = client.get("/v1/jobs/visits/live", params={"limit": 1}).json()
     assert (answer["open"], len(answer["sessions"])) == (2, 1)
+
+
+visitors = st.lists(
+    st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 80)), max_size=30, unique=True
+)
+
+
+@hypothesis.settings(unhurried, max_examples=25)
+@given(visitors, st.integers(1, 4))
+def test_pages_of_open_sessions_are_all_of_them_each_once(
+    panels: Path, visits: list[tuple[str, int]], limit: int
+) -> None:
+    """The job's clock is behind its rows, so that two sessions of one visitor may be open."""
+    events = [Event(visitor, TEN + timedelta(minutes=minute)) for visitor, minute in visits]
+    store = FakeStore(described=[WRITTEN.to_json()], job_table=slots_of(events), jobs=seen(END))
+    with TestClient(create_app(api_settings(panels), store, FakeFeed())) as client:
+        everything = client.get(LIVE, params={"limit": 100}).json()
+        assert everything["open"] == len(everything["sessions"])
+        assert everything["next"] is None
+        found: list[dict[str, Any]] = []
+        url: str | None = f"{LIVE}?limit={limit}"
+        while url:
+            answer = client.get(url)
+            assert len(answer.json()["sessions"]) <= limit
+            found += answer.json()["sessions"]
+            link = answer.links.get("next")
+            url = link and str(answer.url.join(link["url"]))
+    assert found == everything["sessions"]
+
+
+def test_a_cursor_of_sessions_is_of_no_other_question(client: TestClient) -> None:
+    cursor = client.get(LIVE, params={"limit": 1}).json()["next"]
+    assert client.get(LIVE, params={"cursor": cursor}).status_code == 200
+    answer = client.get(LIVE, params={"cursor": cursor, "visitor": "ann"})
+    assert (answer.status_code, answer.json()["parameter"]) == (422, "cursor")
 
 
 def test_one_key_reads_its_own_slots_alone(client: TestClient, store: FakeStore) -> None:
@@ -508,6 +545,7 @@ def answered(
     store.jobs = seen(now)
     store.reads.clear()
     store.rows_read = 0
+    feed.away = True  # nothing else goes on meanwhile, however long it takes
     with counted() as work, TestClient(create_app(settings, store, feed)) as client:
         answer = client.get(path, params=params).json()
     return Answered(answer, work.calls, store.rows_read)

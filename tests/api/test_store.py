@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,6 +15,8 @@ import pytest
 from cassandra import OperationTimedOut
 from cassandra.query import BatchStatement, BatchType
 from millrace_api import store as store_module
+from millrace_api.job_rows import RowReader
+from millrace_api.outputs import Output as Described
 from millrace_api.ranges import Span, Window
 from millrace_api.store import (
     Budget,
@@ -23,6 +25,7 @@ from millrace_api.store import (
     Pages,
     Part,
     StoreUnavailable,
+    Stretch,
     TooManyRows,
     rows_of,
 )
@@ -95,6 +98,28 @@ def test_a_job_that_has_only_claimed_its_epoch_has_no_progress(
     assert asyncio.run(CassandraStore(settings).progress()) == []
 
 
+def test_the_newest_rows_are_asked_for_with_a_limit_whatever_is_asked(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, tuple[Any, ...]]] = []
+
+    async def fetch(_: Any, query: str, values: tuple[Any, ...]) -> list[Any]:
+        asked.append((query, values))
+        return []
+
+    monkeypatch.setattr(CassandraStore, "_fetch", fetch)
+    below = {"window_start": DAY + timedelta(hours=2), "visitor": "b"}
+    stretch = Stretch((DAY.date(), 1), DAY, below)
+    asyncio.run(CassandraStore(settings).newest("job_visits", ["visitor", "n"], stretch, 7))
+    [(query, values)] = asked
+    assert query == (
+        'SELECT "visitor", "n" FROM {keyspace}."job_visits" WHERE day = ? AND bucket = ?'
+        ' AND ("window_start") >= (?) AND ("window_start", "visitor") < (?, ?)'
+        " ORDER BY window_start DESC LIMIT ?"
+    )
+    assert values == (DAY.date(), 1, DAY, *below.values(), 7)
+
+
 # -- On a real ring
 
 DAY = datetime(2001, 2, 3, tzinfo=UTC)  # older than any event that a job accepts
@@ -154,7 +179,8 @@ JOB = Output(
 
 
 @pytest.mark.cluster
-def test_windows_of_a_declared_job_are_read_by_their_starts_and_by_key(settings: Any) -> None:
+def test_rows_of_a_declared_job_are_read_by_windows_by_key_and_by_pages(settings: Any) -> None:
+    described = Described.model_validate_json(JOB.to_json())
     windows = [DAY + n * timedelta(minutes=30) for n in range(4)]
     rows = [
         {"window_start": start.replace(tzinfo=None), "visitor": visitor, "site": site}
@@ -199,10 +225,28 @@ def test_windows_of_a_declared_job_are_read_by_their_starts_and_by_key(settings:
                 ]
                 with pytest.raises(TooManyRows):
                     await read({}, rows=len(everything) - 1)
+
+                async def pages(wanted: dict[str, Any], limit: int) -> list[dict[str, Any]]:
+                    reader = RowReader(store, described, rows=3)
+                    found: list[dict[str, Any]] = []
+                    page = await reader.page(SPAN, wanted, None, limit)
+                    while page.more:
+                        found += [dict(row.values) for row in page.rows]
+                        page = await reader.page(SPAN, wanted, page.more, limit)
+                    return [*found, *(dict(row.values) for row in page.rows)]
+
+                for wanted in ({}, {"visitor": "b"}, {"site": 2}, {"visitor": "b", "site": 2}):
+                    paged = await pages(wanted, limit=2)
+                    expected = [row for row in rows if wanted.items() <= row.items()]
+                    assert sorted(map(place, paged)) == sorted(map(place, expected))
             finally:
                 session.execute(f"DROP TABLE {settings.keyspace}.{JOB.table}", timeout=30)
 
     asyncio.run(scenario())
+
+
+def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("window_start", "visitor", "site"))
 
 
 @pytest.mark.cluster
