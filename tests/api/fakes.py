@@ -140,7 +140,8 @@ class FakeStore:
         found = [
             row
             for row in self.job_table
-            if (row["day"], row["bucket"]) == stretch.partition
+            if {*columns} <= row.keys()  # of another table otherwise
+            and (row["day"], row["bucket"]) == stretch.partition
             and oldest <= row["window_start"]
             and [row[name] for name in below] < end
         ]
@@ -162,7 +163,8 @@ class FakeStore:
         found = [
             tuple(row[name] for name in columns)
             for row in self.job_table
-            if (row["day"], row["bucket"], row["window_start"]) in asked
+            if {*columns} <= row.keys()
+            and (row["day"], row["bucket"], row["window_start"]) in asked
             and part.key.items() <= row.items()
         ]
         budget.take(len(found))
