@@ -36,6 +36,8 @@ EDGES = [
     "9998-12-31T23:00:00Z",
     "9999-01-01T00:00:00Z",
     "9999-12-31T23:59:59.999999Z",
+    "9999-12-31T00:00:00Z",
+    "9999-12-31T23:00:00Z",
     "9999-12-31T23:59:59-14:00",
     "2015-05-17T00:00:00Z",
     "2015-05-17T11:00:00Z",
@@ -95,6 +97,23 @@ def test_whatever_a_parameter_is_it_is_answered_or_refused(
     answer = asked.get(path, params=[*given, *parameters])
     assert answer.status_code in (200, 422), answer.text
     assert len(answer.content) < 100_000  # of what was sent, little comes back
+
+
+@pytest.mark.parametrize("path", [*RANGED, *OF_JOBS[:-1]])
+@pytest.mark.parametrize(
+    ("start", "end", "status"),
+    [
+        ("0001-01-01T00:00:00Z", "0001-01-01T01:00:00Z", 422),
+        ("1000-01-01T00:00:00Z", "1000-01-01T01:00:00Z", 200),
+        ("9998-12-31T23:00:00Z", "9999-01-01T00:00:00Z", 200),
+        ("9999-12-31T22:00:00Z", "9999-12-31T23:00:00Z", 422),
+    ],
+)
+def test_at_the_edges_of_time_there_is_nothing(
+    asked: TestClient, path: str, start: str, end: str, status: int
+) -> None:
+    key = {"visitor": "ann"} if path.endswith("/sessions") else {}
+    assert asked.get(path, params={"from": start, "to": end, **key}).status_code == status
 
 
 @pytest.mark.parametrize("text", EDGES)
