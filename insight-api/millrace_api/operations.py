@@ -49,7 +49,7 @@ BEHIND_WAIT_SECONDS = 0.5  # to hear who is; what else is told of jobs mustn't w
 SEVERITIES = ("critical", "warning", "info")
 
 
-class Range(Enum):
+class LookBack(Enum):
     """How far back, and the time from one point to the next. Both in seconds."""
 
     M15 = "15m", 900, 15
@@ -58,7 +58,7 @@ class Range(Enum):
     H24 = "24h", 86400, 300
     D7 = "7d", 604800, 1800
 
-    def __new__(cls, text: str, length: int, step: int) -> "Range":
+    def __new__(cls, text: str, length: int, step: int) -> "LookBack":
         made = object.__new__(cls)
         made._value_ = text
         made.length, made.step = length, step
@@ -82,7 +82,7 @@ class Period:
     step: int
 
     @classmethod
-    def until(cls, now: float, over: Range) -> "Period":
+    def until(cls, now: float, over: LookBack) -> "Period":
         end = int(now) // over.news * over.news
         return cls(end - over.length, end, over.step)
 
@@ -213,7 +213,7 @@ class Operations:
         self.content = content
         self._prometheus = prometheus
         self._panels = {panel.name: panel for group in content.groups for panel in group.panels}
-        self._asked = {over: Shared(keep_seconds=over.news) for over in Range}
+        self._asked = {over: Shared(keep_seconds=over.news) for over in LookBack}
         self._alerts = Shared(keep_seconds=ALERTS_SECONDS)
         self._behind = Shared(keep_seconds=BEHIND_SECONDS)
 
@@ -222,12 +222,12 @@ class Operations:
             raise NotFound(f"no panel {name!r}; /v1/operations lists them")
         return self._panels[name]
 
-    async def picture(self, panel: Panel, over: Range, now: float) -> Picture:
+    async def picture(self, panel: Panel, over: LookBack, now: float) -> Picture:
         period = Period.until(now, over)
         key = (panel.name, period)
         return await self._asked[over].ask(key, partial(self._picture, panel, period))
 
-    async def events(self, over: Range, now: float) -> OperationsEvents:
+    async def events(self, over: LookBack, now: float) -> OperationsEvents:
         period = Period.until(now, over)
         return await self._asked[over].ask(period, partial(self._events, period))
 
@@ -373,7 +373,7 @@ async def operations_of(request: Request) -> Operations:
 
 
 OperationsDep = Annotated[Operations, Depends(operations_of)]
-Over = Annotated[Range, Query(alias="range", description="How far back.")]
+Over = Annotated[LookBack, Query(alias="range", description="How far back.")]
 NOT_FOUND: dict[int | str, dict[str, Any]] = {
     404: {"model": Problem, "description": "No such panel; /v1/operations lists them."}
 }
@@ -385,20 +385,20 @@ async def overview(operations: OperationsDep) -> Overview:
     """The panels and the kinds of events, and what each is for."""
     content = operations.content.model_dump()
     return Overview(
-        ranges=[over.value for over in Range],
+        ranges=[over.value for over in LookBack],
         groups=content["groups"],
         marks=content["marks"],
     )
 
 
 @router.get("/v1/operations/panels/{name}", tags=["operations"], responses=NOT_FOUND)
-async def picture(operations: OperationsDep, name: str, over: Over = Range.H1) -> Picture:
+async def picture(operations: OperationsDep, name: str, over: Over = LookBack.H1) -> Picture:
     """A panel's series up to now, as an edge host's Prometheus has them."""
     return await operations.picture(operations.panel(name), over, time.time())
 
 
 @router.get("/v1/operations/events", tags=["operations"])
-async def events(operations: OperationsDep, over: Over = Range.H1) -> OperationsEvents:
+async def events(operations: OperationsDep, over: Over = LookBack.H1) -> OperationsEvents:
     """What explains gaps: take-overs, restarts, deployments, alerts, drills. The newest first."""
     return await operations.events(over, time.time())
 

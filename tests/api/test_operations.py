@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 from millrace_api.app import create_app
-from millrace_api.operations import Period, Range, moments, timed, told, values
+from millrace_api.operations import LookBack, Period, moments, timed, told, values
 from millrace_api.settings import Settings
 from millrace_api.store import JobProgress
 
@@ -189,7 +189,7 @@ def test_the_same_is_asked_once_for_everybody(
     for _ in range(5):
         assert client.get("/v1/operations/panels/lag").status_code == 200
     assert len(stand_in.asked) == 1
-    now[0] += Range.H1.step
+    now[0] += LookBack.H1.step
     client.get("/v1/operations/panels/lag")
     client.get("/v1/operations/panels/lag", params={"range": "6h"})
     assert len(stand_in.asked) == 3
@@ -262,9 +262,9 @@ def test_alerts_come_by_urgency_with_their_runbook(client: TestClient, stand_in:
     assert found[0]["summary"] == "about ZoneDown"
 
 
-@given(st.floats(1e9, 3e9), st.sampled_from(Range))
+@given(st.floats(1e9, 3e9), st.sampled_from(LookBack))
 def test_a_period_ends_within_the_last_minute_and_its_points_fit_a_picture(
-    now: float, over: Range
+    now: float, over: LookBack
 ) -> None:
     period = Period.until(now, over)
     assert now - 60 < period.end <= now
