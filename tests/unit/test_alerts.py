@@ -225,6 +225,22 @@ def test_what_is_as_it_should_be_is_silent(rules_file: Path) -> None:
     )
 
 
+REFUSALS = [("none", "429"), ("/v1/late", "503"), ("/v1/late", "422"), ("none", "404")]
+
+
+@pytest.mark.parametrize(("route", "status"), REFUSALS)
+def test_who_is_refused_calls_nobody(rules_file: Path, route: str, status: str) -> None:
+    """However many, and however long each takes to be refused: anybody outside can ask for it."""
+    labels = f'route="{route}",status="{status}",host="edge-1"'
+    shows = {
+        f"millrace_api_request_seconds_count{{{labels}}}": ["+30000", "frozen"],
+        f'millrace_api_request_seconds_bucket{{{labels},le="1"}}': ["0", "0"],
+        f'millrace_api_request_seconds_bucket{{{labels},le="+Inf"}}': ["+30000", "frozen"],
+    }
+    checks = (check(firing(',severity!="info"'), 60 * at, 0) for at in (4, 6, 9, 12))
+    run_tests(rules_file, [group("refused", shows, (8, 3), checks)])
+
+
 def test_a_disabled_job_is_not_missed_between_two_drivers(rules_file: Path) -> None:
     """The one that leads tells which are disabled. If none does for two minutes, nobody knows."""
     archive = {

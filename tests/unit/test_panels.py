@@ -162,7 +162,7 @@ def test_metrics_of_a_query_are_found(query: str, names: set[str]) -> None:
 
 
 def of_the_api() -> set[str]:
-    """With everything in a look that there can be, and a request answered."""
+    """With everything in a look that there can be, a request answered, and errors counted."""
     now = datetime(2026, 5, 17, tzinfo=UTC)
     told = Metrics()
     told.look = Look(
@@ -172,6 +172,7 @@ def of_the_api() -> set[str]:
         dead_letters={"not JSON": 1},
     )
     told.answered({"route": None}, 200, 0.1)
+    told.expect("requests")
     text = generate_latest(told.registry).decode()
     return {*re.findall(r"^(\w+)", text, re.MULTILINE)}
 

@@ -216,6 +216,7 @@ def test_an_operations_shell_is_valid_and_calls_what_exists(name):
 def test_operations_are_no_drills():
     assert set(OPERATIONS) == {
         "collector-refuses",
+        "api-fails",
         "patch-hosts",
         "promise-at-risk",
         "replace-instance",
