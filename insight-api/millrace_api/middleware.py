@@ -11,13 +11,13 @@ from millrace_api import problems
 from millrace_api.admission import RateLimit, TooMany
 from millrace_api.client_identity import address_of
 
-# Pages and their scripts come from here alone. Pictures are drawn, so an SVG's style stands in it;
-# the documentation's pages set styles from their scripts.
+# Pages, their scripts and styles are files of ours, and ask nobody else; the documentation's viewer
+# has small pictures in its style. No other page may show one of these in a frame.
 POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
-        "style-src 'self' 'unsafe-inline'",
+        "style-src 'self'",
         "img-src 'self' data:",
         "connect-src 'self'",
         "base-uri 'none'",

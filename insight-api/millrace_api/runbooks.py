@@ -58,7 +58,11 @@ def page(text: str) -> str:
     about = FRONT_MATTER.match(text)
     found = TITLE.search(about[1]) if about else None
     title = found[1] if found else "Runbooks"
-    body = markdown.render(text[about.end() :] if about else text)
+    tokens = markdown.parse(text[about.end() :] if about else text)
+    for token in tokens:
+        if token.type in ("fence", "table_open"):
+            token.attrSet("tabindex", "0")  # what is wider than a screen is scrolled by keys, too
+    body = markdown.renderer.render(tokens, markdown.options, {})
     return PAGE.format(title=escape(title), body=body)
 
 

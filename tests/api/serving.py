@@ -16,6 +16,8 @@ from tests.api.conftest import sketch_of
 from tests.api.fakes import FakeStore
 from tests.waiting import soon
 
+LONG_URL = "/" + "a-very-long-path/" * 20
+RTL_URL = "/\u202egpj.txet\u202c/\u05e9\u05dc\u05d5\u05dd"  # whose direction is another
 TEN = datetime(2015, 5, 17, 10, tzinfo=UTC)
 
 
@@ -39,6 +41,9 @@ def busy_store() -> FakeStore:
         DeadLetter(f"events-0-{n}", "not JSON", 9, '{"url": <b>', TEN + timedelta(minutes=n))
         for n in range(8)
     ]
+    recent = [
+        DeadLetter(f"events-1-{n}", "no value", 9, LONG_URL, datetime.now(UTC)) for n in range(3)
+    ]
     jobs = ("traffic", "archive", "by_status", "visits")
     seen, now = TEN + timedelta(minutes=50), datetime.now(UTC)
     store = FakeStore(
@@ -46,13 +51,15 @@ def busy_store() -> FakeStore:
             *(traffic(Window.HOUR, TEN + n * timedelta(hours=1), n) for n in range(-20, 2)),
             *(traffic(Window.MINUTE, TEN + n * timedelta(minutes=1), n) for n in range(-60, 60)),
         ],
-        letters=letters,
+        letters=[*letters, *recent],
         letter_counts={"not JSON": len(letters)},
         late=[LateEvents(TEN.date(), "1m", 3)],
         jobs=[JobProgress(job, 3, 7, TEN, seen, now, 12.5, "1.0.0", "a") for job in jobs],
         described=[test_declared.WRITTEN.to_json(), test_sessions.WRITTEN.to_json()],
     )
-    store.pages[TEN] = Counter({f"/page/{n}": 100 - n for n in range(40)})
+    store.pages[TEN] = Counter(
+        {f"/page/{n}": 100 - n for n in range(9)} | {LONG_URL: 170, RTL_URL: 160}
+    )
     store.job_table = [
         *(test_declared.row(minute, status) for minute in range(60) for status in (200, 404)),
         *test_sessions.slots_of(test_sessions.VISITS),

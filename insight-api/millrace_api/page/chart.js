@@ -1,5 +1,7 @@
 // The traffic chart: requests and page views as bars, unique visitors as a line beneath, in plain SVG.
 
+import { element, here } from "./common.js";
+
 const HOUR = 3600e3;
 const BARS = { top: 14, height: 220 };
 const LINE = { top: 276, height: 62 };
@@ -45,6 +47,7 @@ function select(slot) {
 function draw() {
   const [chart, words, data] = drawn;
   const width = chart.clientWidth;
+  if (!width) return; // not laid out yet: it is drawn again once it is
   const slots = (data.to - data.from) / data.step;
   const slotWidth = (width - LEFT) / slots;
   const bySlot = new Map(data.windows.map((w) => [(Date.parse(w.start) - data.from) / data.step, w]));
@@ -116,7 +119,7 @@ function drawBar(svg, window, left, slotWidth, y) {
   const place = { x: left + gap, width: Math.max(slotWidth - 2 * gap, 0.8), rx: Math.min(2.5, slotWidth / 4) };
   const bar = (value, look) => svg.append(node("rect", { ...place, y: y(value), height: y(0) - y(value), ...look }));
   if (window.final) {
-    bar(window.requests, { fill: "var(--water-soft)" });
+    bar(window.requests, { fill: "var(--water-soft)", stroke: "var(--water)", "stroke-width": 0.8 });
     bar(window.page_views, { fill: "var(--water)" });
   } else {
     bar(window.requests, { fill: "var(--water-soft)", "fill-opacity": 0.45, stroke: "var(--water)", "stroke-dasharray": "3 2", "stroke-width": 0.8 });
@@ -148,18 +151,12 @@ function describe(chart, words, data, bySlot, x) {
        ["Bytes", window.bytes], ["Client errors", window.status["4xx"]], ["Server errors", window.status["5xx"]]]
     : [["Requests", 0]];
   const state = window && (window.final ? "final" : "provisional");
-  words.textContent = [time, ...rows.map(([name, value]) => `${name} ${number.format(value)}`), state ?? ""].join(", ");
+  words.textContent = [time, here(start), ...rows.map(([name, value]) => `${name} ${number.format(value)}`), state].filter(Boolean).join(", ");
 
-  const tip = document.createElement("div");
-  tip.className = "tip";
-  tip.append(Object.assign(document.createElement("b"), { textContent: time }));
-  const list = document.createElement("dl");
-  for (const [name, value] of rows) {
-    list.append(Object.assign(document.createElement("dt"), { textContent: name }),
-      Object.assign(document.createElement("dd"), { textContent: number.format(value) }));
-  }
-  tip.append(list);
-  if (state) tip.append(Object.assign(document.createElement("span"), { className: `badge ${state}`, textContent: state }));
+  const tip = element("div", { className: "tip" }, element("b", {}, time),
+    ...(here(start) ? [element("small", {}, here(start))] : []),
+    element("dl", {}, ...rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, number.format(value))])),
+    ...(state ? [element("span", { className: `badge ${state}` }, state)] : []));
   chart.append(tip);
   const middle = x(selected + 0.5);
   tip.style.left = `${middle + tip.offsetWidth + 24 > chart.clientWidth ? middle - tip.offsetWidth - 12 : middle + 12}px`;

@@ -1,5 +1,6 @@
 // The operations page: asks the API for each panel of its configuration, what happened, and which alerts fire.
-import { Picture, clock, colour, day, say } from "./picture.js";
+import { $, ask, clock, day, element, outside, show, showPlanes, when } from "./common.js";
+import { Picture, colour, say } from "./picture.js";
 
 const REFRESH_MS = 15e3;
 const STALE_SECONDS = 90; // six scrapes
@@ -8,7 +9,6 @@ const AT_ONCE = 3; // the API asks Prometheus two questions at a time
 const MOST_HAPPENED = 40;
 const FIRST_RANGE = "1h";
 
-const $ = (id) => document.getElementById(id);
 const panels = new Map(); // name → its card, picture and last answer
 const hidden = new Set(); // kinds of events that aren't drawn
 let kinds = [];
@@ -16,19 +16,10 @@ let range = null;
 let happened = { events: [] };
 let wanted = 0; // the last refresh: older ones show nothing any more
 
-/** An element with properties and children; text is never parsed as HTML. */
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
-
-async function ask(path, parameters = {}) {
-  const response = await fetch(`${path}?${new URLSearchParams(parameters)}`);
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.detail);
-  return answer;
-}
+/** The API has times in ISO 8601; pictures count seconds since 1970. */
+const seconds = (text) => Date.parse(text) / 1e3;
+const pictured = ({ start, end, step_seconds: step, ...more }) => ({ ...more, start: seconds(start), end: seconds(end), step });
+const timed = ({ events, ...more }) => ({ ...more, events: events.map((event) => ({ ...event, at: seconds(event.at) })) });
 
 // -- What there is
 
@@ -37,7 +28,7 @@ function build(overview) {
   range = overview.ranges.includes(location.hash.slice(1)) ? location.hash.slice(1) : FIRST_RANGE;
   $("ranges").replaceChildren(...overview.ranges.map((name) => element("button", { textContent: name, onclick: () => choose(name) })));
   $("kinds").replaceChildren(...kinds.map(({ kind, why }) =>
-    element("button", { title: why, style: `--kind:var(--${kind})`, onclick: () => toggle(kind) }, element("i"), kind)));
+    element("button", { title: why, value: kind, style: `--kind:var(--${kind})`, onclick: () => toggle(kind) }, element("i"), kind)));
   $("groups").replaceChildren(...overview.groups.map((group) =>
     element("section", { className: "group" }, element("h2", {}, group.title),
       element("div", { className: "grid panels" }, ...group.panels.map(cardOf)))));
@@ -49,7 +40,9 @@ function cardOf(panel) {
   const legend = element("div", { className: "legend" });
   const card = element("div", { className: "card panel" },
     element("h3", {}, panel.title), element("p", { className: "why" }, panel.why), chart, legend);
-  panels.set(panel.name, { panel, card, chart, legend, picture: new Picture(chart, panel), data: null });
+  const picture = new Picture(chart, panel);
+  card.append(picture.words);
+  panels.set(panel.name, { panel, card, chart, legend, picture, data: null });
   return card;
 }
 
@@ -69,17 +62,16 @@ function toggle(kind) {
 
 function sayChoices() {
   for (const button of $("ranges").children) button.setAttribute("aria-pressed", button.textContent === range);
-  for (const button of $("kinds").children) button.setAttribute("aria-pressed", !hidden.has(button.textContent));
+  for (const button of $("kinds").children) button.setAttribute("aria-pressed", !hidden.has(button.value));
 }
 
 // -- Drawing
 
-function draw({ panel, chart, legend, picture, data }) {
+function draw({ panel, legend, picture, data }) {
   if (!data) return;
   const told = data.series.some(({ values }) => values.some((value) => value !== null));
   if (!told) {
-    picture.data = null;
-    chart.replaceChildren(element("p", { className: "quiet" }, `Nobody told a figure in the last ${range}. Choose a longer range; if there should be some, `,
+    picture.clear(element("p", { className: "quiet" }, `Nobody told a figure in the last ${range}. Choose a longer range; if there should be some, `,
       element("a", { href: "/runbooks/target-down" }, "see what gives none"), "."));
     legend.replaceChildren();
     return;
@@ -87,47 +79,45 @@ function draw({ panel, chart, legend, picture, data }) {
   picture.show(data, happened.events.filter(({ kind }) => !hidden.has(kind)));
   if (panel.kind === "strips") return;
   legend.replaceChildren(...data.series.map(({ legend: name, values }, index) =>
-    element("span", {}, element("i", { style: `background:${colour(index)}` }), `${name} `,
+    element("span", {}, element("i", { style: `background:${colour(index)}` }), outside(name), " ",
       element("b", {}, say(values.findLast((value) => value !== null), panel.unit)))));
 }
 
+const SIGNS = { critical: "✕", warning: "!", info: "i" };
+
 function showAlerts({ alerts }) {
-  const since = (text) => { const at = Date.parse(text) / 1e3; return `since ${day(at)}, ${clock(at)}`; };
-  $("alerts").replaceChildren(...alerts.map((alert) =>
-    element("div", { className: `fires ${alert.state}` },
-      element("span", { className: `badge ${alert.state === "firing" ? alert.severity : "pending"}` }, alert.state === "firing" ? alert.severity : "about to fire"),
-      element("b", {}, alert.name), element("span", {}, `${alert.summary} `, element("small", {}, since(alert.since))),
-      alert.runbook ? element("a", { href: alert.runbook }, "Runbook") : "")));
-  if (!alerts.length) $("alerts").append(element("p", { className: "quiet" }, "None fires, and none is about to."));
+  const badge = ({ state, severity }) => (state === "firing"
+    ? element("span", { className: `badge ${severity}` }, `${SIGNS[severity] ?? "?"} ${severity}`)
+    : element("span", { className: "badge pending" }, "about to fire"));
+  const line = (alert) => element("div", { className: `fires ${alert.state}` },
+    badge(alert), element("b", {}, outside(alert.name)),
+    element("span", {}, outside(alert.summary), " ", element("small", {}, "since ", when(Date.parse(alert.since)))),
+    alert.runbook ? element("a", { href: alert.runbook }, "Runbook") : "");
+  show($("alerts"), ...(alerts.length ? alerts.map(line) : [element("p", { className: "quiet" }, "None fires, and none is about to.")]));
 }
 
-function showHappened({ events }) {
+function showHappened({ events, left_out: leftOut }) {
   if (!events.length) {
-    $("happened").replaceChildren(element("p", { className: "quiet" }, `Nothing in the last ${range}: ${kinds.map(({ kind }) => kind).join(", ")} would stand here.`));
+    show($("happened"), element("p", { className: "quiet" }, `Nothing in the last ${range}: ${kinds.map(({ kind }) => kind).join(", ")} would stand here.`));
     return;
   }
   const rows = events.slice(0, MOST_HAPPENED).map(({ at, kind, text, runbook }) =>
-    element("tr", {}, element("td", {}, `${day(at)}, ${clock(at, 1)}`),
+    element("tr", {}, element("td", {}, when(at * 1e3, `${day(at * 1e3)}, ${clock(at * 1e3, true)}`)),
       element("td", {}, element("i", { style: `--kind:var(--${kind})` }), kind),
-      element("td", {}, text, ...(runbook ? [" · ", element("a", { href: runbook }, "Runbook")] : []))));
-  const more = events.length - rows.length;
+      element("td", {}, outside(text), ...(runbook ? [" · ", element("a", { href: runbook }, "Runbook")] : []))));
+  const more = events.length + leftOut - rows.length;
   const note = more > 0 ? [element("p", { className: "quiet" }, `and ${more} older ones`)] : [];
-  $("happened").replaceChildren(element("div", { className: "scroll" }, element("table", {}, element("tbody", {}, ...rows))), ...note);
-}
-
-function showPlanes(status) {
-  $("cluster").textContent = status.cluster;
-  $("planes").replaceChildren(...status.planes.map(({ name, system, state, detail }) =>
-    element("div", { className: "card plane" }, element("span", { className: `dot ${state}`, title: state }),
-      element("b", {}, `${name} `, element("span", {}, `· ${system}`)),
-      element("small", {}, state === "up" ? detail : `${state}: ${detail}`))));
+  const table = element("table", {}, element("tbody", {}, ...rows));
+  show($("happened"), element("div", { className: "scroll", tabIndex: 0, role: "group", ariaLabel: "What happened" }, table), ...note);
 }
 
 // -- Whether what is shown is new
 
-function sayState(state, text) {
+/** The state is told aloud when it changes; up to when there are figures isn't. */
+function sayState(state, text, until = null) {
   $("fresh-dot").className = `dot ${state}`;
-  $("fresh-text").textContent = text;
+  show($("fresh-text"), text);
+  show($("fresh-until"), ...(until === null ? [] : ["until ", when(until * 1e3, clock(until * 1e3, true))]));
 }
 
 function complain(text) {
@@ -154,13 +144,13 @@ function judge(failure) {
   const age = last === null ? Infinity : data.end - last;
   const off = Math.round((Date.now() / 1e3 - data.end) / 60);
   if (age > Math.max(STALE_SECONDS, 2 * data.step)) {
-    sayState("degraded", last === null ? "no figures" : `figures until ${clock(last)}`);
+    sayState("degraded", last === null ? "no figures" : "old figures", last);
     complain("Prometheus answers, but has nothing new. Its disk may be full, or it can reach nobody.");
   } else if (Math.abs(Date.now() / 1e3 - data.end) > CLOCK_SECONDS + data.step) {
-    sayState("degraded", `figures until ${clock(last)}`);
+    sayState("degraded", "figures", last);
     complain(`The edge host's clock and yours are ${Math.abs(off)} min apart: what it tells as now is not. See to the one that is wrong.`);
   } else {
-    sayState("up", `figures until ${clock(last, 1)}`);
+    sayState("up", "figures", last);
     complain("");
   }
 }
@@ -176,13 +166,13 @@ async function refresh() {
   const failed = (error) => { failure = error; };
   await Promise.all([
     ask("/v1/operations/alerts").then(shown(showAlerts)).catch(failed),
-    ask("/v1/operations/events", asked).then(shown((answer) => { happened = answer; showHappened(answer); })).catch(failed),
+    ask("/v1/operations/events", asked).then(timed).then(shown((answer) => { happened = answer; showHappened(answer); })).catch(failed),
   ]);
   const waiting = [...panels.values()];
   const one = async () => {
     for (let next = waiting.shift(); next && !failure && mine === wanted; next = waiting.shift()) {
       const panel = next;
-      await ask(`/v1/operations/panels/${panel.panel.name}`, asked).then(shown((data) => {
+      await ask(`/v1/operations/panels/${panel.panel.name}`, asked).then(pictured).then(shown((data) => {
         panel.data = data;
         panel.card.classList.remove("old");
         draw(panel);

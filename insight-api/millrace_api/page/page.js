@@ -1,4 +1,5 @@
 // The live page: asks the API for a range, draws it, and asks again when the stream says so.
+import { $, ask, clock, element, iso, outside, show, showPlanes, when } from "./common.js";
 import { drawChart } from "./chart.js";
 
 const HOUR = 3600e3;
@@ -12,17 +13,12 @@ const SOONEST_MS = 3e3; // with them
 const SLOW_MS = 14e3; // for what costs more, or changes seldom: pages, dead letters, jobs, planes
 const LISTEN_AGAIN_MS = 10e3; // after the stream was refused
 
-const $ = (id) => document.getElementById(id);
 const number = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const view = { size: null, from: 0, to: 0, following: true, extent: null };
 
 // -- Words
 
-const iso = (ms) => new Date(ms).toISOString().replace(".000Z", "Z");
-const clock = (ms) => iso(ms).slice(11, 16);
-const day = (ms) => new Date(ms).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" });
-const moment = (ms) => `${day(ms)}, ${clock(ms)}`;
 const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "–");
 
 function bytes(count) {
@@ -37,22 +33,7 @@ function ago(seconds) {
   return `${Math.round(seconds / 3600)} h ago`;
 }
 
-/** An element with properties and children; text is never parsed as HTML. */
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
-
 // -- The API
-
-async function ask(path, parameters) {
-  const response = await fetch(`${path}?${new URLSearchParams(parameters)}`);
-  const answer = await response.json();
-  if (response.ok) return answer;
-  const pauseMs = 1e3 * Number(response.headers.get("Retry-After") ?? 0);
-  throw Object.assign(new Error(answer.detail), { pauseMs });
-}
 
 const askRange = (path, from, to, more) => ask(path, { from: iso(from), to: iso(to), ...more });
 
@@ -97,81 +78,69 @@ function showFigures(total) {
 }
 
 function showStatus(total) {
-  const colours = { "2xx": "--s2", "3xx": "--s3", "4xx": "--s4", "5xx": "--s5", other: "--so" };
   const present = Object.entries(total.status).filter(([, count]) => count);
-  const swatch = (name, flex) => element("i", { style: `background:var(${colours[name]});${flex}` });
-  $("status-bar").replaceChildren(...present.map(([name, count]) => swatch(name, `flex:${count}`)));
-  $("status-legend").replaceChildren(
+  const swatch = (name, flex) => {
+    const made = element("i", { className: `status s${name[0]}` });
+    made.style.flex = flex;
+    return made;
+  };
+  show($("status-bar"), ...present.map(([name, count]) => swatch(name, `${count}`)));
+  show($("status-legend"),
     ...present.map(([name, count]) =>
-      element("span", {}, swatch(name, ""), `${name}  ${number.format(count)} (${percent(count, total.requests)})`)),
-  );
+      element("span", {}, swatch(name, ""), `${name}  ${number.format(count)} (${percent(count, total.requests)})`)));
 }
 
 function showPages(top) {
   const most = top.pages[0]?.page_views ?? 1;
   const error = top.error ? `, ± ${number.format(top.error)} views` : "";
   $("pages-note").textContent = top.distinct_pages ? `· ${top.pages.length} of ${number.format(top.distinct_pages)}${error}` : "";
-  $("pages").replaceChildren(
-    ...top.pages.map(({ url, page_views: views }) =>
-      element("li", { title: url, style: `--share:${(100 * views) / most}%` },
-        element("span", {}, url), element("span", {}, number.format(views)))),
-  );
-  if (!top.pages.length) $("pages").append(element("p", { className: "quiet" }, "No page views in this range."));
+  const line = ({ url, page_views: views }) => {
+    const made = element("li", {}, element("span", {}, outside(url)), element("span", {}, number.format(views)));
+    made.style.setProperty("--share", `${(100 * views) / most}%`);
+    return made;
+  };
+  $("pages-none").hidden = top.pages.length > 0;
+  show($("pages"), ...top.pages.map(line));
 }
 
 function showLetters(letters) {
   $("letters").textContent = number.format(letters.count);
   $("letters-note").textContent = "received in the last 24 hours";
   $("letters-figure").classList.toggle("alert", letters.count > 0);
-  $("letter-list").replaceChildren(
-    ...letters.dead_letters.map((letter) =>
-      element("div", { className: "letter" },
-        element("time", {}, moment(Date.parse(letter.received))), letter.reason,
-        element("code", { title: letter.preview }, letter.preview))),
-  );
-  if (!letters.count) $("letter-list").append(element("p", { className: "quiet" }, "None. Every event could be read."));
-}
-
-function showPlanes(status) {
-  $("cluster").textContent = status.cluster;
-  $("planes").replaceChildren(
-    ...status.planes.map(({ name, system, state, detail }) =>
-      element("div", { className: "card plane" },
-        element("span", { className: `dot ${state}`, title: state }),
-        element("b", {}, `${name} `, element("span", {}, `· ${system}`)),
-        element("small", {}, state === "up" ? detail : `${state}: ${detail}`))),
-  );
+  const listed = letters.dead_letters.map((letter) =>
+    element("div", { className: "letter" },
+      when(Date.parse(letter.received)), outside(letter.reason),
+      element("code", { tabIndex: 0 }, outside(letter.preview))));
+  show($("letter-list"), ...(letters.count ? listed : [element("p", { className: "quiet" }, "None. Every event could be read.")]));
 }
 
 // What a job does; of one that has failed since when, why, and the page that says what to do.
 function doing({ state, trouble, failed_since: since, runbook }) {
   if (!since) return state ?? "–";
-  const words = element("span", { title: trouble }, `${state} since ${moment(Date.parse(since))}: ${trouble} `);
+  const words = element("span", {}, `✕ ${state} since `, when(Date.parse(since)), ": ", outside(trouble), " ");
   if (runbook) words.append(element("a", { href: runbook }, "Runbook"));
   return words;
 }
 
 function showJobs(progress) {
-  const time = (text) => (text ? moment(Date.parse(text)) : "–");
+  const time = (text) => (text ? when(Date.parse(text)) : "–");
   const behind = ({ behind: found }) => {
-    if (!found) return "";
+    if (!found) return [];
     const level = found.level_in_seconds;
-    return ` · behind since ${time(found.since)}, `
-      + (level === null ? "and not catching up" : `level in ${Math.ceil(level / 60)} min`);
+    return [" · behind since ", time(found.since), level === null ? ", and not catching up" : `, level in ${Math.ceil(level / 60)} min`];
   };
-  $("jobs").replaceChildren(
-    ...progress.jobs.map((job) =>
-      element("tr", { className: job.failed_since ? "alert" : "" }, ...[job.job, doing(job), job.version, `${job.epoch} · ${number.format(job.batch)}`,
-        time(job.max_event_time), time(job.watermark), compact.format(job.input_rows_per_second),
-        ago(job.age_seconds) + behind(job)].map((shown) => element("td", {}, shown)))),
-  );
-  if (!progress.jobs.length) $("jobs").append(element("tr", {}, element("td", { colSpan: 8 }, "No job has committed a batch yet.")));
+  const line = (job) => element("tr", { className: job.failed_since ? "alert" : "" },
+    ...[[outside(job.job)], [doing(job)], [job.version], [`${job.epoch} · ${number.format(job.batch)}`],
+      [time(job.max_event_time)], [time(job.watermark)], [compact.format(job.input_rows_per_second)],
+      [ago(job.age_seconds), ...behind(job)]].map((shown) => element("td", {}, ...shown)));
+  const none = element("tr", {}, element("td", { colSpan: 8 }, "No job has committed a batch yet."));
+  show($("jobs"), ...(progress.jobs.length ? progress.jobs.map(line) : [none]));
 }
 
 function showRange(windows) {
   const provisional = windows.filter((window) => !window.final).length;
-  $("range").textContent = `${moment(view.from)} – ${moment(view.to)} · `
-    + (provisional ? `${provisional} of ${windows.length} windows provisional` : `${windows.length} windows, all final`);
+  show($("range"), when(view.from), " – ", when(view.to), " · ",
+    provisional ? `${provisional} of ${windows.length} windows provisional` : `${windows.length} windows, all final`);
   for (const button of document.querySelectorAll("[data-size]")) {
     button.setAttribute("aria-pressed", button.dataset.size === view.size);
   }
@@ -244,12 +213,13 @@ async function refreshSoon() {
 
 function listen() {
   let source = "redis";
-  const say = (state, text) => {
-    $("live-dot").className = `dot ${state}`;
-    $("live-text").textContent = text;
+  const say = (state, text, beat = "") => {
+    $("live-dot").className = `dot ${state} ${beat}`;
+    show($("live-text"), text); // told aloud when it changes; the clock beside it isn't
   };
+  const sayLive = (beat) => (source === "redis" ? say("up", "live", beat) : say("degraded", "live, from the store", beat));
   const stream = new EventSource("/v1/stream");
-  stream.onopen = () => say("up", "live");
+  stream.onopen = () => sayLive("");
   stream.onerror = () => {
     say("down", "reconnecting…");
     // The browser reconnects by itself, but not after it was refused.
@@ -257,11 +227,12 @@ function listen() {
   };
   stream.addEventListener("source", (event) => {
     source = event.data;
-    if (source === "redis") say("up", "live"); else say("degraded", "live, from the store");
+    sayLive("");
   });
   stream.addEventListener("resync", refreshSoon);
   stream.addEventListener("window", () => {
-    say(source === "redis" ? "up beat" : "degraded beat", `live · ${iso(Date.now()).slice(11, 19)}`);
+    sayLive("beat");
+    show($("live-clock"), "· ", when(Date.now(), clock(Date.now(), true)));
     refreshSoon();
   });
 }

@@ -1,5 +1,7 @@
 // One panel's picture in plain SVG: lines or strips over time, with marks for what explains a gap.
 
+import { clock, day, element, here, outside } from "./common.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const TOP = 16;
 const LINES = 168; // px
@@ -10,13 +12,11 @@ const RIGHT = 44; // beside strips, for their share
 const NEAR = 9; // px from the pointer to a mark
 const MOST_IN_TIP = 8;
 const COLOURS = 8;
+const HEIGHTS = { up: 1, degraded: 0.6, down: 0.25 }; // of a strip: to be told apart without colours
 const DAY = 86400;
 
 const number = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
-
-export const clock = (at, step = 60) => new Date(at * 1e3).toISOString().slice(11, step < 60 ? 19 : 16);
-export const day = (at) => new Date(at * 1e3).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
 
 /** A value as people say it. */
 export function say(value, unit) {
@@ -67,8 +67,8 @@ export class Picture {
     this.data = null;
     this.marks = [];
     this.pointed = false;
-    chart.tabIndex = 0;
-    chart.setAttribute("role", "img");
+    // What arrow keys come to, in words: a picture's own content is told to nobody who doesn't see it.
+    this.words = element("p", { className: "hidden", ariaLive: "polite" });
     new ResizeObserver(() => this.draw()).observe(chart);
     chart.addEventListener("pointermove", (event) => this.#point(event.clientX - chart.getBoundingClientRect().left));
     chart.addEventListener("pointerleave", () => this.#leave());
@@ -79,6 +79,7 @@ export class Picture {
       event.preventDefault();
       this.pointed = true;
       this.#go((moment ?? this.data.end) + steps * this.data.step);
+      this.words.textContent = this.tip.innerText;
     });
     pictures.add(this);
   }
@@ -87,6 +88,13 @@ export class Picture {
     this.data = data;
     this.marks = marks.filter(({ at }) => at >= data.start && at <= data.end);
     this.draw();
+  }
+
+  /** Shows something else in the picture's place, which is no picture then. */
+  clear(...content) {
+    this.data = null;
+    for (const name of ["role", "aria-label", "tabindex"]) this.chart.removeAttribute(name);
+    this.chart.replaceChildren(...content);
   }
 
   #point(x) {
@@ -125,6 +133,8 @@ export class Picture {
     this.tip = Object.assign(document.createElement("div"), { className: "tip", hidden: true });
     chart.replaceChildren(this.svg, this.tip);
     const latest = data.series.slice(0, MOST_IN_TIP).map(({ legend, values }) => `${legend} ${say(values.findLast((value) => value !== null), panel.unit)}`);
+    chart.tabIndex = 0;
+    chart.setAttribute("role", "img");
     chart.setAttribute("aria-label", `${panel.title}: ${latest.join(", ")}. ${this.marks.length} events. Arrow keys read single moments.`);
     this.drawCursor();
   }
@@ -138,7 +148,7 @@ export class Picture {
       const midnight = at % DAY === 0;
       this.svg.append(node("line", { class: midnight ? "day" : "gridline", "stroke-opacity": 0.5, x1: x, x2: x, y1: TOP, y2: TOP + this.height }));
       const anchor = x > this.left + this.width - 18 ? "end" : x < this.left + 18 ? "start" : "middle";
-      this.svg.append(node("text", { x, y: TOP + this.height + 15, "text-anchor": anchor }, midnight && step > 60 ? day(at) : clock(at)));
+      this.svg.append(node("text", { x, y: TOP + this.height + 15, "text-anchor": anchor }, midnight && step > 60 ? day(at * 1e3) : clock(at * 1e3)));
     }
   }
 
@@ -193,15 +203,17 @@ export class Picture {
       for (to = from + 1; to < slots && lookOf(to) === look; to += 1);
       if (look === null) continue;
       const [x, until] = [from - 0.5, to - 0.5].map((slot) => this.x(Math.max(start, Math.min(start + slot * step, end))));
-      this.svg.append(node("rect", { x, y: top, width: Math.max(until - x, 1), height, ...(look === "gap" ? { class: "gap" } : { fill: look }) }));
+      const part = height * (HEIGHTS[look] ?? 1);
+      const place = { x, y: top + height - part, width: Math.max(until - x, 1), height: part };
+      this.svg.append(node("rect", { ...place, ...(look === "gap" ? { class: "gap" } : { fill: `var(--${look})` }) }));
     }
   }
 
   #strips() {
-    const looks = (value) => (value === null ? "gap" : value > 0.999 ? "var(--up)" : value > 0 ? "var(--degraded)" : "var(--down)");
+    const looks = (value) => (value === null ? "gap" : value > 0.999 ? "up" : value > 0 ? "degraded" : "down");
     this.data.series.forEach(({ legend, values }, index) => {
       const top = TOP + index * STRIP;
-      const name = node("text", { class: "row", x: this.left - 8, y: top + 12, "text-anchor": "end" }, shortened(legend, this.left / 6.6));
+      const name = node("text", { class: "row", x: this.left - 8, y: top + 12, "text-anchor": "end" }, isolated(shortened(legend, this.left / 6.6)));
       name.append(node("title", {}, legend));
       this.svg.append(name);
       this.#runs((slot) => looks(values[slot]), top + 2, STRIP - 5);
@@ -236,26 +248,26 @@ export class Picture {
   #describe(x) {
     const { data, panel } = this;
     const slot = Math.round((moment - data.start) / data.step);
-    const make = (tag, properties, ...children) => {
-      const made = Object.assign(document.createElement(tag), properties);
-      made.append(...children);
-      return made;
-    };
     const told = data.series.map(({ legend, values }, index) => ({ legend, value: values[slot], index })).filter(({ value }) => value !== null);
     const order = panel.kind === "strips" ? (a, b) => a.value - b.value : (a, b) => b.value - a.value;
-    const list = make("dl", {});
+    const list = element("dl");
     for (const { legend, value, index } of told.sort(order).slice(0, MOST_IN_TIP)) {
-      const swatch = panel.kind === "strips" ? "" : make("i", { style: `background:${colour(index)}` });
-      list.append(make("dt", {}, swatch, legend), make("dd", {}, say(value, panel.unit)));
+      const swatch = panel.kind === "strips" ? "" : element("i", { style: `background:${colour(index)}` });
+      list.append(element("dt", {}, swatch, outside(legend)), element("dd", {}, say(value, panel.unit)));
     }
     const near = this.marks.filter(({ at }) => Math.abs(this.x(at) - x) < NEAR).slice(-6);
+    const at = moment * 1e3;
     this.tip.replaceChildren(
-      make("b", {}, `${day(moment)}, ${clock(moment, data.step)}`), told.length ? list : "nobody told any figure",
-      ...near.map(({ at, kind, text }) => make("div", { className: "mark", style: `--kind:var(--${kind})` }, make("i", {}), make("span", {}, `${clock(at, 1)} ${text}`))));
+      element("b", {}, `${day(at)}, ${clock(at, data.step < 60)}`), ...(here(at) ? [element("small", {}, here(at))] : []),
+      told.length ? list : "nobody told any figure",
+      ...near.map(({ at, kind, text }) => element("div", { className: "mark", style: `--kind:var(--${kind})` }, element("i"), element("span", {}, `${clock(at * 1e3, true)} `, outside(text)))));
     const left = x + this.tip.offsetWidth + 20 > this.chart.clientWidth ? x - this.tip.offsetWidth - 10 : x + 10;
     this.tip.style.left = `${Math.max(0, left)}px`;
   }
 }
+
+/** As `bdi`, which SVG doesn't have. */
+const isolated = (text) => `\u2068${text}\u2069`;
 
 function shortened(text, most) {
   return text.length > most ? `${text.slice(0, Math.max(3, Math.floor(most) - 1))}…` : text;

@@ -1,0 +1,196 @@
+"""The pages in a browser: anybody can read them, and nothing of them needs an exception.
+
+Over a store and a Prometheus in memory; `drills/operations_page.py` looks at a cluster's.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from millrace_api.app import create_app
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.api.conftest import api_settings
+from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.serving import LONG_URL, at_loopback, busy_store
+from tests.api.test_operations import StandIn
+from tests.api.test_operations import served as prometheus
+from tests.waiting import PATIENCE_SECONDS
+
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+# Page → what is there once it has shown what it was made for.
+PAGES = {
+    "/": "#declared table tbody tr",
+    "/operations": ".panel .chart svg",
+    "/runbooks/README": "table",
+    "/runbooks/readers-storm": "pre",
+    "/docs": ".opblock",
+}
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+AXE = Axe()
+
+
+@dataclass
+class Look:
+    """A page as it stands, and what its browser complained of."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # Chromium's sandbox isn't for root, as whom containers and CI run; the page is our own.
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), chromium_sandbox=False
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def store() -> FakeStore:
+    return busy_store()
+
+
+@pytest.fixture(scope="module")
+def url(panels: Path, store: FakeStore) -> Iterator[str]:
+    monitor = StandIn()
+    monitor.series = {
+        "up{": [({"host": f"edge-{n}", "job": "insight-api"}, n / 2) for n in range(3)],
+        "lag_records": [({"name": "traffic"}, 7), ({"name": "archive"}, 3)],
+        "ALERTS": [({"alertname": "ZoneDown", "zone": "a"}, lambda at: at)],
+    }
+    monitor.alerts = [alert("ZoneDown", "critical"), alert("DeadLetters", "warning")]
+    with prometheus(monitor) as endpoint:
+        update = {"prometheus": [endpoint], "client_streams": 50, "max_streams": 50}
+        settings = api_settings(panels).model_copy(update=update)
+        with at_loopback(create_app(settings, store, FakeFeed())) as url:
+            yield url
+
+
+def alert(name: str, severity: str) -> dict[str, Any]:
+    return {
+        "labels": {"alertname": name, "severity": severity},
+        "annotations": {"summary": f"about {name}"},
+        "state": "firing",
+        "activeAt": "2026-05-17T10:00:00.123456789Z",
+    }
+
+
+@contextmanager
+def looking(browser: Browser, address: str, **context: Any) -> Iterator[Look]:
+    """At a page that has shown everything. A stream never ends, so nobody waits for silence."""
+    with browser.new_context(viewport=DESKTOP, **context) as opened:
+        look = Look(opened.new_page())
+        look.page.set_default_timeout(PATIENCE_SECONDS * 1e3)
+        look.page.on("pageerror", lambda error: look.complaints.append(str(error)))
+        look.page.on(
+            "console",
+            lambda said: said.type == "error" and look.complaints.append(said.text),
+        )
+        look.page.goto(address, wait_until="domcontentloaded")
+        path = "/" + address.split("/", 3)[3]
+        look.page.wait_for_selector(PAGES[path], state="attached")
+        yield look
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_anybody_can_read_a_page(
+    browser: Browser, url: str, path: str, scheme: str, tmp_path: Path
+) -> None:
+    with looking(browser, url + path, color_scheme=scheme, reduced_motion="reduce") as look:
+        # The documentation's viewer, its colours and markup, is somebody else's.
+        context = {"exclude": [[".swagger-ui"]]} if path == "/docs" else None
+        found = AXE.run(look.page, context=context, options=RULES)
+        assert found.violations_count == 0, found.generate_report()
+        look.page.set_viewport_size(PHONE)
+        is_wider = "document.documentElement.scrollWidth > window.innerWidth"
+        assert not look.page.evaluate(is_wider)
+        assert look.complaints == []
+
+
+def test_a_long_address_is_read_whole_without_a_pointer(browser: Browser, url: str) -> None:
+    with looking(browser, url + "/") as look:
+        for size in (DESKTOP, PHONE):
+            look.page.set_viewport_size(size)
+            shown = look.page.get_by_text(LONG_URL).all()
+            assert len(shown) == 4  # a page, and what is told of three dead letters
+            for one in shown:
+                expect(one).to_be_visible()
+                cut = "one => one.parentElement.scrollWidth > one.parentElement.clientWidth + 1"
+                assert not one.evaluate(cut)
+
+
+def test_what_came_from_outside_stands_apart(browser: Browser, url: str) -> None:
+    with looking(browser, url + "/") as look:
+        addresses = look.page.locator("#pages li")
+        assert addresses.count() == look.page.locator("#pages li bdi").count() > 5
+        assert look.page.locator(".letter code bdi").count() == 3
+
+
+def test_times_are_the_reader_s_as_well(browser: Browser, url: str) -> None:
+    with looking(browser, url + "/", timezone_id="Asia/Kolkata") as look:
+        expect(look.page.locator("#range")).to_contain_text("17 May 2015, 12:00 17:30 here")
+    with looking(browser, url + "/", timezone_id="UTC") as look:
+        expect(look.page.locator("#range")).to_contain_text("17 May 2015, 12:00")
+        expect(look.page.locator("#range")).not_to_contain_text("here")
+
+
+def test_a_state_has_a_word_and_a_sign(browser: Browser, url: str) -> None:
+    with looking(browser, url + "/operations") as look:
+        signs = "one => getComputedStyle(one, '::before').content"
+        for plane in look.page.locator(".plane").all():
+            state = plane.locator("small").inner_text().split(":")[0]
+            sign = {"up": "✓", "degraded": "!", "down": "✕"}[state]
+            assert plane.locator(".dot").evaluate(signs) == f'"{sign}"'
+        heights = {
+            bar.get_attribute("fill"): float(bar.get_attribute("height") or 0)
+            for bar in look.page.locator('.panel rect[fill^="var"]').all()
+        }
+        assert heights["var(--down)"] < heights["var(--degraded)"] < heights["var(--up)"]
+
+
+def test_the_state_is_told_aloud_when_it_changes_and_not_each_second(
+    browser: Browser, url: str
+) -> None:
+    with looking(browser, url + "/") as look:
+        state = look.page.get_by_role("status")
+        expect(state).to_have_text("live")
+        expect(look.page.locator("#live-clock")).not_to_have_attribute("aria-live", "polite")
+
+
+def test_arrow_keys_tell_a_moment_in_words(browser: Browser, url: str) -> None:
+    with looking(browser, url + "/operations") as look:
+        chart = look.page.locator(".panel .chart:has(svg)").first
+        chart.focus()
+        chart.press("ArrowLeft")
+        words = chart.locator("xpath=following-sibling::p[@aria-live]")
+        expect(words).not_to_be_empty()
+
+
+def test_a_shell_block_scrolls_inside_itself_on_a_phone(browser: Browser, url: str) -> None:
+    with looking(browser, url + "/runbooks/readers-storm") as look:
+        look.page.set_viewport_size(PHONE)
+        block = look.page.locator("pre code").first
+        assert block.evaluate("one => one.scrollWidth > one.clientWidth")
+        assert block.get_attribute("tabindex") == "0"
+        assert not look.page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+
+
+def test_a_call_is_tried_in_the_documentation(browser: Browser, url: str) -> None:
+    with looking(browser, url + "/docs") as look:
+        block = look.page.locator("#operations-state-extent")
+        block.locator("button.opblock-summary-control").click()
+        block.get_by_role("button", name="Try it out").click()
+        block.get_by_role("button", name="Execute").click()
+        answer = block.locator(".live-responses-table .response-col_status").last
+        expect(answer).to_contain_text("200")
+        assert look.complaints == []
