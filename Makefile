@@ -55,7 +55,7 @@ test: $(VENV)/tests $(VENV)/browser ## What a change must pass, on a cluster of 
 test-all: $(VENV)/tests $(VENV)/browser ## The same, slower proofs, and the negative controls that spoil the cluster's data
 	@KEEP=$(KEEP) $(VENV)/bin/python tests/run.py --all $(if $(RECORD),--record)
 
-test-fast: $(VENV)/tests ## Tests that need neither a cluster nor a JVM, in two minutes
+test-fast: $(VENV)/tests $(VENV)/browser ## Tests that need neither a cluster nor a JVM, in two minutes
 	@$(VENV)/bin/python tests/run.py --fast
 
 bench: $(VENV)/bench-ready $(if $(filter engines modes,$(WHAT)),$(VENV)/flink/ready) ## What the service costs and sustains; other measurements by WHAT=engines, … (bench/README.md)
@@ -88,7 +88,7 @@ $(VENV)/tests: requirements/tests.txt | $(VENV)/toolkit
 	@$(VENV)/bin/uv pip install --quiet --python $(VENV) --require-hashes -r requirements/tests.txt
 	@touch $@
 
-# The tests look at the operations page as people do; Debian's Chromium has all that it needs.
+# The tests look at pages as people do; Debian's Chromium has all that they need.
 $(VENV)/browser:
 	@command -v chromium > /dev/null || { echo "installing Chromium"; $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium fonts-liberation > /dev/null; }
 	@touch $@

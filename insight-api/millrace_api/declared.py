@@ -19,7 +19,7 @@ from millrace_api.outputs import Catalogue, Output, Sessions
 from millrace_api.parameters import From, To
 from millrace_api.problems import NotFound
 from millrace_api.progress import is_final, states_of
-from millrace_api.ranges import BadParameter, Span, iso, parse_moment
+from millrace_api.ranges import BadParameter, Span, iso, parse_moment, short
 from millrace_api.store import Store
 
 LONGEST = timedelta(days=31)
@@ -89,16 +89,14 @@ async def asked_of(request: Request, job: str) -> Asked:
     if why := outputs.unusable.get(job):
         raise NotFound(f"what job {job!r} says of its rows can't be used: {why}")
     if job not in outputs.usable:
-        raise NotFound(f"no job {job!r} has written yet; /v1/jobs lists those that have")
+        raise NotFound(f"no job {short(job)} has written yet; /v1/jobs lists those that have")
     output = outputs.usable[job]
-    wanted: dict[str, Any] = {}
-    for name, text in request.query_params.items():
-        if name in parameters.declared(request):
-            continue
-        if name not in output.key:
-            raise BadParameter(name, f"is no column of the key, which is {', '.join(output.key)}")
-        wanted[name] = output.parsed(name, text)
-    return Asked(output, wanted)
+    own = parameters.declared(request)
+    given = {name: text for name, text in request.query_params.items() if name not in own}
+    for name in given.keys() - output.key.keys():
+        there_are = f"is no column of the key, which is {', '.join(output.key)}"
+        raise parameters.refused(name, there_are)
+    return Asked(output, {name: output.parsed(name, text) for name, text in given.items()})
 
 
 AskedDep = Annotated[Asked, Depends(asked_of)]

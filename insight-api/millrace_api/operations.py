@@ -24,6 +24,7 @@ from millrace_api.models import Behind, Problem
 from millrace_api.planes import IntendedJobs
 from millrace_api.problems import NotFound
 from millrace_api.prometheus import Prometheus, PrometheusUnavailable
+from millrace_api.ranges import short
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
 
@@ -219,7 +220,7 @@ class Operations:
 
     def panel(self, name: str) -> Panel:
         if name not in self._panels:
-            raise NotFound(f"no panel {name!r}; /v1/operations lists them")
+            raise NotFound(f"no panel {short(name)}; /v1/operations lists them")
         return self._panels[name]
 
     async def picture(self, panel: Panel, over: LookBack, now: float) -> Picture:

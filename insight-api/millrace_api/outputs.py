@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     ConfigDict,
-    PositiveInt,
+    Field,
     StringConstraints,
     ValidationError,
     model_validator,
@@ -28,6 +28,9 @@ REFRESH_SECONDS = 15.0
 
 # Of what stands in queries and paths.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+# Bounds of what is computed with; no job of anybody's is near them.
+Seconds = Annotated[int, Field(gt=0, le=366 * 86_400)]
+Buckets = Annotated[int, Field(gt=0, le=10_000)]
 Merge = Literal["start", "end", "sum", "min", "max", "first", "last"]
 
 
@@ -36,7 +39,7 @@ class Sessions(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    gap_seconds: PositiveInt
+    gap_seconds: Seconds
     pages: Name
     merges: dict[Name, Merge]
 
@@ -49,11 +52,11 @@ class Output(BaseModel):
     job: Name
     table: Name
     summary: str
-    window_seconds: PositiveInt
+    window_seconds: Seconds
     key: dict[Name, Kind]
     values: dict[Name, Kind]
     approximate: dict[Name, float]
-    buckets: PositiveInt
+    buckets: Buckets
     sessions: Sessions | None = None
 
     @model_validator(mode="after")

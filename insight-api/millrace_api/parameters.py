@@ -1,5 +1,6 @@
 """Query parameters of all routes: none is given twice, and none that nobody reads is taken."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypeVar
 
@@ -41,15 +42,22 @@ def takes_columns(dependency: Asks) -> Asks:
 
 async def refuse_others(request: Request) -> None:
     """Who misspells a parameter would get an answer to another question than he asked."""
-    names = [name for name, _ in request.query_params.multi_items()]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise BadParameter(twice[:LONGEST_NAME], "is given twice")
-    asked = [*_all_of(request.scope["route"].dependant)]
-    if not any(hasattr(one.call, "takes_columns") for one in asked):
-        known = declared(request)
-        if unknown := next((name for name in names if name not in known), None):
-            there_are = f"this takes {', '.join(sorted(known))}" if known else "this takes none"
-            raise BadParameter(unknown[:LONGEST_NAME], f"is no parameter here; {there_are}")
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    for name, times in given.items():
+        if times > 1:
+            raise refused(name, "is given twice")
+    asked = _all_of(request.scope["route"].dependant)
+    if any(hasattr(one.call, "takes_columns") for one in asked):
+        return
+    known = declared(request)
+    for name in given.keys() - known:
+        there_are = f"this takes {', '.join(sorted(known))}" if known else "this takes none"
+        raise refused(name, f"is no parameter here; {there_are}")
+
+
+def refused(name: str, why: str) -> BadParameter:
+    """For a parameter that the client has named, at whatever length."""
+    return BadParameter(name[:LONGEST_NAME], why)
 
 
 def declared(request: Request) -> set[str]:

@@ -15,6 +15,7 @@ from millrace_api.problems import NotFound
 
 FRONT_MATTER = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
 TITLE = re.compile(r"^title: (.+)$", re.MULTILINE)
+HEADING = re.compile(r"\s*# (.+)\n")
 PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -56,9 +57,11 @@ def rendered(path: Path) -> str:
 def page(text: str) -> str:
     """A runbook as HTML; what it says of itself becomes its title, where it does."""
     about = FRONT_MATTER.match(text)
-    found = TITLE.search(about[1]) if about else None
-    title = found[1] if found else "Runbooks"
-    tokens = markdown.parse(text[about.end() :] if about else text)
+    heading = HEADING.match(text)
+    found = TITLE.search(about[1]) if about else heading
+    title = found[1] if found else "Runbook"
+    said = about or heading
+    tokens = markdown.parse(text[said.end() :] if said else text)
     for token in tokens:
         if token.type in ("fence", "table_open"):
             token.attrSet("tabindex", "0")  # what is wider than a screen is scrolled by keys, too

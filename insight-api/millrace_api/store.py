@@ -28,7 +28,7 @@ from cassandra.policies import (
 )
 from cassandra.query import PreparedStatement
 
-from millrace_api.ranges import Span, Window
+from millrace_api.ranges import HOUR, Span, Window, cut
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
 from millrace_api.sketches import union
@@ -417,10 +417,11 @@ class CassandraStore:
         return await self._samples.ask(day, read)
 
     async def dead_letter_counts(self, span: Span) -> dict[str, int]:
+        # A row for each batch would be a hundred a minute: they are added up where they are.
         rows = await self._fetch_each(
-            "SELECT reason, records FROM {keyspace}.dead_letter_counts"
-            " WHERE bucket = ? AND minute >= ? AND minute < ?",
-            [(day, span.start, span.end) for day in span.days()],
+            "SELECT reason, SUM(records) AS records FROM {keyspace}.dead_letter_counts"
+            " WHERE bucket = ? AND minute >= ? AND minute < ? GROUP BY bucket, minute, reason",
+            [(hour.start.date(), hour.start, hour.end) for hour in cut(span, HOUR)],
         )
         counts: Counter[str] = Counter()
         for row in rows:
@@ -453,7 +454,8 @@ class CassandraStore:
 
     async def late_events(self, days: Iterable[date]) -> list[LateEvents]:
         rows = await self._fetch_each(
-            "SELECT bucket, window, events FROM {keyspace}.late_events WHERE bucket = ?",
+            "SELECT bucket, window, SUM(events) AS events FROM {keyspace}.late_events"
+            " WHERE bucket = ? GROUP BY bucket, window",
             [(day,) for day in days],
         )
         events: Counter[tuple[date, str]] = Counter()

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_api.declared import Output as ApiOutput
+from millrace_api.outputs import Output as ApiOutput
 from millrace_jobs.output import Output
 from pydantic import BaseModel
 
