@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import uvicorn
 from millrace_api.ranges import Window
 from millrace_api.store import DeadLetter, JobProgress, LateEvents, TrafficRow
@@ -14,7 +15,7 @@ from millrace_api.store import DeadLetter, JobProgress, LateEvents, TrafficRow
 from tests.api import test_declared, test_sessions
 from tests.api.conftest import sketch_of
 from tests.api.fakes import FakeStore
-from tests.waiting import soon
+from tests.waiting import PATIENCE_SECONDS, soon
 
 LONG_URL = "/" + "a-very-long-path/" * 20
 RTL_URL = "/\u202egpj.txet\u202c/\u05e9\u05dc\u05d5\u05dd"  # whose direction is another
@@ -33,6 +34,11 @@ def at_loopback(app: Any) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+def describe_jobs(url: str) -> None:
+    """From here on the API's document has the jobs' paths."""
+    httpx.get(f"{url}/v1/jobs", timeout=PATIENCE_SECONDS).raise_for_status()
 
 
 def busy_store() -> FakeStore:

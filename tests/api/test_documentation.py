@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
 from millrace_api import documentation
@@ -19,9 +20,10 @@ from openapi_python_client.config import Config, ConfigFile, MetaType
 
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed, FakeStore
-from tests.api.serving import at_loopback, busy_store
+from tests.api.serving import at_loopback, busy_store, describe_jobs
 from tests.api.test_operations import StandIn
 from tests.api.test_operations import served as prometheus
+from tests.waiting import PATIENCE_SECONDS
 
 TEN, ELEVEN = (datetime(2015, 5, 17, hour, tzinfo=UTC) for hour in (10, 11))
 
@@ -113,9 +115,7 @@ def url(panels: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def generated(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """A package for the API with its jobs, imported from where it was written."""
-    import httpx
-
-    httpx.get(f"{url}/v1/jobs")
+    describe_jobs(url)
     folder = tmp_path_factory.mktemp("generated")
     problems = generate(
         config=Config.from_sources(
@@ -138,7 +138,8 @@ def generated(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mo
 def call(generated: ModuleType, url: str, path: str, **parameters: Any) -> Any:
     """What the client's function answers, parsed by its types."""
     function = importlib.import_module(f"{generated.__name__}.api.{path}")
-    with generated.Client(base_url=url, raise_on_unexpected_status=True) as client:
+    patience = httpx.Timeout(PATIENCE_SECONDS)
+    with generated.Client(base_url=url, timeout=patience) as client:
         return function.sync(client=client, **parameters)
 
 

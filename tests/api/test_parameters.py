@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-import httpx
 import pytest
 import schemathesis
 from fastapi.testclient import TestClient
@@ -18,9 +17,10 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed
-from tests.api.serving import at_loopback, busy_store
+from tests.api.serving import at_loopback, busy_store, describe_jobs
 from tests.api.test_operations import StandIn
 from tests.api.test_operations import served as prometheus
+from tests.waiting import PATIENCE_SECONDS
 
 RANGED = ["/v1/traffic", "/v1/traffic/total", "/v1/pages/top", "/v1/dead-letters", "/v1/late"]
 OF_JOBS = [
@@ -143,7 +143,7 @@ def documented(panels: Path, monitor: tuple[str, int]) -> Iterator[schemathesis.
     """Without the stream, which has no end."""
     app = create_app(unlimited(panels, monitor), busy_store(), FakeFeed())
     with at_loopback(app) as url:
-        httpx.get(f"{url}/v1/jobs")  # from here on the document has the jobs' paths
+        describe_jobs(url)
         schema = schemathesis.openapi.from_url(f"{url}/openapi.json", config=SchemathesisConfig())
         yield schema.exclude(path="/v1/stream")
 
@@ -170,6 +170,8 @@ def test_every_answer_is_as_documented(
         @given(operation.as_strategy(mode, query=known(operation, mode)))
         def check(case: schemathesis.Case) -> None:
             # A schema can't say that a range has an end after its start, nor whose a cursor is.
-            case.call_and_validate(excluded_checks=[positive_data_acceptance])
+            case.call_and_validate(
+                excluded_checks=[positive_data_acceptance], timeout=PATIENCE_SECONDS
+            )
 
         check()
