@@ -8,6 +8,7 @@ run: records that one writes for another must be readable by the one before.
     names.py          configs/names.yaml as programs read it
     driver_record.py  what a driver says of itself in ZooKeeper
     job_progress.py   the table in Cassandra that says how far each job is
+    keys.py           keys of who sends events and who reads insights, and how a door follows them
     record_rules.py   what a record of JSON may be, whatever its stream
     buckets.py        which of a day's partitions a row is in
 """

@@ -43,6 +43,8 @@ class ZookeeperNames:
     applications: str
     jobs: str
     upkeep: str
+    keys: str
+    doors: str
 
 
 @dataclass(frozen=True)

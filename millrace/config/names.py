@@ -61,6 +61,8 @@ class ZookeeperNames(Model):
     applications: ZnodePath
     jobs: ZnodePath
     upkeep: ZnodePath
+    keys: ZnodePath
+    doors: ZnodePath
 
 
 class HdfsNames(Model):

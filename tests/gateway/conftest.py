@@ -27,7 +27,9 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
     return Settings(
         name="edge-1",
         zookeeper="",
-        znodes=ZookeeperNames("/gateway/lock", "/applications", "/jobs", "/upkeep"),
+        znodes=ZookeeperNames(
+            "/gateway/lock", "/applications", "/jobs", "/upkeep", "/keys", "/doors"
+        ),
         cassandra=Cassandra([], 9042, "dc", "keyspace"),
         kafka=Kafka("", "group-"),
         metrics_port=0,
