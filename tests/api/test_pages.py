@@ -25,11 +25,11 @@ from tests.waiting import PATIENCE_SECONDS
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 # Page → what is there once it has shown what it was made for.
 PAGES = {
-    "/": "#declared table tbody tr",
-    "/operations": ".panel .chart svg",
-    "/runbooks/README": "table",
-    "/runbooks/readers-storm": "pre",
-    "/docs": ".opblock",
+    "/": ("#declared table tbody tr", "#pages li bdi", ".letter code bdi"),
+    "/operations": (".panel .chart svg", '.panel rect[fill="var(--down)"]'),
+    "/runbooks/README": ("table",),
+    "/runbooks/readers-storm": ("pre",),
+    "/docs": (".opblock",),
 }
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
 AXE = Axe()
@@ -69,7 +69,8 @@ def url(panels: Path, store: FakeStore) -> Iterator[str]:
     }
     monitor.alerts = [alert("ZoneDown", "critical"), alert("DeadLetters", "warning")]
     with prometheus(monitor) as endpoint:
-        update = {"prometheus": [endpoint], "client_streams": 50, "max_streams": 50}
+        update = {"prometheus": [endpoint], "prometheus_timeout_seconds": PATIENCE_SECONDS}
+        update |= {"client_streams": 50, "max_streams": 50}
         settings = api_settings(panels).model_copy(update=update)
         with at_loopback(create_app(settings, store, FakeFeed())) as url:
             yield url
@@ -97,7 +98,8 @@ def looking(browser: Browser, address: str, **context: Any) -> Iterator[Look]:
         )
         look.page.goto(address, wait_until="domcontentloaded")
         path = "/" + address.split("/", 3)[3]
-        look.page.wait_for_selector(PAGES[path], state="attached")
+        for shown in PAGES[path]:
+            look.page.wait_for_selector(shown, state="attached")
         yield look
 
 
