@@ -4,21 +4,10 @@ import os
 import secrets
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.common.errors import OperatorError
 from millrace.common.paths import STATE, stack_state
-
-CERTIFICATE_DAYS = 825  # the longest that browsers accept of one they were told to trust
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """PEM texts."""
-
-    certificate: str
-    private_key: str
 
 
 def ensure_passphrase() -> Path:
@@ -49,20 +38,3 @@ def _generate(key: Path, comment: str) -> None:
         raise OperatorError("ssh-keygen is missing", "apt-get install openssh-client")
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(key)]
     subprocess.run(command, check=True)
-
-
-def ensure_certificate(stack: str) -> Certificate:
-    """The stack's own certificate: encrypts from the first day, and no browser trusts it."""
-    key, certificate = (stack_state(stack) / f"edge.{kind}" for kind in ("key", "crt"))
-    if not certificate.exists():
-        if not shutil.which("openssl"):
-            raise OperatorError("openssl is missing", "apt-get install openssl")
-        # Last by a rename: half a pair must not pass for one.
-        partial = certificate.with_suffix(".partial")
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-sha256"]
-        command += ["-days", str(CERTIFICATE_DAYS), "-subj", f"/CN=millrace-{stack}"]
-        command += ["-keyout", str(key), "-out", str(partial)]
-        subprocess.run(command, check=True, capture_output=True)
-        key.chmod(0o600)
-        partial.rename(certificate)
-    return Certificate(certificate.read_text(), key.read_text())

@@ -2,6 +2,7 @@
 
 import pulumi
 
+from infra.certificates import ensure_certificates
 from infra.conflicts import refuse_conflicts
 from infra.exports import export
 from infra.keys import ensure_ssh_key
@@ -24,6 +25,7 @@ def program(environment: str) -> None:
 
 
 def _declare(plan: Plan) -> None:
+    ensure_certificates(plan)
     match plan.provider:
         case "docker":
             declare(plan, image_tag(), read_manifest())

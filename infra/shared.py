@@ -1,4 +1,4 @@
-"""What the operators of a stack share beside its state: key to its hosts, certificate, secrets.
+"""What the operators of a stack share beside its state: key to its hosts, certificates, secrets.
 
 The files travel in the state, encrypted, as the stack's output `shared`. Of a file that differs,
 the side counts that has changed it since both last agreed.
@@ -13,7 +13,7 @@ from pathlib import Path
 from millrace.common.errors import OperatorError
 
 OUTPUT = "shared"
-OWN = ("ssh_key", "ssh_key.pub", "edge.key", "edge.crt")
+OWN = ("ssh_key", "ssh_key.pub")
 SECRETS = "secrets"  # a folder
 AGREED = "shared.json"  # file → digest of what the state had when it was last seen
 

@@ -41,6 +41,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "data": DATA_ROOT,
         "least_free": plan.services["node_exporter"].settings["disks"]["least_free"],
         "evaluation_seconds": parse_duration(prometheus["evaluation_interval"]),
+        "renew_days": plan.services["edge_proxy"].settings["certificates"]["renew_days"],
         "events_topic": plan.names.kafka.topics.events,
         "cold_seconds": plan.spark.settings.common.cold_seconds,
         "cassandra_quorum": plan.replication.cassandra // 2 + 1,

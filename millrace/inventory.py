@@ -6,6 +6,7 @@ from typing import Any
 
 from millrace.cluster.access import HOST_KEYS, key_file, user, way_in
 from millrace.common.paths import REPO
+from millrace.config import THIS_MACHINE
 from millrace.plan import CONFIG_ROOT, CONTROLLER_ID_BASE, DATA_ROOT, LOGS_ROOT, Host, Plan, Service
 from millrace.plan.receivers import secrets_folder, secrets_of, with_folder
 
@@ -23,6 +24,7 @@ def build_inventory(
     manifest: dict[str, dict[str, str]],
     *,
     artifacts: str | None = None,
+    balancer: str | None = None,
     devices: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Ansible's dynamic inventory (``--list``): groups by host group, service and zone.
@@ -31,6 +33,7 @@ def build_inventory(
         plan: the environment's plan.
         manifest: distribution → version, file and sha256 of the tarballs hosts may fetch.
         artifacts: the URL of the artifact store, where the plan doesn't know it.
+        balancer: the ARN of the load balancer, whose word for who signed in is taken.
         devices: EBS ids by volume name, of hosts whose volumes have to be mounted.
     """
     groups: dict[str, Any] = {}
@@ -44,7 +47,7 @@ def build_inventory(
         if group in groups:
             groups[group]["vars"] = variables
     return {
-        "all": {"vars": _all_vars(plan, manifest, artifacts or artifacts_url(plan))},
+        "all": {"vars": _all_vars(plan, manifest, artifacts or artifacts_url(plan), balancer)},
         "_meta": {"hostvars": {h.name: _host_vars(plan, h, devices or {}) for h in plan.hosts}},
         **groups,
     }
@@ -81,7 +84,9 @@ def artifacts_url(plan: Plan) -> str:
     return f"http://{plan.network.artifacts}"
 
 
-def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict[str, Any]:
+def _all_vars(
+    plan: Plan, manifest: dict[str, dict[str, str]], url: str, balancer: str | None
+) -> dict[str, Any]:
     return {
         "ansible_user": user(plan),
         "ansible_ssh_private_key_file": str(key_file(plan)),
@@ -105,6 +110,8 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
                 name: entry | _places(name, entry, url) for name, entry in manifest.items()
             },
             "endpoints": plan.endpoints.model_dump(mode="json"),
+            "this_machine": plan.sources(THIS_MACHINE),
+            "sign_in": _sign_in(plan, balancer),
             "topics": {name: topic.model_dump() for name, topic in plan.topics.items()},
             "replication": {
                 "kafka": plan.replication.kafka.factor,
@@ -148,6 +155,14 @@ def _provider(plan: Plan) -> dict[str, str]:
     return {} if plan.provider == "docker" else {"provider": plan.provider}
 
 
+def _sign_in(plan: Plan, balancer: str | None) -> dict[str, Any] | None:
+    """Returns by which load balancer people sign in, and what they may read; None if nowhere."""
+    if plan.aws is None or plan.aws.sign_in is None:
+        return None
+    may = plan.aws.sign_in.model_dump(include={"everybody", "groups", "groups_claim"})
+    return {"region": plan.aws.region, "balancer": balancer, "scopes": may}
+
+
 def _service(service: Service) -> dict[str, Any]:
     paths = {kind: f"{PATHS[kind]}/{service.unit}" for kind in ("config", "data", "logs")}
     return service.model_dump(mode="json") | {"paths": paths}
@@ -188,6 +203,11 @@ def _host(plan: Plan, host: Host) -> dict[str, Any]:
 def _host_vars(plan: Plan, host: Host, devices: Mapping[str, str]) -> dict[str, Any]:
     found = {
         "ansible_host": host.address,
+        **(
+            {"millrace_page": plan.door(host, "insights")}
+            if host in plan.hosts_of("edge_proxy")
+            else {}
+        ),
         "millrace_host": {"name": host.name} | _host(plan, host),
         "firewall_clients": firewall_clients(plan, host),
     }

@@ -17,7 +17,7 @@ from infra.aws.naming import named, tags
 from infra.aws.network import Names, Network
 from infra.aws.region import Region, aws_plan
 from infra.aws.storage import ARTIFACTS, Artifacts, Bucket, Key
-from infra.keys import Certificate
+from infra.certificates import Certificate
 from millrace.plan import Plan
 
 
@@ -41,11 +41,12 @@ class AwsClusterArgs:
 class AwsCluster(ComponentResource):
     """Network, firewall, key, buckets, logs, hosts with their volumes, names, and the public door.
 
-    ``devices``: EBS ids by the plan's volume name.
+    ``devices``: EBS ids by the plan's volume name. ``balancer``: the load balancer's ARN.
     """
 
     devices: dict[str, Output[str]]
     address: Output[str]
+    balancer: Output[str]
 
     def __init__(
         self, name: str, args: AwsClusterArgs, opts: ResourceOptions | None = None
@@ -62,7 +63,8 @@ class AwsCluster(ComponentResource):
         Names("names", plan, self._network.vpc.id, self._child)
         hosts = self._make_hosts(plan)
         self.devices = {name: id_ for host in hosts.values() for name, id_ in host.volumes.items()}
-        self.address = self._make_edge(plan, hosts)
+        edge = self._make_edge(plan, hosts)
+        self.address, self.balancer = edge.address, edge.arn
         self.register_outputs({"address": self.address})
 
     def _make_storage(self, plan: Plan, account: str) -> Identities:
@@ -121,7 +123,7 @@ class AwsCluster(ComponentResource):
             for host in plan.hosts
         }
 
-    def _make_edge(self, plan: Plan, hosts: dict[str, Host]) -> Output[str]:
+    def _make_edge(self, plan: Plan, hosts: dict[str, Host]) -> Edge:
         args = EdgeArgs(
             plan=plan,
             vpc=self._network.vpc.id,
@@ -131,4 +133,4 @@ class AwsCluster(ComponentResource):
             own=self._args.certificate,
             protect=not self._args.leaving,
         )
-        return Edge("edge", args, self._child).address
+        return Edge("edge", args, self._child)

@@ -5,11 +5,12 @@ from pulumi import ComponentResource, Output, ResourceOptions
 from pulumi_aws import ec2, vpc
 
 from infra.aws.naming import named, tags
-from millrace.config import OUTSIDE, READERS
+from millrace.config import OUTSIDE
 from millrace.plan import Plan
+from millrace.plan.aws import BALANCED
 from millrace.plan.edges import Edge
 
-# The load balancer's own group: to the hosts, it is the readers.
+# The load balancer's own group: to the hosts, it is the readers and the producers.
 PUBLIC = "public"
 HTTPS = 443
 # Out of the VPC: packages, and AWS's own services. In it, whoever listens says who may call.
@@ -53,7 +54,7 @@ class Firewall(ComponentResource):
         ).id
 
     def _allow(self, edge: Edge) -> None:
-        if edge.client == READERS:
+        if edge.client in BALANCED:
             self._let_in(edge, edge.name, referenced_security_group_id=self.groups[PUBLIC])
         elif edge.client in OUTSIDE:
             for cidr in self._plan.sources(edge.client):
@@ -93,21 +94,23 @@ class Firewall(ComponentResource):
             )
 
     def _open_to_the_world(self) -> None:
-        """The load balancer: HTTPS from the readers, and to what it balances."""
-        for cidr in self._plan.network.outside[READERS]:
-            vpc.SecurityGroupIngressRule(
-                f"public-https-from-{cidr}",
-                security_group_id=self.groups[PUBLIC],
-                cidr_ipv4=cidr,
-                ip_protocol="tcp",
-                from_port=HTTPS,
-                to_port=HTTPS,
-                description="insights",
-                tags=tags(self._plan, "public-https"),
-                opts=self._child,
-            )
+        """The load balancer: HTTPS from readers and producers, and to what it balances."""
+        for client, port in BALANCED.items():
+            for cidr in self._plan.network.outside[client]:
+                name = f"public-{port}-from-{cidr}"
+                vpc.SecurityGroupIngressRule(
+                    name,
+                    security_group_id=self.groups[PUBLIC],
+                    cidr_ipv4=cidr,
+                    ip_protocol="tcp",
+                    from_port=port,
+                    to_port=port,
+                    description=client,
+                    tags=tags(self._plan, name),
+                    opts=self._child,
+                )
         for edge in self._plan.edges:
-            if edge.client == READERS:
+            if edge.client in BALANCED:
                 vpc.SecurityGroupEgressRule(
                     f"public-to-{edge.server}-{edge.first}",
                     security_group_id=self.groups[PUBLIC],

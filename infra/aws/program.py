@@ -6,8 +6,9 @@ import pulumi_aws as aws
 from infra.aws.cluster import AwsCluster, AwsClusterArgs
 from infra.aws.region import aws_plan, observe, refuse_problems
 from infra.aws.storage import artifacts_url
+from infra.certificates import balancer_certificate
 from infra.exports import export
-from infra.keys import ensure_certificate, ensure_ssh_key
+from infra.keys import ensure_ssh_key
 from millrace.common.errors import OperatorError
 from millrace.common.paths import ARTIFACTS
 from millrace.inventory import build_inventory
@@ -26,14 +27,17 @@ def declare(plan: Plan, manifest: dict[str, dict[str, str]]) -> None:
         manifest=manifest,
         artifacts=ARTIFACTS,
         authorized_key=ensure_ssh_key(plan.environment),
-        certificate=None if planned.certificate else ensure_certificate(plan.environment),
+        certificate=None if planned.certificate else balancer_certificate(plan),
         renew=renewed(plan, config.get("renew") or ""),
         leaving=config.get_bool("leaving") or False,
     )
     cluster = AwsCluster(plan.cluster, args, pulumi.ResourceOptions(providers=[provider]))
     artifacts = artifacts_url(plan, region.account)
-    inventory = pulumi.Output.all(**cluster.devices).apply(
-        lambda devices: build_inventory(plan, manifest, artifacts=artifacts, devices=devices)
+    known = pulumi.Output.all(cluster.balancer, pulumi.Output.all(**cluster.devices))
+    inventory = known.apply(
+        lambda found: build_inventory(
+            plan, manifest, artifacts=artifacts, balancer=found[0], devices=found[1]
+        )
     )
     export(plan, inventory, public=cluster.address)
 

@@ -92,6 +92,23 @@ def insights(as_json: JsonOption = False) -> None:
     tell(insights_view(InsightApi(load_plan(stack_name()))), as_json)
 
 
+def api(
+    path: Annotated[str, typer.Argument(help="With its query, such as '/v1/late?from=…&to=…'.")],
+    host: Annotated[
+        str | None, typer.Option(help="An edge host's own API; else whichever answers.")
+    ] = None,
+) -> None:
+    """Ask the insight API, with the toolkit's own key, and print the answer as it comes.
+
+    Example: millrace api /v1/progress
+    """
+    from millrace.cluster.insight_api import InsightApi
+    from millrace.hosts.power import named
+
+    planned = load_plan(stack_name())
+    write(InsightApi(planned, named(planned, host) if host else None).text(path))
+
+
 def deploy(yes: YesOption = False) -> None:
     """Deploy the streaming jobs of this checkout; where they run already, upgrade by hand-over."""
     from millrace.cli.operations import deploy_jobs

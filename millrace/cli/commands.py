@@ -59,6 +59,7 @@ COMMANDS = {
             "Show the cluster's state: healthy, degraded, down or unknown.",
         ),
         "insights": Place(CLUSTER, "insights", "Show the latest results as the API gives them."),
+        "api": Place(CLUSTER, "api", "Ask the insight API, with the toolkit's own key."),
         "playbook": Place(
             CLUSTER,
             "playbook",

@@ -93,7 +93,7 @@ def _show_end(plan: Plan, look: Look, console: Console) -> None:
         console.print(insights_view(InsightApi(plan)))
     status = look.status or state(plan)
     console.print(state_line(plan.cluster, status), soft_wrap=True)
-    first, *others = [f"http://{address}/" for address in plan.addresses("insight_api", "http")]
+    first, *others = [f"{door}/" for door in plan.doors("insights")]
     page = Text.assemble((f"The live page: {first}", "bold"), f"   (or {' '.join(others)})")
     console.print(page, soft_wrap=True)
     console.print("All of it keeps running. `make status` shows it, `make down` removes it.")

@@ -14,7 +14,8 @@ from typing import Any
 
 import httpx
 
-from millrace.cluster import tunnel
+from millrace.cluster import doors
+from millrace.cluster.doors import Credentials
 from millrace.cluster.kafka import KafkaError
 from millrace.common.errors import OperatorError, UnreachableError
 from millrace.common.paths import stack_state
@@ -89,9 +90,9 @@ class Told:
 class CollectorProducer:
     """What `Load` uses of confluent_kafka's Producer; reports are brought by `poll`."""
 
-    def __init__(self, urls: Sequence[str], stream: str, key: str) -> None:
+    def __init__(self, urls: Sequence[str], stream: str, credentials: Credentials) -> None:
         self._urls = [f"{url}/v1/{stream}" for url in urls]
-        self._client = _client(key)
+        self._client = _client(credentials)
         self._client.headers.update(REPRESENTATION)
         self._threads = ThreadPoolExecutor(REQUESTS)
         self._gathered: list[tuple[bytes, Report]] = []
@@ -184,25 +185,24 @@ class Sender:
         self,
         urls: Sequence[str],
         stream: str,
-        key: str,
+        credentials: Credentials,
         request_bytes: int,
         request_records: int,
     ) -> None:
         self._request_bytes = request_bytes
         self._request_records = request_records
         self._urls = [f"{url}/v1/{stream}" for url in urls]
-        self._client = _client(key)
+        self._client = _client(credentials)
 
     @classmethod
     def of(cls, plan: Plan, stream: str) -> "Sender":
         """Makes a sender with the first of the environment's keys, which may send so much at once.
         Raises OperatorError when there is none."""
         settings = plan.services["collector"].settings["config.json"]
-        key = key_of(plan)
         rate = next(iter(plan.collector_keys.values())).events_per_second
         records = int(rate * settings["burst_seconds"])
         size = min(settings["request_bytes"], records * settings["event_bytes"])
-        return cls(urls_of(plan), stream, key, size, records)
+        return cls(doors.urls(plan, doors.EVENTS), stream, doors.credentials(plan), size, records)
 
     def send(self, values: Sequence[bytes]) -> None:
         """Raises OperatorError when some aren't taken, or not in time."""
@@ -248,18 +248,15 @@ class Sender:
 def connect(plan: Plan, stream: str) -> CollectorProducer:
     """Connects with the first of the environment's keys. Raises OperatorError when there is
     none."""
-    return CollectorProducer(urls_of(plan), stream, key_of(plan))
+    return CollectorProducer(doors.urls(plan, doors.EVENTS), stream, doors.credentials(plan))
 
 
-def urls_of(plan: Plan) -> list[str]:
-    return [f"http://{address}" for address in tunnel.addresses(plan, "collector", "http")]
-
-
-def _client(key: str) -> httpx.Client:
+def _client(credentials: Credentials) -> httpx.Client:
     return httpx.Client(
         timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
         limits=httpx.Limits(max_connections=REQUESTS),
-        headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+        verify=credentials.context,
+        headers=credentials.headers | {"Content-Type": "application/json"},
     )
 
 

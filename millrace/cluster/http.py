@@ -6,6 +6,8 @@ from typing import Any
 
 import httpx
 
+from millrace.cluster.doors import Credentials
+
 Accept = Callable[[httpx.Response], bool]
 
 
@@ -31,6 +33,7 @@ class AnyHost:
         addresses: ``host:port`` each.
         seconds: how long one host may take for its answer, and for its connection.
         accept: which answers are one; a standby may give others.
+        credentials: where TLS is spoken, and a key is asked for.
 
     May be used by several threads.
     """
@@ -41,11 +44,17 @@ class AnyHost:
         seconds: float,
         connect_seconds: float | None = None,
         accept: Accept = is_ok,
+        credentials: Credentials | None = None,
     ) -> None:
-        self.urls = [f"http://{address}" for address in addresses]
+        scheme = "https" if credentials else "http"
+        self.urls = [f"{scheme}://{address}" for address in addresses]
         self._accept = accept
         timeout = httpx.Timeout(seconds, connect=connect_seconds or seconds)
-        self._client = httpx.Client(timeout=timeout)
+        self._client = httpx.Client(
+            timeout=timeout,
+            verify=credentials.context if credentials else True,
+            headers=credentials.headers if credentials else None,
+        )
         self._answering = 0
 
     def get(self, path: str, **parameters: Any) -> httpx.Response:
@@ -84,10 +93,13 @@ class AnyHost:
 
 @contextmanager
 def any_host(
-    addresses: Sequence[str], seconds: float, connect_seconds: float | None = None
+    addresses: Sequence[str],
+    seconds: float,
+    connect_seconds: float | None = None,
+    credentials: Credentials | None = None,
 ) -> Iterator[AnyHost]:
     """Opens connections, and closes them in the end."""
-    hosts = AnyHost(addresses, seconds, connect_seconds)
+    hosts = AnyHost(addresses, seconds, connect_seconds, credentials=credentials)
     try:
         yield hosts
     finally:

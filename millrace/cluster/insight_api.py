@@ -3,11 +3,14 @@
 import time
 from datetime import datetime
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
-from millrace.cluster import tunnel
+import httpx
+
+from millrace.cluster import doors, tunnel
 from millrace.cluster.http import AnyHost, Unanswered
 from millrace.common.errors import UnreachableError
-from millrace.plan import Plan
+from millrace.plan import Host, Plan
 
 TIMEOUT_SECONDS = 10
 # A busy API says when to ask again; so does one whose store has no quorum at the moment.
@@ -18,23 +21,37 @@ class InsightApi:
     """Answers are JSON objects; every method raises UnreachableError when no host gives one.
 
     Hosts that say when to ask again (429, 503 with Retry-After) are asked then, within patience.
+
+    Args:
+        host: whose own API is asked; else that of whichever host answers.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._hosts = AnyHost(tunnel.addresses(plan, "insight_api", "http"), TIMEOUT_SECONDS)
+    def __init__(self, plan: Plan, host: Host | None = None) -> None:
+        addresses = doors.addresses(plan, doors.INSIGHTS)
+        if host is not None:
+            own = tunnel.on_host(plan, host, doors.SERVICE, doors.OWN_INSIGHTS)
+            addresses = [str(own)]
+        self._hosts = AnyHost(addresses, TIMEOUT_SECONDS, credentials=doors.credentials(plan))
 
     def get(self, path: str, **parameters: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = self._ask(path, parameters).json()
+        return answer
+
+    def text(self, path: str) -> str:
+        """Returns the answer as it comes; ``path`` may have a query."""
+        parts = urlsplit(path)
+        return self._ask(parts.path, dict(parse_qsl(parts.query))).text
+
+    def _ask(self, path: str, parameters: dict[str, Any]) -> httpx.Response:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                answer: dict[str, Any] = self._hosts.get(path, **parameters).json()
+                return self._hosts.get(path, **parameters)
             except Unanswered as failure:
                 pause = failure.retry_after_seconds
                 if pause is None or time.monotonic() + pause > deadline:
                     hint = "`millrace status` shows what is down"
                     raise UnreachableError(str(failure), hint) from None
-            else:
-                return answer
             time.sleep(pause)
 
     def progress(self, job: str) -> dict[str, Any]:

@@ -10,9 +10,10 @@ it doesn't answer in time, and OSError when nothing listens or no way leads ther
 import json
 import socket
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Literal
 
+from millrace.cluster.doors import Credentials
 from millrace.plan import Endpoint
 
 ANSWER_SECONDS = 4.0  # a frozen service accepts the call and never answers
@@ -108,16 +109,25 @@ def resourcemanager(at: Endpoint, seconds: float = ANSWER_SECONDS) -> ResourceMa
     )
 
 
-def is_ready(at: Endpoint, seconds: float = ANSWER_SECONDS) -> bool:
+def is_ready(
+    at: Endpoint, credentials: Credentials | None = None, seconds: float = ANSWER_SECONDS
+) -> bool:
     """Returns whether the API or a collector says so of itself; else its reason is raised."""
-    return bool(get_json(at, "/readyz", seconds))
+    return bool(get_json(at, "/readyz", seconds, credentials))
 
 
-def get_json(at: Endpoint, path: str, seconds: float = ANSWER_SECONDS) -> Any:
+def get_json(
+    at: Endpoint,
+    path: str,
+    seconds: float = ANSWER_SECONDS,
+    credentials: Credentials | None = None,
+) -> Any:
     """Returns what a service has at a path. ``seconds`` bounds each step: connection, read."""
     link = HTTPConnection(at.host, at.port, timeout=seconds)
+    if credentials:
+        link = HTTPSConnection(at.host, at.port, timeout=seconds, context=credentials.context)
     try:
-        link.request("GET", path)
+        link.request("GET", path, headers=credentials.headers if credentials else {})
         answer = link.getresponse()
         content = answer.read()
     except HTTPException as error:

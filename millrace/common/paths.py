@@ -23,6 +23,11 @@ def stack_state(stack: str) -> Path:
     return folder
 
 
+def stack_secrets(stack: str) -> Path:
+    """The folder of one stack's secrets; whoever makes the first one makes it."""
+    return stack_state(stack) / "secrets"
+
+
 def stack_name() -> str:
     """The stack that commands act on: ``MILLRACE_STACK``, or ``local``.
 

@@ -16,13 +16,14 @@ alerts.py         what is worth an operator's attention
 panels.py         what is worth looking at
 """
 
-from millrace.config.aws import INCLUDED_IOPS, INCLUDED_THROUGHPUT, Aws, Disk, Image, State
+from millrace.config.aws import INCLUDED_IOPS, INCLUDED_THROUGHPUT, Aws, Disk, Image, SignIn, State
 from millrace.config.component import (
     ENTRANCE,
     OPERATOR,
     OUTSIDE,
     PRODUCERS,
     READERS,
+    THIS_MACHINE,
     Component,
     Memory,
     Metrics,
@@ -53,6 +54,7 @@ __all__ = [
     "PRODUCERS",
     "PROFILES",
     "READERS",
+    "THIS_MACHINE",
     "Aws",
     "CollectorKey",
     "Component",
@@ -69,6 +71,7 @@ __all__ = [
     "Profile",
     "Replication",
     "Setting",
+    "SignIn",
     "State",
     "Topic",
     "TopicNames",

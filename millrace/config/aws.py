@@ -1,10 +1,13 @@
 """Models of ``configs/aws.yaml``: where on AWS, and on what machines and disks."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
 from millrace.config.model import Model, Name
+from millrace_shared.keys import SCOPES
+
+ReaderScope = Annotated[str, Field(pattern=f"^({'|'.join(SCOPES)})$")]
 
 
 class InstanceType(Model):
@@ -57,6 +60,25 @@ class State(Model):
     secrets: str
 
 
+class SignIn(Model):
+    """How people sign in at the load balancer, by OpenID Connect; programs come with a key.
+
+    ``client_secret_file`` is a file of ``.millrace/ENVIRONMENT/secrets/``. Who has signed in may
+    read what ``everybody`` says, and what their groups may; ``groups_claim`` is where the provider
+    names those.
+    """
+
+    issuer: str = Field(pattern=r"^https://")
+    authorization_endpoint: str = Field(pattern=r"^https://")
+    token_endpoint: str = Field(pattern=r"^https://")
+    user_info_endpoint: str = Field(pattern=r"^https://")
+    client_id: str
+    client_secret_file: Name
+    everybody: list[ReaderScope] = []
+    groups_claim: str = "groups"
+    groups: dict[str, list[ReaderScope]] = {}
+
+
 class Aws(Model):
     """Where on AWS; ``configs/aws.yaml`` says it for all, an environment may differ."""
 
@@ -70,3 +92,4 @@ class Aws(Model):
     disks: dict[Name, Disk]
     nat: Literal["shared", "zonal"]
     certificate: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:acm:")
+    sign_in: SignIn | None = None

@@ -14,7 +14,9 @@ from millrace.config.model import PROFILES, Model, Name, Profile, Setting
 Port = Annotated[int, Field(ge=1, le=65535)]
 # Clients that are no service: people and programs outside the cluster, known by their addresses.
 OPERATOR, PRODUCERS, READERS = "operator", "producers", "readers"
-OUTSIDE = (OPERATOR, PRODUCERS, READERS)
+# The machine whose containers the hosts are: what it sends and reads leaves it by no network.
+THIS_MACHINE = "this_machine"
+OUTSIDE = (OPERATOR, PRODUCERS, READERS, THIS_MACHINE)
 # By whose hosts operators come in, where they may enter no others: the tools are there anyway.
 ENTRANCE = "job_gateway"
 # Who gets metrics.

@@ -45,6 +45,7 @@ class Outside(Model):
     operator: list[Annotated[IPv4Network, Field(strict=False)]] = []
     producers: list[Annotated[IPv4Network, Field(strict=False)]] = []
     readers: list[Annotated[IPv4Network, Field(strict=False)]] = []
+    this_machine: list[Annotated[IPv4Network, Field(strict=False)]] = []
 
 
 class Network(Model):

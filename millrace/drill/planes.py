@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from millrace.cluster import cassandra, kafka, redis, tunnel, zookeeper
+from millrace.cluster import cassandra, doors, kafka, redis, tunnel, zookeeper
 from millrace.cluster.http import AnyHost, any_host
 from millrace.drill.gaps import Times, growths
 from millrace.drill.runbook import Plane
@@ -120,7 +120,14 @@ def api_probe(plan: Plan, stack: ExitStack) -> Probe:
     once."""
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     span = {"from": hour.isoformat(), "to": (hour + LONGEST_DRILL).isoformat(), "window": "1h"}
-    hosts = _hosts(plan, stack, "insight_api")
+    hosts = stack.enter_context(
+        any_host(
+            doors.addresses(plan, doors.INSIGHTS),
+            TIMEOUT_SECONDS,
+            TIMEOUT_SECONDS / 2,
+            doors.credentials(plan),
+        )
+    )
 
     def probe() -> int:
         windows = hosts.get("/v1/traffic", **span).json()["windows"]

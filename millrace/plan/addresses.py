@@ -73,6 +73,12 @@ def _way_in_problems(environment: Environment) -> Iterator[str]:
             f"network.outside.operator: must hold {gateway}, where this machine is on the hosts'"
             " network; the hosts would let nobody in"
         )
+    here = network.outside.this_machine
+    if here and (environment.provider != "docker" or here != [IPv4Network(gateway)]):
+        yield (
+            f"network.outside.this_machine: {', '.join(map(str, here))}; it may speak plain HTTP,"
+            f" so it is {gateway}/32 where hosts are containers, and nobody elsewhere"
+        )
     if environment.provider == "static" and not operator:
         yield "network.outside.operator: none; the hosts would let nobody in"
     entered = any(ENTRANCE in environment.services(group) for group in environment.groups)

@@ -14,6 +14,7 @@ PAIRED_SERVICES = (
     "namenode",
     "zkfc",
     "resourcemanager",
+    "edge_proxy",
     "insight_api",
     "collector",
     "job_gateway",

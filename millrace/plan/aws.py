@@ -7,7 +7,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
 
-from millrace.config import OPERATOR, PRODUCERS, Aws, Component, Disk, Environment, Image, State
+from millrace.config import (
+    OPERATOR,
+    PRODUCERS,
+    READERS,
+    THIS_MACHINE,
+    Aws,
+    Component,
+    Disk,
+    Environment,
+    Image,
+    SignIn,
+    State,
+)
 from millrace.plan.capacity import Load, load_assumptions, size
 from millrace.plan.edges import edges
 from millrace.plan.parts import Host, Model, TopicPlan
@@ -29,6 +41,8 @@ DEVICES = [f"/dev/sd{letter}" for letter in "fghijklmnop"]
 # and their logs leave by no NAT gateway, which costs by the byte.
 ENDPOINTS = ("ssm", "ssmmessages", "ec2messages", "logs")
 GIB = 2**30
+# Clients that come by way of the load balancer, and at which of its ports.
+BALANCED = {READERS: 443, PRODUCERS: 8444}
 
 
 class Subnet(Model):
@@ -69,6 +83,7 @@ class AwsPlan(Model):
     root_disk: Disk
     volumes: dict[str, VolumePlan]
     certificate: str | None
+    sign_in: SignIn | None
     log_group: str
 
     @property
@@ -113,6 +128,7 @@ def plan_aws(
         root_disk=aws.root_disk,
         volumes=dict(_volumes(aws, components, hosts)),
         certificate=aws.certificate,
+        sign_in=aws.sign_in,
         log_group=f"/{cluster}/hosts",
     )
 
@@ -169,7 +185,7 @@ def problems(
         yield f"aws.disks.{service}: no service of that name keeps data here"
     rules: dict[str, int] = defaultdict(int)
     outside = environment.network.outside
-    ranges = {OPERATOR: len(outside.operator), PRODUCERS: len(outside.producers)}
+    ranges = {OPERATOR: len(outside.operator), THIS_MACHINE: 0}
     for edge in edges(environment, components):
         rules[edge.server] += ranges.get(edge.client, 1)
     for group, count in rules.items():

@@ -304,5 +304,6 @@ def _endpoints(hosts: list[Host], components: Mapping[str, Component]) -> Endpoi
         sentinels=each("redis_sentinel", "client"),
         resourcemanagers=each("resourcemanager", "http"),
         namenodes=each("namenode", "http"),
-        insight_api=each("insight_api", "http"),
+        insights=each("edge_proxy", "insights"),
+        events=each("edge_proxy", "events"),
     )

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from millrace.config import READERS, CollectorKey, Names, Profile, Replication, absent
-from millrace.plan.aws import AwsPlan
+from millrace.config import THIS_MACHINE, CollectorKey, Names, Profile, Replication, absent
+from millrace.plan.aws import BALANCED, AwsPlan
 from millrace.plan.edges import Edge
 from millrace.plan.parts import (
     HOST_OVERHEAD,
@@ -113,9 +113,26 @@ class Plan(Model):
     def edges_to(self, host: Host) -> list[Edge]:
         return [edge for edge in self.edges if edge.server == host.group]
 
+    def door(self, host: Host, plane: str) -> str:
+        """The URL at which an operator's browser and examples find what readers (``insights``) and
+        producers (``events``) call of a host. Where nothing leaves this machine, plain HTTP will
+        do, which no browser warns of."""
+        scheme, port = ("http", f"plain_{plane}") if self.is_local else ("https", plane)
+        number = self.services["edge_proxy"].ports[port]
+        return f"{scheme}://{self.reached_at(host.address)}:{number}"
+
+    def doors(self, plane: str) -> list[str]:
+        """Returns `door` of each host."""
+        return [self.door(host, plane) for host in self.hosts_of("edge_proxy")]
+
+    @property
+    def is_local(self) -> bool:
+        """Returns whether this machine's containers are the hosts, and it may call them plainly."""
+        return bool(self.network.outside[THIS_MACHINE])
+
     def sources(self, client: str) -> list[str]:
         """Addresses and CIDRs that the hosts see an edge's client come from."""
-        if self.aws and client == READERS:  # by way of the load balancer
+        if self.aws and client in BALANCED:
             return [subnet.cidr for subnet in self.aws.subnets if subnet.public]
         if client in self.network.outside:
             return self.network.outside[client]

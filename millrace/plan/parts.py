@@ -40,7 +40,8 @@ class Endpoints(Model):
     sentinels: list[Endpoint] = []
     resourcemanagers: list[Endpoint] = []
     namenodes: list[Endpoint] = []
-    insight_api: list[Endpoint] = []
+    insights: list[Endpoint] = []
+    events: list[Endpoint] = []
 
 
 class Volume(Model):

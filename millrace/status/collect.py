@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from millrace.cluster import kafka, probe, prometheus, services, tunnel, zookeeper
+from millrace.cluster import doors, kafka, probe, prometheus, services, tunnel, zookeeper
+from millrace.cluster.doors import Credentials
 from millrace.cluster.kafka import AdminClient, KafkaException
 from millrace.cluster.ssh import run_on
 from millrace.common.errors import OperatorError
@@ -44,6 +45,8 @@ from millrace.status.snapshot import (
 )
 
 T = TypeVar("T")
+# Read when it is needed: a status is shown without it, too.
+Access = Callable[[], Credentials]
 
 SECONDS = 7.0  # for all of it; with a start and an end on full cores it is ten
 FIGURES_SECONDS = 3.0  # then hosts are asked themselves
@@ -51,16 +54,17 @@ FRESH_SECONDS = 30.0  # to enter every host takes that long on full cores
 LOOK_BACK = "6h"
 # Of ssh, which ends with 255 as well when a host is too busy to let it in.
 NO_WAY = ("connect to host", "connect failed", "TargetNotConnected")
-# Ports of which each host is asked for itself.
+# Of each service, the port at which each host is asked for itself. The programs behind the proxy
+# are asked where it hands on to those of its own host alone.
 PLACES = {
-    "zookeeper": "client",
-    "redis": "client",
-    "redis_sentinel": "client",
-    "namenode": "http",
-    "resourcemanager": "http",
-    "insight_api": "http",
-    "collector": "http",
-    "prometheus_server": "http",
+    "zookeeper": ("zookeeper", "client"),
+    "redis": ("redis", "client"),
+    "redis_sentinel": ("redis_sentinel", "client"),
+    "namenode": ("namenode", "http"),
+    "resourcemanager": ("resourcemanager", "http"),
+    "insight_api": (doors.SERVICE, doors.OWN_INSIGHTS),
+    "collector": (doors.SERVICE, doors.OWN_EVENTS),
+    "prometheus_server": ("prometheus_server", "http"),
 }
 
 
@@ -81,7 +85,7 @@ def collect(plan: Plan, *, fresh: bool = False) -> Snapshot:
 
     UnreachableError where hosts are reached by way of an edge host and none lets this machine in.
     """
-    places = (at for service, port in PLACES.items() for at in plan.reachable(service, port))
+    places = (at for place in PLACES.values() for at in plan.reachable(*place))
     tunnel.prepare(plan, list(places))
     asked = Round(FRESH_SECONDS if fresh else SECONDS)
     sooner = Round(FIGURES_SECONDS)
@@ -100,10 +104,11 @@ def collect(plan: Plan, *, fresh: bool = False) -> Snapshot:
     )
     namenodes = _each(asked, plan, "namenode", services.namenode)
     resourcemanagers = _each(asked, plan, "resourcemanager", services.resourcemanager)
-    apis = _each(asked, plan, "insight_api", services.is_ready)
-    collectors = _each(asked, plan, "collector", services.is_ready)
-    progress = _each(asked, plan, "insight_api", _progress)
-    events = _each(asked, plan, "insight_api", _events)
+    access = cache(partial(doors.credentials, plan))
+    apis = _each(asked, plan, "insight_api", partial(_is_ready, access))
+    collectors = _each(asked, plan, "collector", partial(_is_ready, access))
+    progress = _each(asked, plan, "insight_api", partial(_progress, access))
+    events = _each(asked, plan, "insight_api", partial(_events, access))
     coordination = asked.ask("ZooKeeper", lambda: _coordination(plan, asked.left))
     admin = kafka.connect(plan)
     brokers = asked.ask("Kafka", lambda: _kafka(admin, asked.left))
@@ -164,7 +169,7 @@ def _each(
     """A question to a service's every host, with the seconds that are left for it."""
 
     def ask(host: Host) -> T:
-        return question(tunnel.on_host(plan, host, service, PLACES[service]), asked.left)
+        return question(tunnel.on_host(plan, host, *PLACES[service]), asked.left)
 
     unit = {name: made.unit for name, made in plan.services.items()}
     return {
@@ -195,15 +200,19 @@ def _monitor(reply: Reply[prometheus.Scraped]) -> Reply[Monitor]:
     return Monitor(len(reply.targets), silent, reply.alerts)
 
 
-def _progress(at: Endpoint, left: float) -> tuple[Progress, ...]:
-    found = services.get_json(at, "/v1/progress", left)["jobs"]
+def _is_ready(access: Access, at: Endpoint, left: float) -> bool:
+    return services.is_ready(at, access(), left)
+
+
+def _progress(access: Access, at: Endpoint, left: float) -> tuple[Progress, ...]:
+    found = services.get_json(at, "/v1/progress", left, access())["jobs"]
     return tuple(Progress(job["job"], job["batch"], job.get("watermark")) for job in found)
 
 
-def _events(at: Endpoint, left: float) -> tuple[Event, ...]:
+def _events(access: Access, at: Endpoint, left: float) -> tuple[Event, ...]:
     """Take-overs, restarts, deployments and alerts, the newest first."""
     path = f"/v1/operations/events?range={LOOK_BACK}"
-    found = services.get_json(at, path, left)["events"]
+    found = services.get_json(at, path, left, access())["events"]
     return tuple(
         Event(datetime.fromisoformat(event["at"]).timestamp(), event["kind"], event["text"])
         for event in found

@@ -162,5 +162,5 @@ def _footer(status: Status) -> Panel:
         lines.append(f", watermark {job.watermark}\n" if job.watermark else "\n")
     if status.resident is not None:
         lines.append(f"resident memory of all hosts: {status.resident / GIB:.1f} GiB\n")
-    lines.append("live page: " + "  ".join(status.endpoints["insight_api"]))
+    lines.append("live page: " + "  ".join(status.endpoints["insights"]))
     return Panel(lines, border_style="dim")

@@ -172,6 +172,7 @@ def judge(plan: Plan, snapshot: Snapshot) -> Status:
         *(_job(plan, job, snapshot) for job in snapshot.lags),
         _plain(plan, snapshot, "job_gateway", "Job gateways"),
         _upkeep(plan, snapshot),
+        _plain(plan, snapshot, "edge_proxy", "Proxies"),
         _ready(plan, snapshot, "insight_api", snapshot.apis, "Insight API"),
         _ready(plan, snapshot, "collector", snapshot.collectors, "Collector"),
         _disks(plan, snapshot),
@@ -713,8 +714,8 @@ def _roles(plan: Plan, host: str, snapshot: Snapshot) -> dict[str, str]:
 def _reachable_endpoints(plan: Plan) -> dict[str, list[str]]:
     """Endpoints by address: whoever asks for the status doesn't know the hosts' names."""
     return {
-        "insight_api": [f"http://{a}" for a in plan.addresses("insight_api", "http")],
-        "collector": [f"http://{a}" for a in plan.addresses("collector", "http")],
+        "insights": plan.doors("insights"),
+        "events": plan.doors("events"),
         "kafka": plan.addresses("kafka_broker", "outside"),
         "zookeeper": plan.addresses("zookeeper", "client"),
         "cassandra": plan.addresses("cassandra", "native"),

@@ -431,11 +431,3 @@ def test_first_boot_is_yaml_that_cloud_init_reads() -> None:
     assert content["hostname"] == "kafka-1"
     assert content["users"][0]["ssh_authorized_keys"] == ["ssh-ed25519 AAAA test"]
     assert len(text) < 16384  # EC2's limit
-
-
-def test_the_own_certificate_is_made_once(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(keys, "stack_state", lambda stack: tmp_path)
-    made = keys.ensure_certificate("dev")
-    assert "BEGIN CERTIFICATE" in made.certificate
-    assert "PRIVATE KEY" in made.private_key
-    assert keys.ensure_certificate("dev") == made

@@ -26,7 +26,7 @@ HEALTHY = Status(
     NOON,
     None,
     None,
-    {"insight_api": []},
+    {"insights": []},
 )
 ILL = replace(
     HEALTHY,
