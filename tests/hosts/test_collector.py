@@ -3,23 +3,14 @@
 import uuid
 from datetime import UTC, datetime
 
-import httpx
 import pytest
 
-from millrace.cluster import kafka
-from millrace.common.paths import stack_name, stack_state
-from tests.waiting import PATIENCE_SECONDS
+from millrace.cluster import doors, kafka
 
 
 @pytest.fixture(scope="module")
-def urls(plan):
-    return [f"http://{address}" for address in plan.addresses("collector", "http")]
-
-
-@pytest.fixture(scope="module")
-def key(plan):
-    name = next(iter(plan.collector_keys))
-    return (stack_state(stack_name()) / "secrets" / f"collector-{name}").read_text().strip()
+def collectors(plan, through):
+    return [through(host.name, doors.OWN_EVENTS) for host in plan.hosts_of("collector")]
 
 
 def impression():
@@ -27,37 +18,35 @@ def impression():
     return {"impression_id": str(uuid.uuid4()), "campaign": "none", "event_time": now}
 
 
-def test_every_edge_host_reaches_kafka(urls):
-    for url in urls:
-        assert httpx.get(f"{url}/readyz", timeout=PATIENCE_SECONDS).json() == {"status": "ok"}
+def test_every_edge_host_reaches_kafka(collectors):
+    for collector in collectors:
+        assert collector.get("/readyz").json() == {"status": "ok"}
 
 
-def test_what_is_acknowledged_is_in_the_topic(plan, urls, key):
+def test_what_is_acknowledged_is_in_the_topic(plan, collectors):
     stream = plan.streams["impressions"]
     partitions = plan.topics[stream.topic].partitions
     admin = kafka.connect(plan)
     before = sum(kafka.topic_ends(admin, stream.topic, partitions))
-    for url in urls:
+    for collector in collectors:
         records = [impression() for _ in range(10)]
-        answer = httpx.post(
-            f"{url}/v1/impressions",
-            json=records,
-            headers={"Authorization": f"Bearer {key}"},
-            timeout=PATIENCE_SECONDS,
-        )
+        answer = collector.post("/v1/impressions", json=records)
         assert answer.json() == {"written": 10}
-    assert sum(kafka.topic_ends(admin, stream.topic, partitions)) - before == 10 * len(urls)
+    ends = sum(kafka.topic_ends(admin, stream.topic, partitions))
+    assert ends - before == 10 * len(collectors)
 
 
-def test_without_a_key_nothing_is_taken(urls):
-    for url in urls:
-        answer = httpx.post(f"{url}/v1/impressions", json=impression(), timeout=PATIENCE_SECONDS)
+def test_without_a_key_nothing_is_taken(collectors):
+    for collector in collectors:
+        nobody = {"Authorization": ""}
+        answer = collector.post("/v1/impressions", json=impression(), headers=nobody)
         assert answer.status_code == 401
 
 
-def test_the_key_is_on_no_host(hosts_of, key):
+def test_the_key_is_not_with_the_collector(plan, hosts_of):
+    key = doors.credentials(plan).key
     for edge in hosts_of("collector").values():
-        assert edge.run("grep -rF %s /etc/millrace/collector", key).rc == 1
+        assert edge.run("grep -rF %s /etc/millrace/collector /var/lib/millrace", key).rc == 1
 
 
 def test_resident_memory_is_within_the_plan(plan, hosts_of):

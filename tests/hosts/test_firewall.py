@@ -19,7 +19,7 @@ import docker
 import httpx
 import pytest
 
-from millrace.cluster import tunnel
+from millrace.cluster import doors
 from millrace.cluster.ssh import on_all, run_on
 from millrace.common.paths import stack_name
 from millrace.common.waiting import wait_until
@@ -129,12 +129,13 @@ def ask_for_everything(plan: Plan, group: str | None = None, seconds: int = 240)
     for scripts in (ON_DEMAND, AFTERWARDS):
         ask = partial(demand, plan, scripts, seconds)
         failed += [said for each in on_all(hosts, ask).values() for said in each]
-    for service in ("insight_api", "collector"):  # of both hosts, by way of one
-        for address in tunnel.addresses(plan, service, "http"):
+    trusted = doors.credentials(plan).context
+    for door in (doors.INSIGHTS, doors.EVENTS, doors.OWN_INSIGHTS, doors.OWN_EVENTS):
+        for url in doors.urls(plan, door):  # of both hosts, by way of one
             with suppress(httpx.HTTPError):
-                if httpx.get(f"http://{address}/healthz", timeout=PATIENCE_SECONDS).is_success:
+                if httpx.get(f"{url}/healthz", verify=trusted, timeout=PATIENCE_SECONDS).is_success:
                     continue
-            failed.append(f"{address} doesn't answer")
+            failed.append(f"{url} doesn't answer")
     return failed
 
 
@@ -251,8 +252,8 @@ def test_a_container_in_no_group_reaches_the_api_only(plan, listening):
         through = tried(container.logs(stdout=True, stderr=False).decode())
     finally:
         container.remove(force=True)
-    port = plan.services["insight_api"].ports["http"]
-    assert through == {(host.address, port) for host in plan.hosts_of("insight_api")}
+    port = plan.services["edge_proxy"].ports["insights"]
+    assert through == {(host.address, port) for host in plan.hosts_of("edge_proxy")}
 
 
 def test_the_rules_are_loaded_at_boot_and_no_drill_left_any(plan, host_named):

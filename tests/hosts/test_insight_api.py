@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from millrace.cluster import doors
+
 
 @pytest.fixture(scope="module")
 def edges(hosts_of):
@@ -11,16 +13,11 @@ def edges(hosts_of):
 
 
 @pytest.fixture(scope="module")
-def get(plan, edges):
-    port = plan.services["insight_api"].ports["http"]
-
+def get(through):
     def get(edge, path):
-        script = (
-            "import sys, urllib.request as u;"
-            "sys.stdout.write(u.urlopen(sys.argv[1], timeout=60).read().decode())"
-        )
-        url = f"http://127.0.0.1:{port}{path}"
-        return edges[edge].check_output("python3 -c %s %s", script, url)
+        answer = through(edge, doors.OWN_INSIGHTS).get(path)
+        assert answer.is_success, answer.text
+        return answer.text
 
     return get
 

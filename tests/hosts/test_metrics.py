@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from millrace.alerts import rules
+from millrace.cluster import doors
 from millrace.cluster.prometheus import firing, query
 from millrace.common.waiting import wait_until
 from millrace.config.alerts import load_alerts
@@ -186,9 +187,9 @@ def test_each_prometheus_tells_the_alertmanager_of_its_host(plan, prometheus):
         assert plan.host(host).address in told["url"]
 
 
-def test_the_page_that_an_alert_links_to_opens_on_both_edges(plan, ask):
+def test_the_page_that_an_alert_links_to_opens_on_both_edges(plan, through):
     for host in plan.services["insight_api"].hosts:
-        assert "<h1>" in ask("insight_api", host, "/runbooks/driver-killed")
+        assert "<h1>" in through(host, doors.INSIGHTS).get("/runbooks/driver-killed").text
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from ipaddress import IPv4Network
-from pathlib import Path
 from typing import Any
 
 import pulumi
