@@ -237,7 +237,7 @@ def _trial(bench: Bench, rate: float) -> search.Trial:
             ends = positions.event_ends()
             archived = positions.archived(stream, len(ends))
             lags["archive"].append(int((ends - archived).sum()))
-            lags[kafka.JOB].append(kafka.lag(admin, bench.plan, kafka.JOB, time.time()).records)
+            lags[kafka.JOB].append(kafka.lag(admin, bench.plan, kafka.JOB))
             moments.append(round(time.time() - offered.started_ms / 1000, 2))
             time.sleep(LAG_PERIOD)
         sent = offered.finished()

@@ -24,7 +24,7 @@ from millrace_gateway.settings import Kafka
 log = logging.getLogger("gateway.lag")
 
 ANSWER_SECONDS = 5.0
-FORGETTING_SECONDS = 1800.0  # segments go one by one: a shorter look back sees a jump, or nothing
+LOOK_BACK_SECONDS = 1800.0  # segments go one by one: a shorter look back sees a jump, or nothing
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,38 @@ class Lag:
 
 
 @dataclass
-class Beginnings:
-    """Where partitions began at the looks of the last half hour: how fast Kafka forgets."""
+class Looks:
+    """Offsets of partitions at the looks of the last half hour."""
 
     seen: dict[tuple[str, int], deque[tuple[float, int]]] = field(default_factory=dict)
 
-    def look(self, now: float, starts: Mapping[tuple[str, int], int]) -> None:
-        for key, start in starts.items():
+    def look(self, now: float, offsets: Mapping[tuple[str, int], int]) -> None:
+        for key, offset in offsets.items():
             looks = self.seen.setdefault(key, deque())
-            looks.append((now, start))
-            while looks[0][0] < now - FORGETTING_SECONDS:
+            looks.append((now, offset))
+            while looks[0][0] < now - LOOK_BACK_SECONDS:
                 looks.popleft()
+
+
+class Ends(Looks):
+    """Where partitions ended: which records have waited for how long.
+
+    Kafka itself finds the first record of a time, and is never asked for it: to do so a broker
+    reads a compressed batch, each value whole into its heap, and one of 300 MB ended brokers
+    (`FileRecords.searchForTimestamp` of Kafka 4).
+    """
+
+    def at(self, then: float) -> dict[tuple[str, int], int]:
+        """The ends at that time; without partitions that weren't looked at as long ago."""
+        found = {}
+        for key, looks in self.seen.items():
+            if earlier := [offset for at, offset in looks if at <= then]:
+                found[key] = earlier[-1]
+        return found
+
+
+class Beginnings(Looks):
+    """Where partitions began: how fast Kafka forgets."""
 
     def expires_seconds(self, read: Mapping[tuple[str, int], int]) -> float | None:
         """Of the partition that is the first to lose what a job, which has read so far, needs."""
@@ -82,6 +103,7 @@ class Lags:
         self._admin = AdminClient({"bootstrap.servers": kafka.brokers}, logger=self._silence)
         self._groups: dict[str, Consumer] = {}
         self._beginnings = Beginnings()
+        self._ends = Ends()
 
     def ask(self, jobs: Mapping[str, int], now: float) -> dict[str, Lag]:
         """Of each job that has committed; none of those of which Kafka doesn't tell now.
@@ -138,12 +160,9 @@ class Lags:
 
     def _lag(self, positions: list[TopicPartition], now: float, wait_seconds: int) -> Lag:
         read = {(p.topic, p.partition): p.offset for p in positions}
-        due_ms = int((now - wait_seconds) * 1000)
-        lag = lag_of(
-            self._offsets(positions, OffsetSpec.latest()),
-            read,
-            self._offsets(positions, OffsetSpec.for_timestamp(due_ms)),
-        )
+        ends = self._offsets(positions, OffsetSpec.latest())
+        self._ends.look(now, ends)
+        lag = lag_of(ends, read, self._ends.at(now - wait_seconds))
         self._beginnings.look(now, self._offsets(positions, OffsetSpec.earliest()))
         return replace(lag, expires_seconds=self._beginnings.expires_seconds(read))
 
@@ -160,9 +179,10 @@ def lag_of(
     read: Mapping[tuple[str, int], int],
     due: Mapping[tuple[str, int], int],
 ) -> Lag:
-    """By partition: its end, what was read, and its first record that isn't due; -1 if all are."""
+    """By partition: its end, what was read, and where it ended when what is due had come; nothing
+    is due where that isn't known."""
     records = {key: max(0, end - read[key]) for key, end in ends.items()}
-    overdue = {key: (due[key] if due[key] >= 0 else ends[key]) - read[key] for key in ends}
+    overdue = {key: due.get(key, read[key]) - read[key] for key in ends}
     return Lag(sum(records.values()), sum(max(0, number) for number in overdue.values()))
 
 

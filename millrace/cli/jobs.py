@@ -1,6 +1,5 @@
 """`millrace jobs …`: the streaming jobs one by one, in the plan and on the running service."""
 
-import time
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
@@ -147,7 +146,7 @@ def ask_running(plan: Plan) -> dict[str, Running]:
 
 def _behind(admin: kafka.AdminClient, plan: Plan, job: str) -> int | None:
     try:
-        return kafka.lag(admin, plan, job, time.time()).records
+        return kafka.lag(admin, plan, job)
     except kafka.KafkaException:
         return None
 

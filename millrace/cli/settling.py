@@ -158,7 +158,7 @@ def _lags(plan: Plan, admin: kafka.AdminClient) -> dict[str, int | None]:
 
 def _lag(plan: Plan, admin: kafka.AdminClient, job: str) -> int | None:
     try:
-        return kafka.lag(admin, plan, job, time.time()).records
+        return kafka.lag(admin, plan, job)
     except kafka.KafkaException:
         return None
 

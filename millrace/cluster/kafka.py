@@ -8,7 +8,6 @@ import logging
 import time
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import (
@@ -125,36 +124,16 @@ def leader_address(plan: Plan, topic: str, seconds: float) -> str | None:
     return hosts.get(leader.host) if leader else None
 
 
-@dataclass(frozen=True)
-class Lag:
-    """Committed records of a job's topics that no committed batch has read, and those of them that
-    wait too long."""
-
-    records: int
-    overdue: int
-
-
-def lag(admin: AdminClient, plan: Plan, job: str, now: float) -> Lag:
-    """A record is overdue when Kafka had it ``lag_seconds`` of the job's settings before ``now``,
-    in seconds since 1970. Raises KafkaException without brokers."""
+def lag(admin: AdminClient, plan: Plan, job: str) -> int:
+    """Counts committed records of a job's topics that no committed batch has read. Raises
+    KafkaException without brokers."""
     read = {(p.topic, p.partition): p.offset for p in positions(plan, job)}
-    due_seconds = now - plan.spark.settings.job(job).lag_seconds
-    lags = []
-    for topic in plan.topics_of(job):
-        ends = topic_ends(admin, topic, plan.topics[topic].partitions)
-        due = _offsets(admin, topic, len(ends), OffsetSpec.for_timestamp(int(due_seconds * 1000)))
-        lags.append(lag_of(ends, [read.get((topic, p), 0) for p in range(len(ends))], due))
-    return Lag(sum(lag.records for lag in lags), sum(lag.overdue for lag in lags))
-
-
-def lag_of(ends: list[int], read: list[int], due: list[int]) -> Lag:
-    """Returns by partition its end, what was read, and its first record that isn't due; -1 if all
-    are."""
-    overdue = (
-        min(end, first if first >= 0 else end) - position
-        for end, position, first in zip(ends, read, due, strict=True)
-    )
-    return Lag(sum(ends) - sum(read), sum(max(0, records) for records in overdue))
+    ends = {
+        (topic, partition): end
+        for topic in plan.topics_of(job)
+        for partition, end in enumerate(topic_ends(admin, topic, plan.topics[topic].partitions))
+    }
+    return sum(end - read.get(place, 0) for place, end in ends.items())
 
 
 def positions(plan: Plan, job: str = JOB) -> list[TopicPartition]:

@@ -113,17 +113,16 @@ def collect(plan: Plan, *, fresh: bool = False) -> Snapshot:
     admin = kafka.connect(plan)
     brokers = asked.ask("Kafka", lambda: _kafka(admin, asked.left))
 
-    found = figures.Figures()
-    if fresh:
-        words = _ask_hosts(asked, plan, plan.hosts)
-    else:
-        found = figures.read(plan, _replies(scrapes))
-        words = _ask_hosts(asked, plan, doubtful(plan, found))
+    told = figures.read(plan, _replies(scrapes))
+    found = figures.Figures() if fresh else told
+    words = _ask_hosts(asked, plan, plan.hosts if fresh else doubtful(plan, found))
     ring = None if found.ring else asked.ask("Cassandra", lambda: _ring(plan))
+    # One that was behind may have caught up since.
+    level = {job: lag for job, lag in found.lags.items() if not lag.overdue}
     lags = {
-        job: asked.ask(f"Kafka, of {job}", partial(_lag, admin, plan, job))
+        job: asked.ask(f"Kafka, of {job}", partial(_lag, admin, plan, job, told.lags.get(job)))
         for job in plan.jobs
-        if job not in found.lags
+        if job not in level
     }
     said = _replies(words)
     return Snapshot(
@@ -147,7 +146,7 @@ def collect(plan: Plan, *, fresh: bool = False) -> Snapshot:
         ring=found.ring if ring is None else ring.reply(),
         coordination=coordination.reply(),
         backlogs=found.backlogs,
-        lags={job: lags[job].reply() if job in lags else found.lags[job] for job in plan.jobs},
+        lags={job: lags[job].reply() if job in lags else level[job] for job in plan.jobs},
         progress=_first(_replies(progress)),
         events=_first(_replies(events)),
         age=found.age,
@@ -253,12 +252,15 @@ def _kafka(admin: AdminClient, left: float) -> Kafka:
     )
 
 
-def _lag(admin: AdminClient, plan: Plan, job: str) -> Lag:
+def _lag(admin: AdminClient, plan: Plan, job: str, told: Lag | None) -> Lag:
+    """What a job has before it now. How many of these wait for too long is known by the gateway
+    alone, who has looked all along; a broker that is asked for it may end: see
+    `millrace_gateway.lag.Ends`."""
     try:
-        found = kafka.lag(admin, plan, job, time.time())
+        records = kafka.lag(admin, plan, job)
     except KafkaException as error:
         raise OperatorError(kafka.reason(error)) from None
-    return Lag(found.records, found.overdue)
+    return Lag(records, min(records, told.overdue if told else 0))
 
 
 def _ring(plan: Plan) -> dict[str, str]:

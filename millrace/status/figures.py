@@ -222,11 +222,12 @@ def _gateway(plan: Plan, told: _Told) -> str | None:
 
 
 def _lags(plan: Plan, told: _Told, host: str) -> dict[str, Lag]:
-    """A job with overdue records is left out: it may have caught up since."""
     records = _by_job(told, host, LAG)
     overdue = _by_job(told, host, OVERDUE)
     return {
-        job: Lag(records[job], 0) for job in plan.jobs if job in records and overdue.get(job) == 0
+        job: Lag(records[job], overdue[job])
+        for job in plan.jobs
+        if job in records and job in overdue
     }
 
 

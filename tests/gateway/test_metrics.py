@@ -1,6 +1,7 @@
 """What Prometheus reads from a gateway, parsed by its own client."""
 
 import json
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -23,6 +24,7 @@ from millrace_gateway.settings import Kafka
 from millrace_gateway.yarn import Unreachable
 from prometheus_client.parser import text_string_to_metric_families
 
+from millrace.common.paths import REPO
 from millrace_shared.driver_record import DriverRecord
 from tests.waiting import PATIENCE_SECONDS
 
@@ -197,17 +199,41 @@ def test_a_version_that_this_host_lacks_has_no_lag(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("end", "read", "due", "expected"),
     [
-        (100, 100, -1, Lag(0, 0)),
+        (100, 100, 90, Lag(0, 0)),
         (100, 60, 70, Lag(40, 10)),
         (100, 60, 60, Lag(40, 0)),
-        (100, 60, -1, Lag(40, 40)),  # nothing came since
+        (100, 60, 100, Lag(40, 40)),  # nothing came since
         (100, 80, 70, Lag(20, 0)),
-        (0, 5, -1, Lag(0, 0)),  # the topic was made anew
+        (100, 60, None, Lag(40, 0)),  # nobody looked as long ago
+        (0, 5, 0, Lag(0, 0)),  # the topic was made anew
     ],
 )
-def test_lag_is_what_nobody_has_read(end: int, read: int, due: int, expected: Lag) -> None:
+def test_lag_is_what_nobody_has_read(end: int, read: int, due: int | None, expected: Lag) -> None:
     key = ("events", 0)
-    assert lag_of({key: end}, {key: read}, {key: due}) == expected
+    assert lag_of({key: end}, {key: read}, {} if due is None else {key: due}) == expected
+
+
+def test_what_has_waited_is_known_by_earlier_looks() -> None:
+    ends = lag.Ends()
+    key = ("events", 0)
+    for at, end in ((0, 10), (15, 20), (30, 30), (45, 40)):
+        ends.look(NOW + at, {key: end})
+    assert [ends.at(NOW + at).get(key) for at in (-1, 0, 14, 29, 100)] == [None, 10, 10, 20, 40]
+
+
+def test_no_broker_is_asked_for_the_records_of_a_time() -> None:
+    """It would read a whole compressed batch into its heap to answer."""
+    programs = (REPO / "job-gateway", REPO / "millrace", REPO / "insight-api", REPO / "spark-jobs")
+    asking = re.compile(
+        r"for_timestamp|offsets_for_times|startingTimestamp|startingOffsetsByTimestamp"
+    )
+    found = {
+        path.name
+        for folder in programs
+        for path in folder.rglob("*.py")
+        if asking.search(path.read_text())
+    }
+    assert found == set()
 
 
 def test_they_are_served_while_nothing_was_seen_yet_and_nothing_else_is() -> None:
@@ -310,8 +336,8 @@ def test_a_job_s_lag_is_asked_of_its_group(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(lag, "AdminClient", lambda *_, **__: Broker())
     monkeypatch.setattr(lag, "Consumer", Group)
     lags = lag.Lags(Kafka(brokers="", group_prefix="millrace-"))
-    assert lags.ask({"traffic": 30, "lost": 30}, NOW) == {"traffic": Lag(20, 20)}
-    assert lags.ask({"traffic": 30}, NOW) == {"traffic": Lag(20, 20)}
+    assert lags.ask({"traffic": 30, "lost": 30}, NOW) == {"traffic": Lag(20, 0)}
+    assert lags.ask({"traffic": 30}, NOW + 30) == {"traffic": Lag(20, 20)}
     assert [(group.name, group.closed) for group in Group.made] == [
         ("millrace-traffic", False),
         ("millrace-lost", True),

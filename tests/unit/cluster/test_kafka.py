@@ -122,11 +122,3 @@ def test_a_leader_that_is_not_found_is_told(monkeypatch):
 def test_another_error_is_told():
     with pytest.raises(KafkaException):
         kafka.topic_ends(Moved(KafkaError.TOPIC_AUTHORIZATION_FAILED), "events", 2)
-
-
-def test_a_lag_is_what_is_unread_and_overdue_what_waits_too_long():
-    ends, read = [100, 50, 30, 0], [40, 50, 10, 0]
-    due = [70, 50, -1, -1]  # the first record that is recent; none is
-    assert kafka.lag_of(ends, read, due) == kafka.Lag(records=80, overdue=30 + 0 + 20 + 0)
-    assert kafka.lag_of([100], [90], [70]).overdue == 0
-    assert kafka.lag_of([100], [90], [120]).overdue == 10  # an open transaction's isn't readable

@@ -343,7 +343,7 @@ class World:
         facts = HostFacts(dict.fromkeys(host.services, Unit(True, 0)), {}, 2**20)
         return HostWord(facts, Controller(101, 7), 2)
 
-    def _lag(self, admin, plan, job) -> Lag:
+    def _lag(self, admin, plan, job, told) -> Lag:
         self.lags.append(job)
         return Lag(0, 0)
 
