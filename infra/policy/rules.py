@@ -10,7 +10,7 @@ the engine's record of dependencies, which a preview does know.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Any
@@ -48,7 +48,6 @@ ATTACHMENTS = (
 )
 STACK = "pulumi:pulumi:Stack"
 
-HTTPS = 443
 AWS_MANAGED = ":iam::aws:policy/"  # in the ARN of a policy that AWS writes, and may widen
 
 
@@ -155,7 +154,7 @@ def own_permissions(resource: Resource, settings: Settings) -> Iterator[str]:
 
 
 def closed_to_the_internet(resources: Sequence[Resource], settings: Settings) -> Iterator[Finding]:
-    """The Internet reaches the load balancer's port 443 and nothing else."""
+    """The Internet reaches the load balancer's doors and nothing else."""
     balancers = _groups_of(resources, LOAD_BALANCER, "securityGroups")
     hosts = _groups_of(resources, INSTANCE, "vpcSecurityGroupIds")
     for resource in resources:
@@ -163,7 +162,7 @@ def closed_to_the_internet(resources: Sequence[Resource], settings: Settings) ->
             if not (everyone := [cidr for cidr in ingress.sources if _is_everyone(cidr)]):
                 continue
             at_balancers = ingress.groups and ingress.groups <= balancers - hosts
-            if not (at_balancers and ingress.is_https):
+            if not (at_balancers and ingress.is_one_of(settings.doors)):
                 yield resource, f"lets {', '.join(everyone)} in on {ingress.shown}"
 
 
@@ -265,9 +264,9 @@ class Ingress:
     protocol: str
     ports: tuple[int | None, int | None]
 
-    @property
-    def is_https(self) -> bool:
-        return self.protocol == "tcp" and self.ports == (HTTPS, HTTPS)
+    def is_one_of(self, ports: Collection[int]) -> bool:
+        first, last = self.ports
+        return self.protocol == "tcp" and first == last and first in ports
 
     @property
     def shown(self) -> str:

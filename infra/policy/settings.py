@@ -27,6 +27,7 @@ class Settings(Model):
     tagged: list[str]
     protected: list[str]
     metadata_hop_limit: PositiveInt
+    doors: list[PositiveInt]
     zones: PositiveInt
     replication: Replication
 

@@ -10,13 +10,13 @@ import pulumi
 import pytest
 from pulumi.runtime.mocks import MockCallArgs, MockResourceArgs, Mocks
 
-from infra import keys
-from infra.aws import program, region
+from infra import certificates, keys
+from infra.aws import edge, program, region
 from infra.aws.firewall import PUBLIC
 from infra.aws.first_boot import user_data
 from infra.aws.region import ADDRESSES, DISKS, NETWORKS, QUOTAS, VCPUS, Region, problems
 from millrace.common.errors import OperatorError
-from millrace.config import OPERATOR, PRODUCERS, READERS
+from millrace.config import OPERATOR, PRODUCERS, READERS, THIS_MACHINE, SignIn
 from millrace.plan import Plan, load_plan
 
 ACCOUNT = "123456789012"
@@ -70,10 +70,17 @@ def declare(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Declare
     (folder / "store-1.tar").write_text("a distribution")
     done: dict[str, Declared] = {}
 
-    def run(name: str, outside: dict[str, list[str]] | None = None) -> Declared:
-        if name in done and outside is None:
+    def run(
+        name: str,
+        outside: dict[str, list[str]] | None = None,
+        sign_in: SignIn | None = None,
+    ) -> Declared:
+        as_it_ships = outside is None and sign_in is None
+        if name in done and as_it_ships:
             return done[name]
         plan = load_plan(name)
+        assert plan.aws
+        plan = plan.model_copy(update={"aws": plan.aws.model_copy(update={"sign_in": sign_in})})
         if outside is not None:
             network = plan.network.model_copy(update={"outside": outside})
             plan = plan.model_copy(update={"network": network})
@@ -84,11 +91,13 @@ def declare(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Declare
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(keys, "stack_state", lambda stack: folder)
+            for module in (certificates, edge):
+                patch.setattr(module, "stack_secrets", lambda stack: folder / "secrets")
             patch.setattr(program, "ARTIFACTS", folder)
             patch.setattr(pulumi, "export", export)
             pulumi.runtime.set_mocks(account)
             pulumi.runtime.test(lambda: program.declare(plan, MANIFEST))()
-        if outside is None:
+        if as_it_ships:
             done[name] = account.made, exported
         return account.made, exported
 
@@ -148,10 +157,10 @@ def test_volumes_stand_in_their_hosts_zone_encrypted_and_attached(declared) -> N
     assert len(made["Volume"]) == sum(len(host.volumes) for host in plan.hosts)
 
 
-def test_rules_are_the_plans_edges_and_the_balancers_443(declared) -> None:
+def test_rules_are_the_plans_edges_and_the_balancers_doors(declared) -> None:
     plan, made = declared
     rules = made["SecurityGroupIngressRule"].values()
-    group_of = {READERS: PUBLIC}
+    group_of = {READERS: PUBLIC, PRODUCERS: PUBLIC}
     between = {
         (
             rule["referencedSecurityGroupId"],
@@ -166,13 +175,15 @@ def test_rules_are_the_plans_edges_and_the_balancers_443(declared) -> None:
     assert between == {
         (f"{group_of.get(e.client, e.client)}-id", f"{e.server}-id", e.protocol, e.first, e.last)
         for e in plan.edges
-        if e.client not in (OPERATOR, PRODUCERS)
+        if e.client not in (OPERATOR, THIS_MACHINE)
     }
-    assert not plan.sources(OPERATOR) + plan.sources(PRODUCERS)
-    (world,) = [rule for rule in rules if "referencedSecurityGroupId" not in rule]
-    assert (world["securityGroupId"], world["cidrIpv4"]) == ("public-id", "0.0.0.0/0")
-    assert (world["fromPort"], world["toPort"]) == (443, 443)
-    assert world["ipProtocol"] == "tcp"
+    assert not plan.sources(OPERATOR) + plan.sources(THIS_MACHINE)
+    world = [rule for rule in rules if "referencedSecurityGroupId" not in rule]
+    assert {(rule["securityGroupId"], rule["cidrIpv4"]) for rule in world} == {
+        ("public-id", "0.0.0.0/0")
+    }
+    assert [(rule["fromPort"], rule["toPort"]) for rule in world] == [(443, 443), (8444, 8444)]
+    assert {rule["ipProtocol"] for rule in world} == {"tcp"}
     inline = [group["ingress"] for group in made["SecurityGroup"].values() if "ingress" in group]
     vpc = IPv4Network(plan.network.subnet)
     for source in (cidr for (rule,) in inline for cidr in rule["cidrBlocks"]):
@@ -181,11 +192,11 @@ def test_rules_are_the_plans_edges_and_the_balancers_443(declared) -> None:
 
 def test_who_comes_from_outside_comes_from_the_environments_cidrs(declare) -> None:
     office, shop, partner = "203.0.113.0/28", "198.51.100.7/32", "192.0.2.0/24"
-    outside = {OPERATOR: [office], PRODUCERS: [shop], READERS: [partner]}
+    outside = {OPERATOR: [office], PRODUCERS: [shop], READERS: [partner], THIS_MACHINE: []}
     made, _ = declare("dev", outside)
     rules = [r for r in made["SecurityGroupIngressRule"].values() if "cidrIpv4" in r]
     plan = load_plan("dev")
-    cidr_of = {OPERATOR: office, PRODUCERS: shop}
+    cidr_of = {OPERATOR: office}
     wanted = {
         (cidr_of[e.client], f"{e.server}-id", e.first, e.last)
         for e in plan.edges
@@ -193,7 +204,10 @@ def test_who_comes_from_outside_comes_from_the_environments_cidrs(declare) -> No
     }
     assert {
         (r["cidrIpv4"], r["securityGroupId"], r["fromPort"], r["toPort"]) for r in rules
-    } == wanted | {(partner, f"{PUBLIC}-id", 443, 443)}
+    } == wanted | {
+        (partner, f"{PUBLIC}-id", 443, 443),
+        (shop, f"{PUBLIC}-id", 8444, 8444),
+    }
 
 
 def test_names_are_ones_that_aws_accepts(declared) -> None:
@@ -310,16 +324,62 @@ def test_each_zone_has_its_way_out(declared) -> None:
     assert endpoints == {"s3", "ssm", "ssmmessages", "ec2messages", "logs"}
 
 
-def test_the_balancer_speaks_tls_and_reaches_every_api(declared) -> None:
+def test_the_balancer_speaks_tls_and_reaches_every_proxy_by_it(declared) -> None:
     plan, made = declared
-    (listener,) = made["Listener"].values()
-    assert (listener["port"], listener["protocol"]) == (443, "HTTPS")
-    assert listener["certificateArn"] == ARN_OF + "own"
-    assert {t["targetId"] for t in made["TargetGroupAttachment"].values()} == {
-        f"{host.name}-id" for host in plan.hosts_of("insight_api")
-    }
+    ports = plan.services["edge_proxy"].ports
+    for name, port in (("insights", 443), ("events", 8444)):
+        listener, group = made["Listener"][name], made["TargetGroup"][name]
+        assert (listener["port"], listener["protocol"]) == (port, "HTTPS")
+        assert listener["certificateArn"] == ARN_OF + "own"
+        assert (group["port"], group["protocol"]) == (ports[name], "HTTPS")
+        assert group["healthCheck"]["protocol"] == "HTTPS"
+        reached = [t for n, t in made["TargetGroupAttachment"].items() if n.startswith(name)]
+        assert {(t["targetId"], t["port"]) for t in reached} == {
+            (f"{host.name}-id", ports[name]) for host in plan.hosts_of("edge_proxy")
+        }
     (balancer,) = made["LoadBalancer"].values()
     assert balancer["subnets"] == [f"public-{zone}-id" for zone in plan.zones]
+
+
+SIGN_IN = SignIn(
+    issuer="https://id.example.com",
+    authorization_endpoint="https://id.example.com/authorize",
+    token_endpoint="https://id.example.com/token",
+    user_info_endpoint="https://id.example.com/userinfo",
+    client_id="millrace",
+    client_secret_file="oidc",
+    everybody=["insights"],
+    groups={"sre": ["operations"]},
+)
+
+
+def test_people_sign_in_where_the_environment_says_by_whom_and_programs_bring_a_key(
+    declare, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    [folder] = [path for path in tmp_path_factory.getbasetemp().glob("aws*") if path.is_dir()]
+    (folder / "secrets").mkdir(exist_ok=True)
+    (folder / "secrets" / "oidc").write_text("s3cret\n")
+    made, exported = declare("dev", sign_in=SIGN_IN)
+    first, second = made["Listener"]["insights"]["defaultActions"]
+    assert (first["type"], second["type"]) == ("authenticate-oidc", "forward")
+    assert first["order"] < second["order"]
+    assert first["authenticateOidc"]["clientSecret"] == "s3cret"
+    assert [action["type"] for action in made["Listener"]["events"]["defaultActions"]] == [
+        "forward"
+    ]
+    (rule,) = made["ListenerRule"].values()
+    (condition,) = rule["conditions"]
+    assert condition["httpHeader"] == {"httpHeaderName": "Authorization", "values": ["Bearer *"]}
+    told = exported["inventory"]["all"]["vars"]["millrace"]["sign_in"]
+    assert told["balancer"] == ARN_OF + "edge"
+    assert told["scopes"]["everybody"] == ["insights"]
+
+
+def test_nobody_signs_in_unless_it_is_said(declared) -> None:
+    _, made = declared
+    assert "ListenerRule" not in made
+    for listener in made["Listener"].values():
+        assert [action["type"] for action in listener["defaultActions"]] == ["forward"]
 
 
 def test_alarms_watch_what_prometheus_cannot_see(declared) -> None:

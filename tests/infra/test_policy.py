@@ -215,6 +215,7 @@ RED = [
         "AdministratorAccess",
     ),
     (rules.closed_to_the_internet, changed("https", toPort=444.0), "https", "443 to 444"),
+    (rules.closed_to_the_internet, changed("https", fromPort=80, toPort=80), "https", "80 to 80"),
     (rules.closed_to_the_internet, changed("https", ipProtocol="-1"), "https", "protocol -1"),
     (
         rules.closed_to_the_internet,
