@@ -14,9 +14,11 @@ import numpy as np
 
 from millrace.audit.positions import Positions
 from millrace.audit.report import Plane, Report
+from millrace.audit.skipped import uncovered
 from millrace.cluster import zookeeper
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
+from millrace.cluster.skips import skipped
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
@@ -72,7 +74,8 @@ def audit_job(
         "end": _naive(end),
     }
     path = f"{plan.names.zookeeper.jobs}/{job}/recount"
-    return report(job, zookeeper.ask(plan, path, question, wait))
+    answer = zookeeper.ask(plan, path, question, wait)
+    return report(job, answer, unarchived(plan, job))
 
 
 def await_archives(plan: Plan, job: str, wait: float) -> dict[str, np.ndarray]:
@@ -117,8 +120,19 @@ def require_archives(plan: Plan, job: str) -> None:
         )
 
 
-def report(job: str, answer: dict[str, Any]) -> Report:
-    """The driver's findings as an audit's. Late events excuse as many rows, and are told."""
+def unarchived(plan: Plan, job: str) -> int:
+    """Counts the records that the job may have read and its archives were made to leave out."""
+    archives = {plan.spark.settings.archive_job(s) for s in plan.spark.settings.streams_of(job)}
+    skips = skipped(plan, {job, *archives})
+    return uncovered(
+        [one for one in skips if one.job in archives and one.topic in plan.topics_of(job)],
+        [one for one in skips if one.job == job],
+    )
+
+
+def report(job: str, answer: dict[str, Any], unarchived: int = 0) -> Report:
+    """The driver's findings as an audit's. Late events excuse as many rows, and so do those that
+    the archive lacks; both are told."""
     if "error" in answer:
         raise OperatorError(f"job {job} could not be counted again: {answer['error']}")
     plane = Plane(f"job {job}, rows", checked=answer["checked"], late=answer["late"])
@@ -127,6 +141,9 @@ def report(job: str, answer: dict[str, Any]) -> Report:
     if not excused:
         plane.lost, plane.wrong = answer["lost"], answer["wrong"]
     plane.duplicated = answer["extra"]
+    by_archive = plane.duplicated + plane.wrong
+    if by_archive <= unarchived:
+        plane.duplicated = plane.wrong = 0
     if not plane.ok:
         plane.examples = answer["examples"]
     notes = []
@@ -139,6 +156,11 @@ def report(job: str, answer: dict[str, Any]) -> Report:
         notes.append(
             f"{answer['skipped']} offsets are skipped, and left out here as well:"
             f" `millrace jobs skips {job}`"
+        )
+    if 0 < by_archive <= unarchived:
+        notes.append(
+            f"{by_archive} rows differ by records that the archive was made to leave out"
+            f" ({unarchived} are, for ever or by retention): they can't be counted again"
         )
     if excused and answer["late"]:
         notes.append(

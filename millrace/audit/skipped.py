@@ -1,6 +1,6 @@
 """What jobs were made to leave out is neither right nor lost: it is counted as skipped. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -32,3 +32,14 @@ def excuse(
     skipped = are_skipped(ledger.partition[numbers], ledger.offset[numbers], ranges)
     plane.skipped += int(skipped.sum())
     return numbers[~skipped]
+
+
+def uncovered(ranges: Iterable[Skipped], by: Collection[Skipped]) -> int:
+    """Counts the offsets of ranges that none of the others has; neither overlap each other."""
+    return sum(max(0, one.records - sum(_common(one, other) for other in by)) for one in ranges)
+
+
+def _common(one: Skipped, other: Skipped) -> int:
+    if (one.topic, one.partition) != (other.topic, other.partition):
+        return 0
+    return max(0, min(one.end, other.end) - max(one.start, other.start))

@@ -20,6 +20,7 @@ from millrace.audit.archive import EMPTY, _is_needed, _last_checkpoint
 from millrace.audit.page_views import PageViewRule
 from millrace.audit.records import foreign_records, own_records
 from millrace.audit.report import Plane, Report
+from millrace.audit.skipped import uncovered
 from millrace.audit.truth import (
     STATUS_CLASSES,
     Cut,
@@ -31,6 +32,7 @@ from millrace.audit.truth import (
     requests_by_day,
     truth_of,
 )
+from millrace.cluster.skips import Skipped
 from millrace.common.errors import OperatorError
 from millrace.ledger import store
 from millrace.ledger.store import Ledger, State, Writer
@@ -456,6 +458,28 @@ def test_what_is_skipped_is_told_and_neither_right_nor_an_error():
     assert report.ok
     assert report.planes[0].skipped == 4
     assert report.notes[0].startswith("4 offsets are skipped")
+
+
+@pytest.mark.parametrize(("unarchived", "ok"), [(8, True), (7, False), (0, False)])
+def test_what_the_archive_lacks_can_not_be_counted_again(unarchived, ok):
+    report = declared.report("sessions", ANSWER | {"extra": 3, "wrong": 5}, unarchived)
+    assert report.ok is ok
+    assert (f"({unarchived} are" in " ".join(report.notes)) is ok
+
+
+def test_a_lost_row_is_not_one_that_the_archive_lacks():
+    assert not declared.report("sessions", ANSWER | {"lost": 1}, 1_000).ok
+
+
+def test_what_the_archive_leaves_out_and_the_job_does_not():
+    def of(job: str, partition: int, start: int, end: int) -> Skipped:
+        return Skipped(job, "events", partition, start, end, "", "", True, datetime(2026, 1, 1))
+
+    archive = [of("archive", 0, 10, 30), of("archive", 1, 10, 30), of("archive", 1, 40, 41)]
+    own = [of("sessions", 1, 0, 15), of("sessions", 1, 25, 35), of("sessions", 1, 40, 41)]
+    assert uncovered(archive, []) == 41
+    assert uncovered(archive, own) == 20 + 10
+    assert uncovered([], own) == 0
 
 
 def test_what_is_quarantined_is_told_and_no_error():
