@@ -60,6 +60,18 @@ class Account(Mocks):
         }[args.token.rpartition(":")[2]]
 
 
+SIGN_IN = SignIn(
+    issuer="https://id.example.com",
+    authorization_endpoint="https://id.example.com/authorize",
+    token_endpoint="https://id.example.com/token",
+    user_info_endpoint="https://id.example.com/userinfo",
+    client_id="millrace",
+    client_secret_file="oidc",
+    everybody=["insights"],
+    groups={"sre": ["operations"]},
+)
+
+
 Declared = tuple[dict[str, dict[str, dict[str, Any]]], dict[str, Any]]
 
 
@@ -68,6 +80,8 @@ def declare(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Declare
     """Runs the program on an environment: what it declared by type and name, and exported."""
     folder = tmp_path_factory.mktemp("aws")
     (folder / "store-1.tar").write_text("a distribution")
+    (folder / "secrets").mkdir()
+    (folder / "secrets" / SIGN_IN.client_secret_file).write_text("s3cret\n")
     done: dict[str, Declared] = {}
 
     def run(
@@ -341,26 +355,12 @@ def test_the_balancer_speaks_tls_and_reaches_every_proxy_by_it(declared) -> None
     assert balancer["subnets"] == [f"public-{zone}-id" for zone in plan.zones]
 
 
-SIGN_IN = SignIn(
-    issuer="https://id.example.com",
-    authorization_endpoint="https://id.example.com/authorize",
-    token_endpoint="https://id.example.com/token",
-    user_info_endpoint="https://id.example.com/userinfo",
-    client_id="millrace",
-    client_secret_file="oidc",
-    everybody=["insights"],
-    groups={"sre": ["operations"]},
-)
-
-
 def test_people_sign_in_where_the_environment_says_by_whom_and_programs_bring_a_key(
-    declare, tmp_path_factory: pytest.TempPathFactory
+    declare,
 ) -> None:
-    [folder] = [path for path in tmp_path_factory.getbasetemp().glob("aws*") if path.is_dir()]
-    (folder / "secrets").mkdir(exist_ok=True)
-    (folder / "secrets" / "oidc").write_text("s3cret\n")
     made, exported = declare("dev", sign_in=SIGN_IN)
-    first, second = made["Listener"]["insights"]["defaultActions"]
+    actions = made["Listener"]["insights"]["defaultActions"]
+    first, second = actions["value"]  # a secret in the state
     assert (first["type"], second["type"]) == ("authenticate-oidc", "forward")
     assert first["order"] < second["order"]
     assert first["authenticateOidc"]["clientSecret"] == "s3cret"
