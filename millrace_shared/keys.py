@@ -60,7 +60,8 @@ class Key:
     made_by: str = ""
 
     def may_write(self, stream: str) -> bool:
-        return ALL in self.streams or stream in self.streams
+        rates = (self.events_per_second, self.client_events_per_second)
+        return 0 not in rates and (ALL in self.streams or stream in self.streams)
 
     def secrets_at(self, now: float) -> Iterator[Secret]:
         """Yields what is valid at that time."""

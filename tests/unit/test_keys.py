@@ -1,7 +1,6 @@
 """Keys as a door knows them: what is read, who is found, and what stays while ZooKeeper is away."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from millrace_shared.keys import (
 )
 from millrace_shared.strict import Misconfigured
 from tests.clock import Clock
+from tests.keys import FakeRegistry, Memory
 
 SECRET, OTHER = "one-secret-of-32-bytes-at-the-least", "other-secret-of-32-bytes-at-the-least"
 SHOP = Key([Secret(sha256(SECRET.encode()))], streams=["clicks"], events_per_second=10)
@@ -119,43 +119,11 @@ def test_a_key_writes_its_streams() -> None:
     assert not SHOP.may_write("events")
     assert not SHOP.may_write(ALL)
     assert replace(SHOP, streams=[ALL]).may_write("events")
+    assert not replace(SHOP, events_per_second=0).may_write("clicks")
+    assert not replace(SHOP, client_events_per_second=0).may_write("clicks")
 
 
 # -- How a door follows
-
-
-class FakeRegistry:
-    """ZooKeeper as a door has it: each call fails while it doesn't answer."""
-
-    def __init__(self) -> None:
-        self.content: bytes | None = Keys({"shop": SHOP}).content()
-        self.there = 2
-        self.noted: dict[str, float] = {}
-        self.notes = 0
-        self.answers = True
-
-    def keys(self) -> bytes:
-        self._call()
-        if self.content is None:
-            raise LookupError("no such node")
-        return self.content
-
-    def register(self) -> int:
-        self._call()
-        return self.there
-
-    def used(self) -> dict[str, float]:
-        self._call()
-        return self.noted
-
-    def note_used(self, at: Mapping[str, float]) -> None:
-        self._call()
-        self.notes += 1
-        self.noted = dict(at)
-
-    def _call(self) -> None:
-        if not self.answers:
-            raise ConnectionError("nobody answers")
 
 
 class Door:
@@ -164,7 +132,7 @@ class Door:
     def __init__(self, folder: Path, registry: FakeRegistry | None = None) -> None:
         self.path = folder / "keys.json"
         self.clock = Clock(1000.0)
-        self.registry = registry or FakeRegistry()
+        self.registry = registry or FakeRegistry({"shop": SHOP})
         self.follower = Follower(self.registry, FileStore(self.path), 2, self.clock)
         self.follower.open()
 
@@ -295,17 +263,7 @@ def test_what_was_noted_of_a_key_goes_with_the_key(door: Door) -> None:
 )
 def test_a_door_has_the_last_keys_that_it_saw_whatever_happens(steps: list[Any]) -> None:
     """Kept in a store of memory: restarts and outages in any order."""
-
-    class Memory:
-        content: bytes | None = None
-
-        def read(self) -> bytes | None:
-            return self.content
-
-        def write(self, content: bytes) -> None:
-            self.content = content
-
-    registry, store, clock = FakeRegistry(), Memory(), Clock()
+    registry, store, clock = FakeRegistry({"shop": SHOP}), Memory(), Clock()
     follower = Follower(registry, store, 2, clock)
     seen: Keys | None = None
     for step in steps:
