@@ -114,7 +114,6 @@ def _all_vars(plan: Plan, manifest: dict[str, dict[str, str]], url: str) -> dict
                 "sentinel_quorum": plan.replication.sentinel_quorum,
             },
             "receiver": _receiver(plan),
-            "collector_keys": {name: key.model_dump() for name, key in plan.collector_keys.items()},
             "applications": plan.applications,
             "job_folders": plan.job_folders,
         },

@@ -32,7 +32,6 @@ from millrace.config.component import (
     load_components,
 )
 from millrace.config.environment import (
-    CollectorKey,
     Environment,
     KafkaReplication,
     Replication,
@@ -54,7 +53,6 @@ __all__ = [
     "PROFILES",
     "READERS",
     "Aws",
-    "CollectorKey",
     "Component",
     "Disk",
     "Environment",

@@ -98,7 +98,7 @@ def test_an_expired_key_is_refused(collector: Make, clock: Clock) -> None:
 def test_who_can_t_be_judged_yet_is_told_to_come_again(collector: Make) -> None:
     app = collector()
     follower = app.state.collector.follower
-    follower.keys = follower._store.content = None
+    follower.keys = follower._content = follower._store.content = None
     app.state.registry.answers = False
     with serving(app) as client:
         answer = client.post("/v1/events", json=EVENT)
