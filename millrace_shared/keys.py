@@ -25,7 +25,9 @@ ALL = "*"  # every stream, also one that is declared later
 # that couldn't be read; how the cluster fares.
 SCOPES = ("insights", "sessions", "letters", "operations")
 OPERATOR = "operator"  # the toolkit's own key, which `millrace up` makes
-USED_SECONDS = 60.0  # how exactly it is noted when a key was last used: each note is a write to disks
+USED_SECONDS = (
+    60.0  # how exactly it is noted when a key was last used: each note is a write to disks
+)
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,7 @@ class Follower:
         """Notes uses that are so much later than those noted, of keys that there are."""
         if self._noted is None:
             self._noted = self._registry.used()
-        noted, known = self._noted, self.keys or {}
+        noted, known = self._noted, self.keys or Keys()
         later = {
             name: at
             for name, at in self._used.copy().items()

@@ -17,7 +17,7 @@ class Nodes:
 
     def __init__(self) -> None:
         self.content: dict[str, tuple[bytes, int]] = {}
-        self.owners: dict[str, "Client"] = {}
+        self.owners: dict[str, Client] = {}
         self.answers = True
         self.writes = 0
 
@@ -78,9 +78,7 @@ class Client:
         if not name.endswith("_async"):
             raise AttributeError(name)
         call = getattr(self, name.removesuffix("_async"))
-        return lambda *args, **options: SimpleNamespace(
-            get=lambda timeout: call(*args, **options)
-        )
+        return lambda *args, **options: SimpleNamespace(get=lambda timeout: call(*args, **options))
 
     def _all(self) -> dict[str, tuple[bytes, int]]:
         if not self._nodes.answers:

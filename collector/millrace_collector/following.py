@@ -16,9 +16,7 @@ class Following:
         looked_at: when ZooKeeper last said what the keys are, in seconds since 1970; 0 never.
     """
 
-    def __init__(
-        self, follower: Follower, look_seconds: float, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, follower: Follower, look_seconds: float, now: Callable[[], float]) -> None:
         self.looked_at = 0.0
         self._follower = follower
         self._look_seconds = look_seconds

@@ -21,7 +21,7 @@ from millrace_collector.delivery import Delivery
 from millrace_collector.fates import Failure, Fate
 from millrace_collector.following import Following
 from millrace_collector.limits import Buffer
-from millrace_shared.keys import Follower
+from millrace_shared.keys import Follower, Keys
 
 # To the answer, which waits for Kafka.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20)
@@ -117,7 +117,7 @@ class OfKeys(Collector):
         self._follower = follower
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        keys, used = self._follower.keys or {}, self._follower.used
+        keys, used = self._follower.keys or Keys(), self._follower.used
         expires = GaugeMetricFamily(
             "millrace_key_expires_timestamp_seconds", "Of keys that do.", labels=["key"]
         )

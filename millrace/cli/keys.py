@@ -12,7 +12,17 @@ from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console, write
 from millrace.common.durations import parse_duration
 from millrace.common.paths import stack_name
-from millrace.common.tables import NOTHING, Answer, Column, JsonOption, Row, Table, shown, tell, time_of
+from millrace.common.tables import (
+    NOTHING,
+    Answer,
+    Column,
+    JsonOption,
+    Row,
+    Table,
+    shown,
+    tell,
+    time_of,
+)
 from millrace.keys import (
     adding,
     digest,
@@ -145,17 +155,15 @@ def revoke_command(
 ) -> None:
     """End a key for good, or its older secret: whoever has it is refused within seconds.
 
+    `millrace keys list` says when it was last used.
+
     millrace keys revoke shop --old
     """
-    plan, now = load_plan(stack_name()), time.time()
-    edit = revoking_old(name, now) if old else revoking(name)
-    with registry(plan) as known:
-        edit(known.keys())  # what would be refused isn't asked about
-        use = known.used().get(name)
+    plan = load_plan(stack_name())
     what = f"the older secret of {name}" if old else name
-    agree(f"Revoke {what} of {plan.environment}? The key was used {_of(use)}.", yes=yes)
+    agree(f"Revoke {what} of {plan.environment}? Whoever uses it is refused then.", yes=yes)
     with registry(plan) as known:
-        known.change(edit)
+        known.change(revoking_old(name, time.time()) if old else revoking(name))
     _say(f"{what}: revoked; both doors refuse it within seconds")
 
 
@@ -213,10 +221,6 @@ def _used(row: Row) -> str:
 
 def _style(row: Row) -> str:
     return "" if row["secrets"] else "dim"
-
-
-def _of(use: Use | None) -> str:
-    return f"last at {shown(time_of(use.at))}, by {use.door}" if use else "never"
 
 
 def _hand_out(secret: str, said: str) -> None:

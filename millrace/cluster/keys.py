@@ -30,7 +30,7 @@ READ_COPY = "sudo sh -c 'test ! -e {path} || {{ stat -c %Y {path} && cat {path};
 
 @dataclass(frozen=True)
 class Use:
-    """When a key was last used, in seconds since 1970, and at which door, as ``collector-edge-1``."""
+    """When a key was last used, in seconds since 1970, and at which door: ``collector-edge-1``."""
 
     at: float
     door: str

@@ -26,7 +26,9 @@ PAGE_SECRET = "a-key-of-the-tests-that-everybody-can-read"
 
 
 def key_of(secret: str, rate: int, **changes: Any) -> Key:
-    return Key([Secret(sha256(secret.encode()))], **{"streams": [ALL]} | changes, events_per_second=rate)
+    return Key(
+        [Secret(sha256(secret.encode()))], **{"streams": [ALL]} | changes, events_per_second=rate
+    )
 
 
 KEYS = {

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from millrace.cluster import kafka
-from millrace.common.paths import stack_name, stack_state
-from tests.waiting import PATIENCE_SECONDS
+from millrace.cluster import kafka, operator_key
+from millrace.cluster.keys import registry
+from millrace.cluster.zookeeper import retrying_client
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +19,7 @@ def urls(plan):
 
 @pytest.fixture(scope="module")
 def key(plan):
-    name = next(iter(plan.collector_keys))
-    return (stack_state(stack_name()) / "secrets" / f"collector-{name}").read_text().strip()
+    return operator_key.secret_of(plan)
 
 
 def impression():
@@ -56,8 +56,34 @@ def test_without_a_key_nothing_is_taken(urls):
 
 
 def test_the_key_is_on_no_host(hosts_of, key):
+    folders = "/etc/millrace/collector /var/lib/millrace/collector"
     for edge in hosts_of("collector").values():
-        assert edge.run("grep -rF %s /etc/millrace/collector", key).rc == 1
+        assert edge.run(f"grep -rF %s {folders}", key).rc == 1
+
+
+def test_every_collector_is_a_door_and_has_a_copy_of_the_keys(plan, hosts_of):
+    with retrying_client(plan) as client:
+        doors = client.get_children(f"{plan.names.zookeeper.doors}/collector")
+    assert set(doors) == set(hosts_of("collector"))
+    for edge in hosts_of("collector").values():
+        assert edge.file("/var/lib/millrace/collector/keys.json").mode == 0o600
+
+
+def test_a_use_is_noted(plan, urls, key):
+    for url in urls:
+        httpx.post(
+            f"{url}/v1/impressions",
+            json=[],
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=PATIENCE_SECONDS,
+        )
+
+    def noted():
+        with registry(plan) as known:
+            return known.used().get("operator")
+
+    use = wait_until(noted, PATIENCE_SECONDS, "the use is noted")
+    assert use.door.startswith(("collector-", "insight-api-"))
 
 
 def test_resident_memory_is_within_the_plan(plan, hosts_of):

@@ -196,7 +196,7 @@ def test_never_more_than_two_secrets_and_the_newest_one_is_valid(
                 keys = revoking_old(OPERATOR, now)(keys)
             else:
                 keys = with_operator(PLAN, newest, now, "me")(keys)
-        except OperatorError as refused:
-            assert "older" in refused.message
+        except OperatorError:
+            assert step != "up"
         assert 1 <= len(list(keys[OPERATOR].secrets_at(now))) <= 2
         assert keys.find(newest, now + 100 * DAY)

@@ -200,7 +200,7 @@ def test_a_copy_that_was_left_half_written_or_spoilt_is_none(door: Door, tmp_pat
 
 def test_a_copy_that_could_not_be_written_is_written_later(door: Door) -> None:
     door.path.mkdir()
-    with pytest.raises(OSError):
+    with pytest.raises(IsADirectoryError):
         door.follower.look()
     assert door.follower.find(SECRET)
     assert door.follower.doors == 2
