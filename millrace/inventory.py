@@ -121,7 +121,6 @@ def _all_vars(
                 "sentinel_quorum": plan.replication.sentinel_quorum,
             },
             "receiver": _receiver(plan),
-            "collector_keys": {name: key.model_dump() for name, key in plan.collector_keys.items()},
             "applications": plan.applications,
             "job_folders": plan.job_folders,
         },

@@ -7,18 +7,27 @@ digest betrays nothing.
 
 import hashlib
 import json
+import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from millrace_shared import strict
 
+log = logging.getLogger(__name__)
+
+COPY = "keys.json"  # a door's copy, in its data directory
 LEAST_SECRET_BYTES = 32
 ALL = "*"  # every stream, also one that is declared later
 # What readers may ask for: traffic and results of declared jobs; what single people did; records
 # that couldn't be read; how the cluster fares.
 SCOPES = ("insights", "sessions", "letters", "operations")
 OPERATOR = "operator"  # the toolkit's own key, which `millrace up` makes
+USED_SECONDS = (
+    60.0  # how exactly it is noted when a key was last used: each note is a write to disks
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,8 @@ class Key:
     made_by: str = ""
 
     def may_write(self, stream: str) -> bool:
-        return ALL in self.streams or stream in self.streams
+        rates = (self.events_per_second, self.client_events_per_second)
+        return 0 not in rates and (ALL in self.streams or stream in self.streams)
 
     def secrets_at(self, now: float) -> Iterator[Secret]:
         """Yields what is valid at that time."""
@@ -74,10 +84,13 @@ class Keys(Mapping[str, Key]):
     def parse(cls, content: bytes) -> "Keys":
         """The keys of the znode's value; what newer versions say besides is left out.
 
-        Raises ValueError or `strict.Misconfigured` for what isn't keys.
+        Raises ValueError or `strict.Misconfigured` for what isn't keys. Nothing at all isn't: a
+        node that is there and empty was made by accident, and nobody's key has gone by it.
         """
-        found = json.loads(content or b"{}")
-        return cls({name: _key(one) for name, one in found.items()})
+        found = json.loads(content)
+        if not isinstance(found, dict):
+            raise ValueError(f"keys are a JSON object by name, and no {type(found).__name__}")
+        return cls({name: _key(name, one) for name, one in found.items()})
 
     def content(self) -> bytes:
         return json.dumps({name: asdict(key) for name, key in self._keys.items()}).encode()
@@ -109,9 +122,12 @@ def sha256(secret: bytes) -> str:
     return hashlib.sha256(secret).hexdigest()
 
 
-def _key(content: dict[str, Any]) -> Key:
-    secrets = [asdict(strict.read_known(Secret, one)) for one in content.get("secrets", [])]
-    return strict.read_known(Key, content | {"secrets": secrets})
+def _key(name: str, content: Any) -> Key:
+    try:
+        secrets = [asdict(strict.read_known(Secret, one)) for one in content["secrets"]]
+        return strict.read_known(Key, content | {"secrets": secrets})
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{name} is no key: {error!r}") from None
 
 
 class Registry(Protocol):
@@ -119,7 +135,7 @@ class Registry(Protocol):
     answers, and none takes longer than some seconds."""
 
     def keys(self) -> bytes:
-        """The znode's value."""
+        """The znode's value. Raises if there is no such node: that isn't "no keys"."""
         ...
 
     def register(self) -> int:
@@ -141,6 +157,29 @@ class Store(Protocol):
     def write(self, content: bytes) -> None: ...
 
 
+class FileStore:
+    """A file that only the door can read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> bytes | None:
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, content: bytes) -> None:
+        """Written aside: half a copy is none."""
+        partial = self._path.with_name(f"{self._path.name}.partial")
+        partial.unlink(missing_ok=True)
+        with open(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(self._path)
+
+
 class Follower:
     """Keys as a door knows them. `look` is called every few seconds, by one thread.
 
@@ -160,8 +199,14 @@ class Follower:
         self._all_doors = all_doors
         self._now = now
         self._content: bytes | None = None
+        self._stored: bytes | None = None
         self._used: dict[str, float] = {}
         self._noted: dict[str, float] | None = None
+
+    @property
+    def used(self) -> Mapping[str, float]:
+        """When each key was last used here, since the start."""
+        return self._used
 
     def find(self, secret: str) -> tuple[str, Key] | None:
         """As `Keys.find`, now; it counts as a use."""
@@ -171,32 +216,49 @@ class Follower:
         return found
 
     def open(self) -> None:
-        """Start with the copy of before the restart, if there is one."""
-        if (content := self._store.read()) is not None:
+        """Start with the copy of before the restart, if there is one that can be read."""
+        content = self._store.read()
+        if content is None:
+            return
+        try:
             self._take(content)
+        except (ValueError, strict.Misconfigured) as error:
+            log.warning("the copy of the keys can't be read: %s", error)
+        else:
+            self._stored = content
 
     def look(self) -> None:
-        """Have what ZooKeeper has now. Raises what `Registry` raises; then everything stays as it
-        is, but that the rate is shared by all that there may be."""
+        """Have what ZooKeeper has now. Raises what `Registry` and `Store` raise; where ZooKeeper
+        doesn't say, everything stays as it is, but that the rate is shared by all that there may
+        be."""
         try:
             content = self._registry.keys()
             if content != self._content:
                 self._take(content)
-                self._store.write(content)
             self.doors = max(1, min(self._registry.register(), self._all_doors))
             self._note()
         except BaseException:
             self.doors = self._all_doors
             raise
+        if content != self._stored:
+            self._store.write(content)
+            self._stored = content
 
     def _take(self, content: bytes) -> None:
         self.keys = Keys.parse(content)
         self._content = content
 
     def _note(self) -> None:
+        """Notes uses that are so much later than those noted, of keys that there are."""
         if self._noted is None:
             self._noted = self._registry.used()
-        used = self._noted | self._used
-        if used != self._noted:
+        noted, known = self._noted, self.keys or Keys()
+        later = {
+            name: at
+            for name, at in self._used.copy().items()
+            if name in known and at >= noted.get(name, float("-inf")) + USED_SECONDS
+        }
+        if later:
+            used = {name: at for name, at in noted.items() if name in known} | later
             self._registry.note_used(used)
             self._noted = used

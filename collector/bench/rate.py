@@ -10,7 +10,6 @@ load make of it is left out.
 
 import argparse
 import gzip
-import hashlib
 import json
 import os
 import socket
@@ -22,35 +21,42 @@ from pathlib import Path
 
 import httpx
 
+from millrace.config import load_names
 from millrace.config.streams import load_streams
 from millrace.plan.streams import plan_stream
+from millrace_shared.keys import ALL, COPY, Key, Keys, Secret, sha256
 
 APP = "millrace_collector.app:serve"
 SECRET = "bench" * 8
 STREAM = "events"
 
 
-def settings(metrics_port: int) -> dict[str, object]:
+def settings(metrics_port: int, folder: Path) -> dict[str, object]:
     stream = plan_stream(load_streams()[STREAM], STREAM, "small")
     return {
+        "host": "bench",
+        "all_doors": 1,
         "streams": {STREAM: stream.model_dump(mode="json")},
-        "keys": [
-            {
-                "name": "bench",
-                "sha256": hashlib.sha256(SECRET.encode()).hexdigest(),
-                "events_per_second": 10_000_000,
-            }
-        ],
         "kafka": {"test.mock.num.brokers": 3, "linger.ms": 5, "compression.type": "lz4"},
+        "zookeeper": "127.0.0.1:1",  # nobody: the keys are its copy's
+        "znodes": load_names().zookeeper.model_dump(),
+        "keys_file": str(folder / COPY),
+        "keys_look_seconds": 2,
         "metrics_port": metrics_port,
         "request_bytes": 4_194_304,
         "buffer_bytes": 67_108_864,
         "receive_seconds": 10,
         "burst_seconds": 1,
         "event_bytes": 1024,
+        "addresses": 1,
         "threads": 2,
         "allowed_origins": [],
     }
+
+
+def keys() -> Keys:
+    secret = Secret(sha256(SECRET.encode()))
+    return Keys({"bench": Key([secret], streams=[ALL], events_per_second=10_000_000)})
 
 
 def batch(size: int) -> bytes:
@@ -97,13 +103,14 @@ def main() -> None:
     parser.add_argument("--gzip", action="store_true")
     options = parser.parse_args()
     port = free_port()
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as config:
-        json.dump(settings(free_port()), config)
-        config.flush()
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.json"
+        config.write_text(json.dumps(settings(free_port(), Path(folder))))
+        (Path(folder) / COPY).write_bytes(keys().content())
         options_of_server = f"--port {port} --no-access-log --log-level warning".split()
         server = subprocess.Popen(
             [sys.executable, "-m", "uvicorn", "--factory", APP, *options_of_server],
-            env=os.environ | {"MILLRACE_COLLECTOR_CONFIG": config.name},
+            env=os.environ | {"MILLRACE_COLLECTOR_CONFIG": str(config)},
         )
         try:
             measure(server.pid, port, options)

@@ -1,8 +1,9 @@
 """The HTTP interface: a request's records are checked, written to Kafka, and then answered for."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Annotated
 
@@ -12,14 +13,23 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 
-from millrace_collector import answers, intake, openapi
+from millrace_collector import answers, intake, openapi, zookeeper
 from millrace_collector.answers import Answer, Problem
 from millrace_collector.delivery import Delivery, connect
+from millrace_collector.following import Following
 from millrace_collector.intake import Intake
-from millrace_collector.limits import Key, Keys
+from millrace_collector.limits import Sender, Senders
 from millrace_collector.metrics import Metrics, Timed
-from millrace_collector.refusals import BadParameter, NoSuchStream, Refusal, UnknownKey
+from millrace_collector.refusals import (
+    BadParameter,
+    KeysUnknown,
+    NoSuchStream,
+    OtherStream,
+    Refusal,
+    UnknownKey,
+)
 from millrace_collector.settings import Settings, load_settings
+from millrace_shared.keys import FileStore, Follower, Key
 
 DESCRIPTION = """\
 Events in. The answer tells of each record whether Kafka has it on all its in-sync replicas: what it
@@ -32,12 +42,36 @@ DAY_SECONDS = 86_400
 class Collector:
     """What requests need."""
 
-    def __init__(self, settings: Settings, delivery: Delivery, now: Callable[[], float]) -> None:
+    def __init__(
+        self, settings: Settings, delivery: Delivery, follower: Follower, now: Callable[[], float]
+    ) -> None:
         self.streams = settings.streams
         self.delivery = delivery
-        self.keys = Keys(settings, now)
+        self.follower = follower
+        self.following = Following(follower, settings.keys_look_seconds, time.time)
         self.intake = Intake(settings, delivery)
-        self.metrics = Metrics(settings.streams.keys(), self.intake.buffer, delivery)
+        self.metrics = Metrics(
+            settings.streams.keys(), self.intake.buffer, delivery, follower, self.following
+        )
+        self._again_seconds = settings.keys_look_seconds
+        self._senders = Senders(settings, now)
+
+    def key_of(self, secret: str) -> tuple[str, Key]:
+        """The key of that secret, and its name. Raises UnknownKey, KeysUnknown."""
+        if self.follower.keys is None:
+            raise KeysUnknown(
+                "No key is known here yet; send all again.",
+                retry_after_seconds=self._again_seconds,
+            )
+        if found := self.follower.find(secret):
+            return found
+        raise UnknownKey("Send your key as `Authorization: Bearer KEY`, a public one as ?key=KEY.")
+
+    def sender_of(self, name: str, key: Key, stream: str, address: str) -> Sender:
+        """Who sends with that key from that address. Raises OtherStream."""
+        if not key.may_write(stream):
+            raise OtherStream(f"This key may not write the stream {stream}; ask the operator.")
+        return self._senders.of(name, key, self.follower.doors, address)
 
 
 async def collector_of(request: Request) -> Collector:
@@ -50,7 +84,7 @@ InAddress = APIKeyQuery(
     name="key",
     scheme_name="key",
     auto_error=False,
-    description="For who can't send headers, as a page's beacon.",
+    description="For who can't send headers, as a page's beacon: public keys alone.",
 )
 
 
@@ -59,14 +93,19 @@ async def key_of(
     collector: CollectorDep,
     bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(Bearer)],
     in_address: Annotated[str | None, Depends(InAddress)],
-) -> Key:
+) -> tuple[str, Key]:
     """Who sends, before anything is read of what it sends."""
     if unknown := request.query_params.keys() - {InAddress.model.name}:
         raise BadParameter(f"There is no parameter {min(unknown)}; key is the only one.")
-    return collector.keys.find(bearer.credentials if bearer else in_address or "")
+    if bearer:
+        return collector.key_of(bearer.credentials)
+    name, key = collector.key_of(in_address or "")
+    if key.client_events_per_second is None:  # whatever has seen the address knows it now
+        raise UnknownKey("This key is no public one: send it as `Authorization: Bearer KEY`.")
+    return name, key
 
 
-KeyDep = Annotated[Key, Depends(key_of)]
+KeyDep = Annotated[tuple[str, Key], Depends(key_of)]
 
 
 def preferences(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -93,9 +132,11 @@ def sending_to(stream: str) -> Callable[..., Awaitable[Response]]:
         JSON (an object, or an array of them), lines of JSON, or CloudEvents 1.0 in any of their
         three modes, with the record as their data. Content-Encoding may be gzip or zstd.
         """
+        address = request.client.host if request.client else ""
+        sender = collector.sender_of(*key, stream, address)
         sent = intake.Request(request.headers, request.stream())
-        fates = await collector.intake.take(stream, key, sent)
-        collector.metrics.became(stream, key.name, fates)
+        fates = await collector.intake.take(stream, sender, sent)
+        collector.metrics.became(stream, sender.name, fates)
         with_places = WITH_PLACES in preferences(prefer or [])
         answer = answers.of_records(fates, with_places)
         applied = {"Preference-Applied": "=".join(WITH_PLACES)} if with_places else {}
@@ -141,15 +182,23 @@ def _respond(
 
 
 def create_app(
-    settings: Settings, delivery: Delivery, now: Callable[[], float] = time.monotonic
+    settings: Settings,
+    delivery: Delivery,
+    follower: Follower,
+    now: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
     """The application; ``now`` counts the seconds by which keys' rates are judged."""
-    collector = Collector(settings, delivery, now)
+    collector = Collector(settings, delivery, follower, now)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        follower.open()
+        following = asyncio.create_task(collector.following.go_on())
         with collector.metrics.served(settings.metrics_port):
             yield
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
         await delivery.close()  # requests have been answered by now
         collector.intake.close()
 
@@ -208,4 +257,9 @@ async def _described(document: bytes) -> Response:
 def serve() -> FastAPI:
     """The application over Kafka: ``uvicorn --factory millrace_collector.app:serve``."""
     settings = load_settings()
-    return create_app(settings, Delivery(partial(connect, settings.kafka)))
+    client = zookeeper.connect(settings.zookeeper)
+    client.start_async()
+    registry = zookeeper.ZookeeperRegistry(client, settings.znodes, settings.host)
+    store = FileStore(settings.keys_file)
+    follower = Follower(registry, store, settings.all_doors, time.time)
+    return create_app(settings, Delivery(partial(connect, settings.kafka)), follower)

@@ -17,7 +17,7 @@ from millrace_collector.cloud_events import Unwrap, naming
 from millrace_collector.content_encoding import Content
 from millrace_collector.delivery import Delivery
 from millrace_collector.fates import Failure, Fate, Kind
-from millrace_collector.limits import Buffer, Key, Share
+from millrace_collector.limits import Buffer, Sender, Share
 from millrace_collector.records import Checker
 from millrace_collector.refusals import BadRecord, TooLarge, TooSlow
 from millrace_collector.settings import Settings
@@ -53,15 +53,15 @@ class Request:
 
 @dataclass
 class Bill:
-    """What one request takes: of its key's allowance of bytes, and of the buffer."""
+    """What one request takes: of its sender's allowance of bytes, and of the buffer."""
 
-    key: Key
+    sender: Sender
     share: Share
     charged: int = field(default=0, init=False)
 
     def charge(self, size: int) -> None:
         """Raises TooMany, TooLarge."""
-        self.key.bytes.charge(size, again=2 * (self.charged + size))
+        self.sender.bytes.charge(size, again=2 * (self.charged + size))
         self.charged += size
 
     def hold(self, size: int) -> None:
@@ -80,23 +80,23 @@ class Intake:
         self._pool = ThreadPoolExecutor(settings.threads)
         self.buffer = Buffer(settings.buffer_bytes)
 
-    async def take(self, stream: str, key: Key, request: Request) -> list[Fate]:
+    async def take(self, stream: str, sender: Sender, request: Request) -> list[Fate]:
         """What became of each of the request's records.
 
         Raises Refusal; then none of them was given to Kafka.
         """
         form = bodies.format_of(request.headers, self._names[stream])
         content_encoding.check(request.encoding)
-        key.events.check(1)
+        sender.events.check(1)
         self._check_size(request.announced)
-        key.bytes.check(request.announced)
+        sender.bytes.check(request.announced)
         with self.buffer.share() as share:
-            bill = Bill(key, share)
+            bill = Bill(sender, share)
             body = await self._received(request.chunks, bill)
-            async with key.turn:
+            async with sender.turn:
                 records = await self._records(form, body, request.encoding, bill)
                 del body
-                key.events.charge(len(records))
+                sender.events.charge(len(records))
                 examined = await self._examined(self._checkers[stream], form.unwrap, records)
             good = [one for one in examined if not isinstance(one, Failure)]
             topic = self._settings.streams[stream].topic

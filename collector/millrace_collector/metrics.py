@@ -13,11 +13,15 @@ from prometheus_client import (
     ProcessCollector,
     start_http_server,
 )
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millrace_collector.delivery import Delivery
 from millrace_collector.fates import Failure, Fate
+from millrace_collector.following import Following
 from millrace_collector.limits import Buffer
+from millrace_shared.keys import Follower, Keys
 
 # To the answer, which waits for Kafka.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20)
@@ -26,10 +30,23 @@ WRITTEN = "written"
 
 
 class Metrics:
-    def __init__(self, streams: Collection[str], buffer: Buffer, delivery: Delivery) -> None:
+    def __init__(
+        self,
+        streams: Collection[str],
+        buffer: Buffer,
+        delivery: Delivery,
+        follower: Follower,
+        following: Following,
+    ) -> None:
         self._streams = streams
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        self.registry.register(OfKeys(follower))
+        Gauge(
+            "millrace_keys_looked_at_timestamp_seconds",
+            "When ZooKeeper last said which keys there are; 0 if never since the start.",
+            registry=self.registry,
+        ).set_function(lambda: following.looked_at)
         self._records = Counter(
             "millrace_collector_records",
             "Records by what became of them: written, refused for good, or Kafka's failures.",
@@ -91,6 +108,28 @@ class Metrics:
             server.shutdown()
             server.server_close()
             thread.join()
+
+
+class OfKeys(Collector):
+    """Keys by name: when each expires, and when it was last used at this door since its start."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        keys, used = self._follower.keys or Keys(), self._follower.used
+        expires = GaugeMetricFamily(
+            "millrace_key_expires_timestamp_seconds", "Of keys that do.", labels=["key"]
+        )
+        last = GaugeMetricFamily(
+            "millrace_key_used_timestamp_seconds", "Of keys that were.", labels=["key"]
+        )
+        for name, key in keys.items():
+            if key.expires is not None:
+                expires.add_metric([name], key.expires)
+            if name in used:
+                last.add_metric([name], used[name])
+        yield from (expires, last)
 
 
 class Timed:

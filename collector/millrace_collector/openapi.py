@@ -19,7 +19,8 @@ WRITTEN = "Kafka has written every record to all its in-sync replicas."
 SOME_REFUSED = "Kafka has written some of the records; the others are refused for good."
 PROBLEMS = {
     400: "The body isn't what its headers say, or there is no such parameter. Correct it.",
-    401: "The key is missing or unknown. Ask the operator for one.",
+    401: "The key is missing, unknown or expired. Ask the operator for one.",
+    403: "The key may not write this stream. Ask the operator for one that may.",
     404: "There is no such stream; the answer says which there are.",
     408: "The body didn't come in time. Send all again.",
     413: "This is more than is ever taken at once. Send fewer records.",

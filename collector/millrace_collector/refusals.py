@@ -32,6 +32,12 @@ class UnknownKey(Refusal):
     status, title = 401, "No such key"
 
 
+class OtherStream(Refusal):
+    """The key may not write this one."""
+
+    status, title = 403, "Not this stream"
+
+
 class NoSuchStream(Refusal):
     status, title = 404, "No such stream"
 
@@ -56,6 +62,12 @@ class TooMany(Refusal):
     """The key has used up what it may have now."""
 
     status, title = 429, "Too much of this key"
+
+
+class KeysUnknown(Refusal):
+    """Nobody can be told from anybody yet: it isn't the sender's fault."""
+
+    status, title = 503, "Keys unknown"
 
 
 class BufferFull(Refusal):

@@ -1,11 +1,11 @@
 """What the collector must know: one JSON file, rendered by Ansible."""
 
-import hashlib
 import os
-from collections import Counter
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
+
+from millrace_shared.names import ZookeeperNames
 
 DEFAULT_FILE = "/etc/millrace/collector/config.json"
 
@@ -36,44 +36,32 @@ class StreamRule(Model):
     fields: dict[str, FieldRule]
 
 
-class ApiKey(Model):
-    """``sha256`` is the hexadecimal digest of the key, which itself is on no host."""
-
-    name: str
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    events_per_second: PositiveInt
-
-    @field_validator("sha256")
-    @classmethod
-    def _of_something(cls, sha256: str) -> str:
-        if sha256 == hashlib.sha256(b"").hexdigest():
-            raise ValueError("is the digest of an empty secret: put one into its file")
-        return sha256
-
-
 class Settings(Model):
-    """Sizes are bytes. ``kafka`` are librdkafka's properties."""
+    """Sizes are bytes. ``kafka`` are librdkafka's properties.
 
+    Attributes:
+        host: this one's name; ``all_doors`` is how many of them run a collector.
+        zookeeper: ``host:port`` of each server, with commas between them.
+        keys_file: the copy of the keys, which this process writes.
+    """
+
+    host: str
+    all_doors: PositiveInt
     streams: dict[str, StreamRule]
-    keys: list[ApiKey]
     kafka: dict[str, str | int | bool]
+    zookeeper: str
+    znodes: ZookeeperNames
+    keys_file: Path
+    keys_look_seconds: PositiveFloat
     metrics_port: PositiveInt
     request_bytes: PositiveInt
     buffer_bytes: PositiveInt
     receive_seconds: PositiveFloat
     burst_seconds: PositiveFloat
     event_bytes: PositiveInt
+    addresses: PositiveInt
     threads: PositiveInt
     allowed_origins: list[str]
-
-    @field_validator("keys")
-    @classmethod
-    def _each_of_its_own(cls, keys: list[ApiKey]) -> list[ApiKey]:
-        for what in ("name", "sha256"):
-            counted = Counter(getattr(key, what) for key in keys)
-            if alike := [key.name for key in keys if counted[getattr(key, what)] > 1]:
-                raise ValueError(f"{' and '.join(alike)} have one {what}: give each its own secret")
-        return keys
 
 
 def load_settings() -> Settings:

@@ -5,6 +5,7 @@ commands.py     what can be typed, and where each command is
 operations.py   check the machine, make the hosts, deploy the jobs, remove all
 playbook.py     run a playbook: one screen of progress, the whole log in a file
 tables.py       facts that jobs look up: list, show, put, remove
+keys.py         keys of who sends and reads: list, add, rotate, revoke
 service.py      versions of the jobs: upgrade, back out, suspend, resume
 jobs.py         the streaming jobs one by one: list, check, disable, enable
 job_facts.py    what a job is, by the plan and its declaration

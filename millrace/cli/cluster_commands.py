@@ -38,12 +38,11 @@ def preflight() -> None:
 
 def up(yes: YesOption = False) -> None:
     """Make the hosts (Pulumi) and their services (Ansible); again, heal what drifted."""
-    from millrace.cli.operations import make_hosts
-    from millrace.cli.playbook import run_playbook
+    from millrace.cli.operations import make_hosts, make_services
 
     planned = load_plan(stack_name())
     make_hosts(planned, console, yes=yes)
-    run_playbook(planned, "site.yml", [], console)
+    make_services(planned, console)
 
 
 def status(

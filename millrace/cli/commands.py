@@ -147,6 +147,13 @@ COMMANDS = {
             " campaign.",
         ),
     },
+    "Access": {
+        "keys": Place(
+            "millrace.cli.keys",
+            "app",
+            "Say who may send events and read insights: list, add, rotate and revoke keys.",
+        ),
+    },
     "Proofs": {
         "audit": Place(
             "millrace.audit.command",

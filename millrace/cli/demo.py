@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from millrace.cli.insights import insights_view
-from millrace.cli.operations import make_hosts
+from millrace.cli.operations import make_hosts, make_services
 from millrace.cli.playbook import run_playbook
 from millrace.cli.settling import STILL_SECONDS, Look, await_rest, looking, state, state_line
 from millrace.cluster.insight_api import InsightApi
@@ -60,7 +60,7 @@ def run_demo(
     step("2/5 Hosts: pulumi up")
     make_hosts(plan, console, yes=yes)
     step("3/5 Services: Ansible")
-    run_playbook(plan, "site.yml", [], console)
+    make_services(plan, console)
     step("4/5 Streaming jobs")
     run_playbook(plan, "deploy-jobs.yml", [], console)
     step("5/5 Traffic")

@@ -1,5 +1,6 @@
 """Operations on a stack: check the machine, make the hosts, converge the services, remove all."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from infra.progress import Change, stopping
 from millrace.cli.playbook import run_playbook
+from millrace.cluster import operator_key
+from millrace.cluster.keys import made_by, registry
 from millrace.common.consent import agree
 from millrace.common.console import Console
 from millrace.common.errors import OperatorError
@@ -14,6 +17,7 @@ from millrace.common.paths import stack_state
 from millrace.common.stage import Stage
 from millrace.common.tables import Column, Row, Table
 from millrace.hosts.roles import ROLES, holder
+from millrace.keys import new_secret, with_operator
 from millrace.plan import Plan
 from millrace.providers import provider_of
 
@@ -39,6 +43,8 @@ def make_hosts(plan: Plan, console: Console, *, yes: bool = False) -> None:
 
     check_machine(plan, console)
     stack = automation.stack(plan.environment, console.print)
+    # Before Pulumi runs, as the file travels in its state; and behind what others have put there.
+    operator_key.ensure(plan, new_secret())
     if provider_of(plan).PREVIEWS:
         planned = automation.planned(stack, packs=[automation.POLICIES])
         if planned and not yes:
@@ -51,6 +57,14 @@ def make_hosts(plan: Plan, console: Console, *, yes: bool = False) -> None:
     console.print(
         f"pulumi: {changes or 'no changes'}; {len(plan.hosts)} hosts, {stage.took} minutes"
     )
+
+
+def make_services(plan: Plan, console: Console) -> None:
+    """Ansible's part of `up`; and the keys know the operator's."""
+    run_playbook(plan, "site.yml", [], console)
+    now, secret = time.time(), operator_key.secret_of(plan)
+    with registry(plan) as keys:
+        keys.change(with_operator(plan, secret, now, made_by()))
 
 
 def in_turn(plan: Plan, changes: Sequence[Change]) -> list[Change]:

@@ -18,7 +18,7 @@ from millrace.cluster import doors
 from millrace.cluster.doors import Credentials
 from millrace.cluster.kafka import KafkaError
 from millrace.common.errors import OperatorError, UnreachableError
-from millrace.common.paths import stack_state
+from millrace.keys import operator_rate
 from millrace.plan import Plan
 
 BATCH = 200  # events, some 70 kB
@@ -30,7 +30,6 @@ PAUSE_SECONDS = 0.1  # once each host was tried
 AWAY_SECONDS = 2.0  # a host that didn't answer a connection is the last one to be tried
 QUEUE_EVENTS = 1_000_000
 PATIENCE_SECONDS = 120.0  # of a Sender, for one request
-LEAST_SECRET_BYTES = 32  # the collector takes no shorter one
 EXPLAINED = "docs/send-events.md says what each answer means"
 REPRESENTATION = {"Prefer": "return=representation"}
 UNKNOWN = KafkaError(KafkaError._PURGE_INFLIGHT)
@@ -196,11 +195,11 @@ class Sender:
 
     @classmethod
     def of(cls, plan: Plan, stream: str) -> "Sender":
-        """Makes a sender with the first of the environment's keys, which may send so much at once.
+        """Makes a sender with the operator's key, which may send so much at once through one host.
         Raises OperatorError when there is none."""
-        settings = plan.services["collector"].settings["config.json"]
-        rate = next(iter(plan.collector_keys.values())).events_per_second
-        records = int(rate * settings["burst_seconds"])
+        collector = plan.services["collector"]
+        settings = collector.settings["config.json"]
+        records = int(operator_rate(plan) * settings["burst_seconds"]) // len(collector.hosts)
         size = min(settings["request_bytes"], records * settings["event_bytes"])
         return cls(doors.urls(plan, doors.EVENTS), stream, doors.credentials(plan), size, records)
 
@@ -246,8 +245,7 @@ class Sender:
 
 
 def connect(plan: Plan, stream: str) -> CollectorProducer:
-    """Connects with the first of the environment's keys. Raises OperatorError when there is
-    none."""
+    """Connects with the operator's key. Raises OperatorError when there is none."""
     return CollectorProducer(doors.urls(plan, doors.EVENTS), stream, doors.credentials(plan))
 
 
@@ -266,24 +264,3 @@ def _is_problem(answer: httpx.Response) -> bool:
 
 def _array(values: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(values) + b"]"
-
-
-def key_of(plan: Plan) -> str:
-    """The first of the environment's keys. Raises OperatorError."""
-    name = next(iter(plan.collector_keys), None)
-    if name is None:
-        raise OperatorError(
-            f"configs/environments/{plan.environment}.yaml names no collector_keys",
-            "docs/send-events.md says how to make one",
-        )
-    path = stack_state(plan.environment) / "secrets" / f"collector-{name}"
-    try:
-        secret = path.read_text().strip()
-    except FileNotFoundError:
-        raise OperatorError(f"{path}: no such file", "in `local`, `make up` makes it") from None
-    if len(secret.encode()) < LEAST_SECRET_BYTES:
-        raise OperatorError(
-            f"{path}: a key has {LEAST_SECRET_BYTES} bytes at least, so that nobody guesses it",
-            "put another one into it, as by `openssl rand -hex 32`; then `make up`",
-        )
-    return secret

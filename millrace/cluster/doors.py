@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from millrace.cluster import tunnel
+from millrace.cluster import operator_key, tunnel
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_secrets
 from millrace.plan import Plan
-from millrace_shared.keys import OPERATOR
 
 SERVICE = "edge_proxy"
 INSIGHTS, EVENTS = "insights", "events"
 OWN_INSIGHTS, OWN_EVENTS = "own_insights", "own_events"  # of that host alone
-MADE_BY_UP = "`millrace up` makes it; on a cloud, where another operator made it, it fetches it"
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,10 @@ class Credentials:
 
 def credentials(plan: Plan) -> Credentials:
     """Reads them on this machine. Raises OperatorError when they aren't there."""
-    folder = stack_secrets(plan.environment)
-    authority, key = folder / "ca.crt", folder / f"{OPERATOR}-key"
-    for path in (authority, key):
-        if not path.is_file():
-            raise OperatorError(f"{path}: no such file", MADE_BY_UP)
-    return Credentials(authority, key.read_text().strip())
+    authority = stack_secrets(plan.environment) / "ca.crt"
+    if not authority.is_file():
+        raise OperatorError(f"{authority}: no such file", "`millrace up` makes it")
+    return Credentials(authority, operator_key.secret_of(plan))
 
 
 def addresses(plan: Plan, door: str) -> list[str]:

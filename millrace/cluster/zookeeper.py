@@ -42,20 +42,20 @@ class Coordination:
 def coordination(plan: Plan, seconds: float) -> Coordination:
     """Asks for all in one session. Raises UnreachableError when none begins in so many seconds."""
     what = "who drives, which jobs are disabled and how the upkeep went"
-    with _glancing(plan, what, seconds) as client:
+    with glancing(plan, what, seconds) as client:
         return Coordination(_drivers(client, plan), _disabled(client, plan), _upkeep(client, plan))
 
 
 def drivers(plan: Plan) -> Drivers:
     """The living drivers. Raises UnreachableError when ZooKeeper doesn't answer."""
-    with _glancing(plan, "who drives") as client:
+    with glancing(plan, "who drives") as client:
         return _drivers(client, plan)
 
 
 def disabled(plan: Plan) -> set[str]:
     """The jobs that an operator wants not to run. Raises UnreachableError when ZooKeeper doesn't
     answer."""
-    with _glancing(plan, "which jobs are disabled") as client:
+    with glancing(plan, "which jobs are disabled") as client:
         return _disabled(client, plan)
 
 
@@ -65,19 +65,19 @@ def upkeep(plan: Plan) -> dict[str, Any] | None:
 
     UnreachableError when ZooKeeper doesn't answer.
     """
-    with _glancing(plan, "how the upkeep went") as client:
+    with glancing(plan, "how the upkeep went") as client:
         return _upkeep(client, plan)
 
 
 def disable(plan: Plan, job: str) -> None:
     """Order that the job is not to run. Raises UnreachableError when ZooKeeper doesn't answer."""
-    with _glancing(plan, "whether it takes the order") as client:
+    with glancing(plan, "whether it takes the order") as client:
         client.ensure_path(_order(plan, job))
 
 
 def enable(plan: Plan, job: str) -> None:
     """Take that order back. Raises UnreachableError when ZooKeeper doesn't answer."""
-    with _glancing(plan, "whether it takes the order") as client, suppress(NoNodeError):
+    with glancing(plan, "whether it takes the order") as client, suppress(NoNodeError):
         client.delete(_order(plan, job))
 
 
@@ -108,7 +108,7 @@ def ask(plan: Plan, path: str, question: dict[str, Any], seconds: float) -> dict
 
 
 @contextmanager
-def _glancing(plan: Plan, what: str, seconds: float = TIMEOUT_SECONDS) -> Iterator[KazooClient]:
+def glancing(plan: Plan, what: str, seconds: float = TIMEOUT_SECONDS) -> Iterator[KazooClient]:
     """A client that gives up soon; UnreachableError then, also while in use."""
     quiet()
     client = _client(plan)

@@ -33,7 +33,6 @@ from millrace.config.component import (
     load_components,
 )
 from millrace.config.environment import (
-    CollectorKey,
     Environment,
     KafkaReplication,
     Replication,
@@ -56,7 +55,6 @@ __all__ = [
     "READERS",
     "THIS_MACHINE",
     "Aws",
-    "CollectorKey",
     "Component",
     "Disk",
     "Environment",

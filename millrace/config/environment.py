@@ -93,18 +93,11 @@ class TargetLoad(Model):
     retention_days: float = Field(gt=0, strict=False)
 
 
-class CollectorKey(Model):
-    """What a key for sending events may do; the key itself is a file of the operator's machine."""
-
-    events_per_second: PositiveInt
-
-
 class Environment(Model):
     """``configs/environments/<name>.yaml``: what runs where.
 
     ``every_host`` are services that each host of each group runs, besides those of its group.
     ``receiver`` is who is told of alerts, in Alertmanager's words; nobody, if it is empty.
-    ``collector_keys`` are those of who may send events over HTTP; nobody, if it is empty.
     """
 
     summary: str
@@ -120,7 +113,6 @@ class Environment(Model):
     replication: Replication
     applications: dict[Name, list[Name]] = {}
     receiver: dict[ReceiverKind, list[dict[str, Any]]] = {}
-    collector_keys: dict[Name, CollectorKey] = {}
     job_folders: list[str] = []
     aws: Aws | None = None
     machines: Machines | None = None

@@ -143,7 +143,6 @@ def make_plan(
         replication=environment.replication,
         applications=environment.applications,
         receiver=environment.receiver,
-        collector_keys=environment.collector_keys,
         job_folders=environment.job_folders,
         endpoints=_endpoints(hosts, components),
         edges=edges(environment, components),

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from millrace.config import THIS_MACHINE, CollectorKey, Names, Profile, Replication, absent
+from millrace.config import THIS_MACHINE, Names, Profile, Replication, absent
 from millrace.plan.aws import BALANCED, AwsPlan
 from millrace.plan.edges import Edge
 from millrace.plan.parts import (
@@ -50,7 +50,6 @@ class Plan(Model):
     replication: Replication
     applications: dict[str, list[str]]
     receiver: dict[str, list[dict[str, Any]]]
-    collector_keys: dict[str, CollectorKey]
     job_folders: list[str]
     endpoints: Endpoints
     edges: list[Edge]

@@ -1,6 +1,5 @@
-import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -12,14 +11,31 @@ from millrace_collector.app import create_app
 from millrace_collector.delivery import Delivery
 from millrace_collector.settings import Settings
 
+from millrace.config import load_names
 from millrace.config.streams import load_streams
 from millrace.plan.streams import plan_stream
+from millrace_shared.keys import ALL, Follower, Key, Secret, sha256
 from tests.clock import Clock
 from tests.collector.fakes import FakeProducer
+from tests.keys import FakeRegistry, Memory
 from tests.waiting import PATIENCE_SECONDS, soon
 
 SECRET = "a-key-of-the-tests-with-32-bytes-at-least"
 SLOW_SECRET = "a-key-of-the-tests-for-one-event-a-second"
+PAGE_SECRET = "a-key-of-the-tests-that-everybody-can-read"
+
+
+def key_of(secret: str, rate: int, **changes: Any) -> Key:
+    return Key(
+        [Secret(sha256(secret.encode()))], **{"streams": [ALL]} | changes, events_per_second=rate
+    )
+
+
+KEYS = {
+    "tests": key_of(SECRET, 100_000),
+    "slow": key_of(SLOW_SECRET, 1),
+    "page": key_of(PAGE_SECRET, 100, streams=["events"], client_events_per_second=10),
+}
 
 
 def collector_settings(**changes: Any) -> Settings:
@@ -28,11 +44,12 @@ def collector_settings(**changes: Any) -> Settings:
             name: plan_stream(stream, f"topic-of-{name}", "small").model_dump(mode="json")
             for name, stream in load_streams().items()
         },
-        "keys": [
-            {"name": name, "sha256": hashlib.sha256(secret.encode()).hexdigest()}
-            | {"events_per_second": rate}
-            for name, secret, rate in (("tests", SECRET, 100_000), ("slow", SLOW_SECRET, 1))
-        ],
+        "host": "edge-1",
+        "all_doors": 1,
+        "zookeeper": "127.0.0.1:1",
+        "znodes": load_names().zookeeper.model_dump(),
+        "keys_file": "/nowhere/keys.json",
+        "keys_look_seconds": PATIENCE_SECONDS,  # a test looks itself
         "kafka": {"bootstrap.servers": "127.0.0.1:1"},
         "metrics_port": 1,
         "request_bytes": 100_000,
@@ -40,6 +57,7 @@ def collector_settings(**changes: Any) -> Settings:
         "receive_seconds": PATIENCE_SECONDS,
         "burst_seconds": 1,
         "event_bytes": 1024,
+        "addresses": 100,
         "threads": 2,
         "allowed_origins": [],
     }
@@ -92,14 +110,20 @@ def clock() -> Clock:
 
 @pytest.fixture
 def collector(producers: list[FakeProducer], clock: Clock) -> Callable[..., Any]:
-    """The app over producers of the tests, with other settings."""
+    """The app over producers and keys of the tests, with other settings."""
 
-    def make(**changes: Any) -> FastAPI:
+    def make(keys: Mapping[str, Key] = KEYS, **changes: Any) -> FastAPI:
         def connect() -> Any:
             producers.append(FakeProducer())
             return producers[-1]
 
-        return create_app(collector_settings(**changes), Delivery(connect, clock), clock)
+        settings, registry = collector_settings(**changes), FakeRegistry(keys)
+        registry.there = settings.all_doors
+        follower = Follower(registry, Memory(), settings.all_doors, clock)
+        follower.look()
+        app = create_app(settings, Delivery(connect, clock), follower, clock)
+        app.state.registry = registry
+        return app
 
     return make
 

@@ -22,7 +22,7 @@ from millrace_collector.records import Checker
 from millrace_collector.refusals import BadBody, TooLarge, TooMany
 
 from tests.clock import Clock
-from tests.collector.conftest import SECRET, SLOW_SECRET, collector_settings, serving
+from tests.collector.conftest import KEYS, SECRET, SLOW_SECRET, key_of, serving
 from tests.collector.fakes import FakeProducer
 from tests.jobs.samples import EVENT, event
 from tests.waiting import PATIENCE_SECONDS, soon
@@ -43,11 +43,11 @@ class Work:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     done = Work()
-    key_of, read = Checker.key_of, Content.read
+    key_of_record, read = Checker.key_of, Content.read
 
     def counted_key_of(*args: Any) -> bytes:
         done.records += 1
-        return key_of(*args)
+        return key_of_record(*args)
 
     def counted_read(content: Content) -> bytes:
         part = read(content)
@@ -71,11 +71,8 @@ def slow_client(collector: Make) -> Iterator[httpx.Client]:
 
 
 def with_slow_key(collector: Make, rate: int, **changes: Any) -> FastAPI:
-    keys = collector_settings().model_dump(mode="json")["keys"]
-    keys[1]["events_per_second"] = rate
-    return collector(
-        keys=keys, **{"request_bytes": 4_000_000, "buffer_bytes": 30_000_000} | changes
-    )
+    keys = KEYS | {"slow": key_of(SLOW_SECRET, rate)}
+    return collector(keys, **{"request_bytes": 4_000_000, "buffer_bytes": 30_000_000} | changes)
 
 
 def lines(good: int, bad: int = 0) -> bytes:
@@ -241,7 +238,7 @@ def test_another_key_has_its_turn_between_two_parts_of_large_requests(
     app = with_slow_key(collector, 100_000, threads=1)
     intake = app.state.collector.intake
     begun, came, looked = threading.Event(), threading.Event(), []
-    key_of, records_of = Checker.key_of, intake._records
+    key_of_record, records_of = Checker.key_of, intake._records
 
     def observed(checker: Checker, value: bytes, now: datetime) -> bytes:
         looked.append(value)
@@ -249,7 +246,7 @@ def test_another_key_has_its_turn_between_two_parts_of_large_requests(
             begun.set()
             came.wait(PATIENCE_SECONDS)
             soon(intake._pool._work_queue.qsize, "the small request waits for the thread")
-        return key_of(checker, value, now)
+        return key_of_record(checker, value, now)
 
     def coming(form: bodies.Format, body: bytes, *args: Any) -> Any:
         if b"/small" in body:

@@ -14,8 +14,9 @@ from confluent_kafka import KafkaError, KafkaException
 from fastapi import FastAPI
 
 from millrace.cluster import collector as client_of_collector
-from millrace.cluster.collector import CollectorProducer, Sender, key_of
+from millrace.cluster.collector import CollectorProducer, Sender
 from millrace.common.errors import OperatorError
+from millrace.keys import operator_rate
 from millrace.ledger.load import Load
 from millrace.ledger.store import Ledger, Writer
 from millrace.plan import load_plan
@@ -140,15 +141,13 @@ def test_a_request_is_no_larger_than_its_key_may_send_at_once(
     assert len(producers[0].written) == 250
 
 
-def test_a_key_that_could_be_guessed_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_request_fits_what_the_operator_s_key_may_send_through_one_host(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    secret = tmp_path / "secrets" / "collector-development"
-    secret.parent.mkdir()
-    monkeypatch.setattr(client_of_collector, "stack_state", lambda name: tmp_path)
-    for content in ("", "\n", "a" * 31):
-        secret.write_text(content)
-        with pytest.raises(OperatorError, match="32 bytes"):
-            key_of(load_plan("local"))
-    secret.write_text("a" * 32 + "\n")
-    assert key_of(load_plan("local")) == "a" * 32
+    monkeypatch.setattr(client_of_collector.operator_key, "secret_of", lambda plan: SECRET)
+    plan = load_plan("local")
+    sender = Sender.of(plan, "events")
+    settings = plan.services["collector"].settings["config.json"]
+    share = operator_rate(plan) * settings["burst_seconds"] / 2
+    assert sender._request_records <= share
+    assert sender._request_bytes <= settings["request_bytes"]

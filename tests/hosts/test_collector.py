@@ -6,6 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from millrace.cluster import doors, kafka
+from millrace.cluster.keys import registry
+from millrace.cluster.zookeeper import retrying_client
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +48,29 @@ def test_without_a_key_nothing_is_taken(collectors):
 
 def test_the_key_is_not_with_the_collector(plan, hosts_of):
     key = doors.credentials(plan).key
+    folders = "/etc/millrace/collector /var/lib/millrace/collector"
     for edge in hosts_of("collector").values():
-        assert edge.run("grep -rF %s /etc/millrace/collector /var/lib/millrace", key).rc == 1
+        assert edge.run(f"grep -rF %s {folders}", key).rc == 1
+
+
+def test_every_collector_is_a_door_and_has_a_copy_of_the_keys(plan, hosts_of):
+    with retrying_client(plan) as client:
+        doors = client.get_children(f"{plan.names.zookeeper.doors}/collector")
+    assert set(doors) == set(hosts_of("collector"))
+    for edge in hosts_of("collector").values():
+        assert edge.file("/var/lib/millrace/collector/keys.json").mode == 0o600
+
+
+def test_a_use_is_noted(plan, collectors):
+    for collector in collectors:
+        collector.post("/v1/impressions", json=[])
+
+    def noted():
+        with registry(plan) as known:
+            return known.used().get("operator")
+
+    use = wait_until(noted, PATIENCE_SECONDS, "the use is noted")
+    assert use.door.startswith(("collector-", "insight-api-"))
 
 
 def test_resident_memory_is_within_the_plan(plan, hosts_of):

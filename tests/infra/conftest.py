@@ -59,7 +59,6 @@ def make_plan(memory: int = 128, hosts: int = 2) -> Plan:
         applications={},
         job_folders=[],
         receiver={},
-        collector_keys={},
         edges=[],
         endpoints=Endpoints(kafka=[Endpoint("store-1", 1), Endpoint("store-2", 1)]),
     )

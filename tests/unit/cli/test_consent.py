@@ -33,6 +33,7 @@ ASK = {
     "jobs disable": "sessions",
     "jobs skip": "sessions --partition 0 --from 1 --to 2 --why x",
     "table remove": "campaigns campaign=spring",
+    "keys revoke": "shop",
     "load-large": "",
     "drill run": "driver-killed",
     "drill all": "",
@@ -48,6 +49,7 @@ NEVER_ASK = {
     *("plan", "capacity", "alerts", "dashboards", "preflight", "env", "on"),
     *("setup", "lock", "docs", "generate", "replay", "send", "load", "advertise"),
     *("resume", "jobs enable", "table put", "dead-letters retry"),
+    *("keys list", "keys add", "keys rotate"),
 }
 
 

@@ -223,7 +223,7 @@ def test_the_state_is_one_line(components: list[Component], state: str, line: st
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """A demo whose steps do nothing and whose results are there."""
-    for name in ("run_setup", "make_hosts", "run_playbook", "_generated_traffic"):
+    for name in ("run_setup", "make_hosts", "make_services", "run_playbook", "_generated_traffic"):
         monkeypatch.setattr(demo, name, lambda *_, **__: None)
     monkeypatch.setattr(demo, "InsightApi", lambda plan: Api("/a[/b][link=x]\x1b[2J"))
     return io.StringIO()

@@ -217,6 +217,7 @@ def test_operations_are_no_drills():
     assert set(OPERATIONS) == {
         "collector-refuses",
         "api-fails",
+        "key-expires",
         "patch-hosts",
         "promise-at-risk",
         "replace-instance",
