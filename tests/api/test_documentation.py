@@ -14,12 +14,12 @@ import pytest
 from fastapi.testclient import TestClient
 from millrace_api import documentation
 from millrace_api import runbooks as runbook_pages
-from millrace_api.app import create_app
 from openapi_python_client import generate
 from openapi_python_client.config import Config, ConfigFile, MetaType
 
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import create_app
 from tests.api.serving import at_loopback, busy_store, describe_jobs
 from tests.api.test_operations import StandIn
 from tests.api.test_operations import served as prometheus

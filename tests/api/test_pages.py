@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from millrace_api.app import create_app
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import create_app
 from tests.api.serving import LONG_URL, at_loopback, busy_store
 from tests.api.test_operations import StandIn
 from tests.api.test_operations import served as prometheus

@@ -9,7 +9,6 @@ import schemathesis
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from millrace_api.app import create_app
 from millrace_api.settings import Settings
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
@@ -17,6 +16,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed
+from tests.api.keys import BEARER, create_app
 from tests.api.serving import at_loopback, busy_store, describe_jobs
 from tests.api.test_operations import StandIn
 from tests.api.test_operations import served as prometheus
@@ -77,7 +77,7 @@ def monitor() -> Iterator[tuple[str, int]]:
 def asked(panels: Path, monitor: tuple[str, int]) -> Iterator[TestClient]:
     """Lets a bug fail the test with its trace."""
     app = create_app(unlimited(panels, monitor), busy_store(), FakeFeed())
-    with TestClient(app) as client:
+    with TestClient(app, headers=BEARER) as client:
         yield client
 
 

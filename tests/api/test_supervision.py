@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from millrace_api.app import create_app
 from millrace_api.hub import Hub
 from millrace_api.metrics import Metrics
 from millrace_api.outputs import Catalogue
@@ -20,6 +19,7 @@ from millrace_api.store import CassandraStore, JobProgress
 from millrace_api.supervision import in_background
 
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import BEARER, create_app
 from tests.api.test_declared import WRITTEN
 from tests.api.test_metrics import samples
 from tests.clock import play
@@ -239,7 +239,9 @@ def test_the_store_is_asked_once_a_second_whether_it_is_ready(
 
     async def scenario() -> None:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://api", headers=BEARER
+        ) as client:
             for away, status in ((False, 200), (True, 503)):
                 store.away = away
                 asked.clear()
