@@ -41,6 +41,7 @@ ROUTES = [
     ("/openapi.json", {}),
     ("/page/page.css", {}),
 ]
+PUBLIC = ("/", "/operations", "/docs", "/openapi.json", "/page/page.css")
 each_route = pytest.mark.parametrize(("path", "asked"), ROUTES)
 
 
@@ -160,7 +161,9 @@ def test_who_has_an_answer_already_is_told_so(
         assert answer.headers["cache-control"] == "no-store"
         assert "etag" not in answer.headers
         return
-    assert answer.headers["cache-control"] == "no-cache"
+    is_public = path in PUBLIC
+    assert answer.headers["cache-control"] == ("no-cache" if is_public else "private, no-cache")
+    assert ("Authorization, Cookie" in answer.headers.get("vary", "")) != is_public
     tag = answer.headers["etag"]
     assert tag.startswith('W/"')
     for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
