@@ -6,7 +6,7 @@ from typing import Any
 
 from millrace.cluster.access import HOST_KEYS, key_file, user, way_in
 from millrace.common.paths import REPO
-from millrace.config import THIS_MACHINE
+from millrace.config import READERS, THIS_MACHINE
 from millrace.plan import CONFIG_ROOT, CONTROLLER_ID_BASE, DATA_ROOT, LOGS_ROOT, Host, Plan, Service
 from millrace.plan.receivers import secrets_folder, secrets_of, with_folder
 
@@ -111,6 +111,7 @@ def _all_vars(
             },
             "endpoints": plan.endpoints.model_dump(mode="json"),
             "this_machine": plan.sources(THIS_MACHINE),
+            "forwarders": _forwarders(plan),
             "sign_in": _sign_in(plan, balancer),
             "topics": {name: topic.model_dump() for name, topic in plan.topics.items()},
             "replication": {
@@ -148,10 +149,15 @@ def _provider(plan: Plan) -> dict[str, str]:
             "provider": plan.provider,
             "region": plan.aws.region,
             "log_group": plan.aws.log_group,
-            # The API takes its load balancer's word for who asks.
-            "load_balancers": plan.network.subnet,
         }
     return {} if plan.provider == "docker" else {"provider": plan.provider}
+
+
+def _forwarders(plan: Plan) -> list[str]:
+    """Returns whose word programs behind a proxy take for the address that a request comes from."""
+    proxies = [host.address for host in plan.hosts_of("edge_proxy")]
+    balancers = plan.sources(READERS) if plan.aws else []
+    return ["127.0.0.1", *proxies, *balancers]
 
 
 def _sign_in(plan: Plan, balancer: str | None) -> dict[str, Any] | None:

@@ -11,7 +11,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.responses import FileResponse, Response
-from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import Lifespan
@@ -20,6 +19,7 @@ from millrace_api import (
     cursors,
     declared,
     documentation,
+    login,
     middleware,
     models,
     operations,
@@ -27,17 +27,21 @@ from millrace_api import (
     runbooks,
     session_routes,
     stream,
+    zookeeper,
 )
+from millrace_api.access import ANYBODY, PublicFiles, ReaderDep, needs
 from millrace_api.admission import Admission, Busy, RateLimit, TooMany
 from millrace_api.client_identity import ClientDep
 from millrace_api.coalescing import Coalesced
 from millrace_api.cursors import Cursor, CursorText
 from millrace_api.history import History
 from millrace_api.hub import Hub
+from millrace_api.identity import People, Readers, keep_looking
 from millrace_api.live import Feed, RedisFeed
 from millrace_api.metrics import Metrics, Timed
 from millrace_api.outputs import Catalogue
 from millrace_api.parameters import From, To, refuse_others
+from millrace_api.people import BalancersPeople, fetch_from
 from millrace_api.planes import planes
 from millrace_api.progress import TrafficJob, states_of
 from millrace_api.ranges import HOUR, MINUTE, Window, parse_span
@@ -46,6 +50,7 @@ from millrace_api.shared import Shared
 from millrace_api.store import CassandraStore, Store, StoreUnavailable
 from millrace_api.supervision import Work, in_background
 from millrace_api.windows import Windows
+from millrace_shared.keys import Follower
 
 DESCRIPTION = """\
 Insights from the event stream. Times are ISO 8601 with a zone; a range is from ≤ time < to.
@@ -63,6 +68,7 @@ WINDOWS_PER_DAY_OF_LETTERS = 120  # thousands of samples; a day of 24 hours touc
 HEALTH_CHECKS = {"/healthz", "/readyz"}
 READY_SECONDS = 1.0
 LIVE_STREAM = "/v1/stream"
+KEYS_COPY = "keys.json"  # in the data directory: it is here when ZooKeeper isn't
 GZIP_BYTES = 1024  # below, an answer is one packet in any case
 # A day of minutes takes a fifth of the time that the default takes, and a sixth more bytes.
 GZIP_LEVEL = 4
@@ -119,7 +125,7 @@ SettingsDep = Annotated[Settings, Depends(settings_of)]
 router = APIRouter()
 
 
-@router.get("/v1/traffic", tags=["traffic"])
+@router.get("/v1/traffic", tags=["traffic"], dependencies=[needs("insights")])
 async def traffic(
     start: From,
     end: To,
@@ -136,7 +142,7 @@ async def traffic(
         return await windows.of(window, span)
 
 
-@router.get("/v1/traffic/total", tags=["traffic"])
+@router.get("/v1/traffic/total", tags=["traffic"], dependencies=[needs("insights")])
 async def traffic_total(
     start: From, end: To, history: HistoryDep, client: ClientDep
 ) -> models.TrafficTotal:
@@ -149,7 +155,7 @@ async def traffic_total(
     return models.TrafficTotal.of(span, await history.total(span, client))
 
 
-@router.get("/v1/pages/top", tags=["traffic"])
+@router.get("/v1/pages/top", tags=["traffic"], dependencies=[needs("insights")])
 async def top_pages(
     start: From,
     end: To,
@@ -173,7 +179,7 @@ async def top_pages(
     )
 
 
-@router.get("/v1/dead-letters", tags=["quality"])
+@router.get("/v1/dead-letters", tags=["quality"], dependencies=[needs("letters")])
 async def dead_letters(
     request: Request,
     response: Response,
@@ -212,7 +218,7 @@ def letter_place(cursor: Cursor) -> tuple[datetime, str]:
     return cursor.at, letter
 
 
-@router.get("/v1/late", tags=["quality"])
+@router.get("/v1/late", tags=["quality"], dependencies=[needs("insights")])
 async def late(start: From, end: To, store: StoreDep, client: ClientDep) -> models.Late:
     """Events that came after their window was final and are missing from it, by day."""
     span = parse_span(start, end, step=HOUR, longest=LONGEST[Window.HOUR])
@@ -226,7 +232,7 @@ async def late(start: From, end: To, store: StoreDep, client: ClientDep) -> mode
     )
 
 
-@router.get("/v1/extent", tags=["state"])
+@router.get("/v1/extent", tags=["state"], dependencies=[needs("insights")])
 async def extent(store: StoreDep, shared: SharedDep) -> models.Extent:
     """Where there is data: the first and the last window of each size. Up to a second old."""
     minutes, hours = await asyncio.gather(
@@ -238,8 +244,10 @@ async def extent(store: StoreDep, shared: SharedDep) -> models.Extent:
     )
 
 
-@router.get("/v1/progress", tags=["state"])
-async def progress(store: StoreDep, known: operations.OperationsDep) -> models.Progress:
+@router.get("/v1/progress", tags=["state"], dependencies=[needs("insights")])
+async def progress(
+    store: StoreDep, known: operations.OperationsDep, reader: ReaderDep
+) -> models.Progress:
     """How far each job is (watermark, newest event, age of its last batch), what it does, and who
     is behind."""
     now = datetime.now(UTC)
@@ -247,11 +255,14 @@ async def progress(store: StoreDep, known: operations.OperationsDep) -> models.P
         store.progress(), states_of(store, now), known.behind()
     )
     return models.Progress(
-        jobs=[models.Job.of(job, states.get(job.job), now, behind.get(job.job)) for job in jobs]
+        jobs=[
+            models.Job.of(job, states.get(job.job), reader, now, behind.get(job.job))
+            for job in jobs
+        ]
     )
 
 
-@router.get("/v1/status", tags=["state"])
+@router.get("/v1/status", tags=["state"], dependencies=[needs("operations")])
 async def status(
     store: StoreDep,
     feed: FeedDep,
@@ -266,11 +277,14 @@ async def status(
     return models.Status(cluster=settings.cluster, planes=found)
 
 
-@router.get(LIVE_STREAM, tags=["traffic"], response_class=EventStream)
+@router.get(
+    LIVE_STREAM, tags=["traffic"], response_class=EventStream, dependencies=[needs("insights")]
+)
 async def live_stream(
     hub: HubDep,
     settings: SettingsDep,
     client: ClientDep,
+    reader: ReaderDep,
     last_event_id: Annotated[
         str | None, Header(description="Id of the last event seen, to go on from there.")
     ] = None,
@@ -284,17 +298,19 @@ async def live_stream(
         raise Busy(f"{hub.viewers()} clients follow the stream already; try again later.")
     if hub.viewers(client.address) >= settings.client_streams:
         raise TooMany(f"{settings.client_streams} clients of your address follow it already.")
-    return stream.LiveStream(hub, client.address, last_event_id)
+    return stream.LiveStream(
+        hub, client.address, last_event_id, lambda: "insights" in reader.scopes_now()
+    )
 
 
-@router.get("/healthz", tags=["state"])
+@router.get("/healthz", tags=["state"], dependencies=[ANYBODY])
 async def healthz(response: Response) -> dict[str, str]:
     """The process answers."""
     response.headers["Cache-Control"] = "no-store"
     return {"status": "ok"}
 
 
-@router.get("/readyz", tags=["state"])
+@router.get("/readyz", tags=["state"], dependencies=[ANYBODY])
 async def readyz(request: Request, response: Response, store: StoreDep) -> dict[str, str]:
     """A quorum of the store answers, or did within the last second."""
     response.headers["Cache-Control"] = "no-store"
@@ -302,7 +318,7 @@ async def readyz(request: Request, response: Response, store: StoreDep) -> dict[
     return {"status": "ok"}
 
 
-@router.get("/", include_in_schema=False)
+@router.get("/", include_in_schema=False, dependencies=[ANYBODY])
 async def page() -> FileResponse:
     return FileResponse(PAGE / "index.html")
 
@@ -311,12 +327,15 @@ def create_app(
     settings: Settings,
     store: Store,
     feed: Feed,
+    keys: Follower,
     connections: Lifespan[FastAPI] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    people: People | None = None,
 ) -> FastAPI:
     """The application over any store and feed; ``connections`` are open for as long as it runs.
 
-    ``clock`` counts the seconds by which clients' rates are judged.
+    ``keys`` are those of its readers, and ``people`` who comes by way of a load balancer that
+    authenticates. ``clock`` counts the seconds by which clients' rates are judged.
     """
     hub = Hub(feed, store)
     metrics = Metrics()
@@ -325,12 +344,14 @@ def create_app(
         "live stream": hub.run,
         "descriptions": catalogue.keep_reading,
         "metrics": partial(metrics.keep_looking, store, hub),
+        "keys": partial(keep_looking, keys, settings.keys_look_seconds, metrics.looked_at_keys),
     }
     metrics.expect("requests", "connection", *background)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
+            keys.open()
             if connections:
                 await stack.enter_async_context(connections(app))
             for name, work in background.items():
@@ -360,21 +381,27 @@ def create_app(
     app.state.metrics = metrics
     app.state.catalogue = catalogue
     problems.install(app)
-    add_middleware(app, settings, metrics, clock)
+    add_middleware(app, settings, Readers(keys, people), metrics, clock)
     app.include_router(router)
     declared.install(app)
     session_routes.install(app)
     runbooks.install(app)
     operations.install(app, settings)
+    login.install(app)
     documentation.install(app, catalogue)
-    app.mount("/page", StaticFiles(directory=PAGE))
+    app.mount("/page", PublicFiles(directory=PAGE))
     return app
 
 
 def add_middleware(
-    app: FastAPI, settings: Settings, metrics: Metrics, clock: Callable[[], float]
+    app: FastAPI,
+    settings: Settings,
+    readers: Readers,
+    metrics: Metrics,
+    clock: Callable[[], float],
 ) -> None:
-    """From the routes outwards."""
+    """From the routes outwards. Nobody's answer is shared, nor called unchanged, before `Guarded`
+    has let its reader in; and `RateLimited` counts who tries keys."""
     limit = RateLimit(settings.client_requests_per_second, settings.client_burst, clock)
     app.add_middleware(middleware.Tagged)
     app.add_middleware(
@@ -383,8 +410,11 @@ def add_middleware(
         compresslevel=GZIP_LEVEL,
         exclude_content_types=NOT_COMPRESSED,
     )
-    app.add_middleware(Coalesced, endless={LIVE_STREAM})
+    app.add_middleware(Coalesced, own={LIVE_STREAM, login.PATH})
     app.add_middleware(middleware.Validated)
+    app.add_middleware(
+        middleware.Guarded, routes=app.routes, readers=readers, refused=metrics.refused
+    )
     app.add_middleware(
         middleware.RateLimited,
         limit=limit,
@@ -398,8 +428,8 @@ def add_middleware(
             CORSMiddleware,
             allow_origins=settings.allowed_origins,
             allow_methods=["GET", "HEAD"],
-            allow_headers=["If-None-Match", "Last-Event-ID"],
-            expose_headers=["ETag", "Link", "Retry-After"],
+            allow_headers=["Authorization", "If-None-Match", "Last-Event-ID"],
+            expose_headers=["ETag", "Link", "Retry-After", "WWW-Authenticate"],
         )
     app.add_middleware(middleware.AnswerHeaders)
     app.add_middleware(middleware.HeadAsGet)
@@ -409,14 +439,23 @@ def serve() -> FastAPI:
     """The application over Cassandra and Redis: ``uvicorn --factory millrace_api.app:serve``."""
     settings = load_settings()
     store, feed = CassandraStore(settings), RedisFeed(settings)
+    registry = zookeeper.Registry(
+        zookeeper.client(settings.zookeeper), settings.znodes, settings.host
+    )
+    copy = zookeeper.FileStore(settings.data / KEYS_COPY)
+    keys = Follower(registry, copy, settings.doors, time.time)
+    oidc = settings.oidc
+    people = BalancersPeople(oidc, fetch_from(oidc.region), time.time) if oidc else None
 
     @asynccontextmanager
     async def connected(app: FastAPI) -> AsyncIterator[None]:
         metrics = app.state.metrics
+        registry.start()
         with metrics.served(settings.metrics_port):
             async with in_background("connection", store.connect_forever, metrics.failed):
                 yield
+        await asyncio.to_thread(registry.close)
         store.close()
         await feed.close()
 
-    return create_app(settings, store, feed, connected)
+    return create_app(settings, store, feed, keys, connected, people=people)

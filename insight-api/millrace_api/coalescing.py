@@ -14,6 +14,7 @@ from fastapi import status
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from millrace_api.access import READER, Reader
 from millrace_api.shared import Shared
 
 INSIGHTS = "/v1/"
@@ -33,15 +34,16 @@ class Answer:
 
 
 class Coalesced:
-    """Shares answers to GETs below /v1/, but for those of ``endless`` paths.
+    """Shares answers to GETs below /v1/ among readers of equal scopes, but for ``own`` paths: those
+    without an end, and those about who asks.
 
     A refusal is one client's own: who waited for another's answer and would get that asks for
     himself.
     """
 
-    def __init__(self, app: ASGIApp, endless: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, own: Collection[str]) -> None:
         self._app = app
-        self._endless = endless
+        self._own = own
         self._answers = Shared()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +60,7 @@ class Coalesced:
             scope["type"] == "http"
             and scope["method"] == "GET"
             and scope["path"].startswith(INSIGHTS)
-            and scope["path"] not in self._endless
+            and scope["path"] not in self._own
         )
 
     async def _shared(self, scope: Scope) -> Answer | None:
@@ -74,7 +76,9 @@ class Coalesced:
             return answer
 
         takes_gzip = "gzip" in Headers(scope=scope).get("accept-encoding", "")
-        question = (scope["path"], scope["query_string"], takes_gzip)
+        reader: Reader | None = scope.get(READER)
+        scopes = reader.scopes if reader else None
+        question = (scope["path"], scope["query_string"], takes_gzip, scopes)
         answer = await self._answers.ask(question, ask)
         return answer if asked_by_me or answer.is_ok else None
 

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from millrace_api import cursors, models, parameters
+from millrace_api.access import ReaderDep, needs
 from millrace_api.client_identity import ClientDep
 from millrace_api.cursors import Cursor, CursorText
 from millrace_api.job_rows import WINDOW_START, Page, Place, Row, RowReader
@@ -26,7 +27,7 @@ LONGEST = timedelta(days=31)
 MOST_WINDOWS = 2976  # 31 days of quarters of an hour
 GENERIC = "/v1/jobs/{job}"
 
-router = APIRouter()
+router = APIRouter(dependencies=[needs("insights")])
 NOT_FOUND: dict[int | str, dict[str, Any]] = {
     404: {"model": models.Problem, "description": "No such job; says which there are."}
 }
@@ -103,7 +104,7 @@ AskedDep = Annotated[Asked, Depends(asked_of)]
 
 
 @router.get("/v1/jobs", tags=["jobs"])
-async def jobs(request: Request) -> DeclaredJobs:
+async def jobs(request: Request, reader: ReaderDep) -> DeclaredJobs:
     """The jobs that are one file each, and what their rows have."""
     outputs = await _catalogue(request).read()
     states = await states_of(request.app.state.store, datetime.now(UTC))
@@ -111,7 +112,7 @@ async def jobs(request: Request) -> DeclaredJobs:
         jobs=[
             DeclaredJob(
                 **output.model_dump(),
-                **DeclaredJob.facts(states.get(output.job)),
+                **DeclaredJob.facts(states.get(output.job), reader),
                 rows=f"/v1/jobs/{output.job}",
             )
             for output in outputs.usable.values()
@@ -125,16 +126,22 @@ async def job_rows(
     request: Request,
     response: Response,
     client: ClientDep,
+    reader: ReaderDep,
     asked: AskedDep,
     start: From,
     end: To,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many rows.")] = 100,
     cursor: CursorText = None,
 ) -> JobRows:
-    """Rows whose window starts in the range. A column of the key as parameter asks for its rows."""
+    """Rows whose window starts in the range. A column of the key as parameter asks for its rows.
+
+    Rows that are slots of sessions need the scope `sessions`.
+    """
     store: Store = request.app.state.store
     looked_at = request.app.state.settings.looked_at_rows
     output, wanted = asked
+    if output.sessions:
+        reader.needs("sessions")
     span = span_of(output, start, end)
     question = ("rows", output.table, span, sorted(wanted.items()))
     after = None if cursor is None else _place(output, span, cursor, question)

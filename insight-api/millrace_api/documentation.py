@@ -14,9 +14,9 @@ import fastapi_offline
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, Response
-from fastapi.staticfiles import StaticFiles
 
 from millrace_api import models, problems
+from millrace_api.access import ANYBODY, PublicFiles
 from millrace_api.declared import GENERIC
 from millrace_api.kinds import Kind
 from millrace_api.outputs import Catalogue, Output, Outputs
@@ -29,9 +29,22 @@ JSON_FORMATS = {"bigint": "int64", "date": "date", "timestamp": "date-time"}
 AGAIN = {
     "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
 }
+CHALLENGE = {
+    problems.CHALLENGE: {"description": "As in RFC 6750.", "schema": {"type": "string"}},
+}
 # Of every call; those of things with names add that there is none.
 RESPONSES: dict[int | str, dict[str, Any]] = {
     304: {"description": "You have it already, as `If-None-Match` says."},
+    401: {
+        "model": models.Problem,
+        "description": "No key, or none that is known.",
+        "headers": CHALLENGE,
+    },
+    403: {
+        "model": models.Problem,
+        "description": "The key lacks a scope; says which.",
+        "headers": CHALLENGE,
+    },
     422: {"model": models.Problem, "description": "A parameter is wrong; says which."},
     429: {
         "model": models.Problem,
@@ -79,6 +92,8 @@ def document(app: FastAPI, outputs: Outputs) -> dict[str, Any]:
     answer = made["components"]["schemas"]["JobRows"]
     for output in outputs.usable.values():
         rows = _operation(paths[GENERIC]["get"], output, "/rows")
+        if output.sessions:
+            rows["security"] = _with_scope(rows["security"], "sessions")
         paths[f"/v1/jobs/{output.job}"] = {"get": _with_rows(rows, answer, output)}
         for name in below if output.sessions else []:
             operation = _operation(paths[GENERIC + name]["get"], output, name)
@@ -92,8 +107,9 @@ def document(app: FastAPI, outputs: Outputs) -> dict[str, Any]:
 def _refusals(made: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Answers that are problem details, each once: jobs' operations share those of the generic."""
     seen = set()
-    for path in made["paths"].values():
-        for status, response in path["get"]["responses"].items():
+    operations = (one for path in made["paths"].values() for one in path.values())
+    for operation in operations:
+        for status, response in operation["responses"].items():
             if int(status) >= 400 and id(response) not in seen:
                 seen.add(id(response))
                 yield response
@@ -132,6 +148,10 @@ def _with_rows(operation: dict[str, Any], answer: dict[str, Any], output: Output
     return operation | {"responses": operation["responses"] | {"200": ok}}
 
 
+def _with_scope(security: list[dict[str, list[str]]], scope: str) -> list[dict[str, list[str]]]:
+    return [{means: [*scopes, scope] for means, scopes in one.items()} for one in security]
+
+
 def _schema(kind: Kind) -> dict[str, Any]:
     schema = {"type": JSON_TYPES.get(kind, "string")}
     return schema | ({"format": JSON_FORMATS[kind]} if kind in JSON_FORMATS else {})
@@ -144,12 +164,12 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 def install(app: FastAPI, catalogue: Catalogue) -> None:
     documentation = Documentation(app, catalogue)
 
-    @app.get("/openapi.json", include_in_schema=False)
+    @app.get("/openapi.json", include_in_schema=False, dependencies=[ANYBODY])
     async def openapi(_: Request) -> Response:
         return Response(await documentation.text(), media_type="application/json")
 
-    @app.get("/docs", include_in_schema=False)
+    @app.get("/docs", include_in_schema=False, dependencies=[ANYBODY])
     async def docs() -> FileResponse:
         return FileResponse(PAGE)
 
-    app.mount("/docs/viewer", StaticFiles(directory=VIEWER))
+    app.mount("/docs/viewer", PublicFiles(directory=VIEWER))

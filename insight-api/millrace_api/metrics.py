@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
     ProcessCollector,
     start_http_server,
@@ -38,6 +39,8 @@ LOOK_SECONDS = 5.0
 RECENT = timedelta(minutes=10)
 # To the first byte of the answer. One second is what readers are promised.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10)
+# Of refusals (`access.Refused`): each tells zero from the start.
+REASONS = ("no_key", "unknown_key", "token", "scope", "origin", "keys_unknown", "undeclared")
 NO_ROUTE = "none"  # refused before it came to one, a file of the page, or no address of ours
 
 
@@ -77,6 +80,20 @@ class Metrics:
             registry=self.registry,
         )
 
+        self._refused = Counter(
+            "millrace_api_refused_requests",
+            "Of who had no valid key, or one without the scope.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self._keys_looked = Gauge(
+            "millrace_api_keys_looked_timestamp_seconds",
+            "When ZooKeeper last told the keys; 0 if it hasn't since the start.",
+            registry=self.registry,
+        )
+        for reason in REASONS:
+            self._refused.labels(reason)
+
     def expect(self, *wheres: str) -> None:
         """Each tells zero until something fails: a rate needs a value before."""
         for where in wheres:
@@ -84,6 +101,12 @@ class Metrics:
 
     def failed(self, where: str) -> None:
         self._unexpected.labels(where).inc()
+
+    def refused(self, reason: str) -> None:
+        self._refused.labels(reason).inc()
+
+    def looked_at_keys(self) -> None:
+        self._keys_looked.set_to_current_time()
 
     def answered(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", NO_ROUTE)

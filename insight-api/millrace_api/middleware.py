@@ -2,15 +2,24 @@
 
 import asyncio
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from pathlib import Path
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
-from millrace_api import problems
+from millrace_api import access, problems
+from millrace_api.access import Refused
 from millrace_api.admission import RateLimit, TooMany
 from millrace_api.client_identity import address_of
+from millrace_api.identity import Readers
+from millrace_api.problems import CHALLENGE
 
+KEY_PAGE = Path(__file__).with_name("page") / "key.html"
 # Pages, their scripts and styles are files of ours, and ask nobody else; the documentation's viewer
 # has small pictures in its style. No other page may show one of these in a frame.
 POLICY = "; ".join(
@@ -102,8 +111,74 @@ class RateLimited:
                 self._limit.admit(address_of(scope))
             except TooMany as error:
                 await asyncio.sleep(self._pause_seconds)
-                answer = problems.refusal(error)
+                answer = problems.rejection(error)
         await answer(scope, receive, send)
+
+
+class Guarded:
+    """Lets a request in to whom its route is for, before anything is done or shared for it.
+
+    ``refused`` is told of the reason of each refusal. Who comes by a browser's address line is
+    refused by a page, on which a key can be typed in.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        routes: Sequence[BaseRoute],
+        readers: Readers,
+        refused: Callable[[str], None],
+    ) -> None:
+        self._app = app
+        self._routes = routes
+        self._readers = readers
+        self._refused = refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # there is none, and one to come has to be seen to here
+            await WebSocketClose()(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            scopes = access.needed(self._routes, scope)
+            if scopes is not None:
+                reader = await self._readers.find(Headers(scope=scope))
+                for one in sorted(scopes):
+                    reader.needs(one)
+                scope[access.READER] = reader
+        except Refused as error:
+            self._refused(error.reason)
+            await self._refusal(error, scope)(scope, receive, _one_readers(send))
+            return
+        await self._app(scope, receive, send if scopes is None else _one_readers(send))
+
+    def _refusal(self, error: Refused, scope: Scope) -> Response:
+        answer = problems.refusal(error)
+        if "text/html" not in Headers(scope=scope).get("accept", ""):
+            return answer
+        challenge = {CHALLENGE: answer.headers[CHALLENGE]} if CHALLENGE in answer.headers else {}
+        return HTMLResponse(_key_page(), answer.status_code, challenge)
+
+
+@cache  # another version of it comes with another start of the API
+def _key_page() -> str:
+    return KEY_PAGE.read_text()
+
+
+def _one_readers(send: Send) -> Send:
+    """An answer that is for who has asked, and for nobody who asks later with another key."""
+
+    async def kept_apart(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers.add_vary_header("Authorization, Cookie")
+            if "etag" in headers:
+                headers.setdefault("Cache-Control", "private, no-cache")
+        await send(message)
+
+    return kept_apart
 
 
 class Validated:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from millrace_api.access import Reader
 from millrace_api.history import Total
 from millrace_api.progress import is_final
 from millrace_api.ranges import Span, Window
@@ -168,17 +169,20 @@ class Doing(Answer):
     """What a job does now, as the driver that leads tells it; null while none does."""
 
     state: str | None = Field(examples=["running"], description="As `millrace jobs` shows it.")
-    trouble: str | None = Field(description="Why it doesn't run as it should.")
+    trouble: str | None = Field(
+        description="Why it doesn't run as it should; null without the scope `operations`."
+    )
     failed_since: datetime | None = Field(description="Null unless it has failed.")
     runbook: str | None = Field(
         examples=["/runbooks/job-failed"], description="The page that says what to do then."
     )
 
     @classmethod
-    def facts(cls, told: JobState | None) -> dict[str, Any]:
+    def facts(cls, told: JobState | None, reader: Reader) -> dict[str, Any]:
+        trouble = told.trouble if told and "operations" in reader.scopes else None
         return {
             "state": told and told.state,
-            "trouble": (told and told.trouble) or None,
+            "trouble": trouble or None,
             "failed_since": told and told.failed_since,
             "runbook": f"/runbooks/{told.runbook}" if told and told.runbook else None,
         }
@@ -213,11 +217,12 @@ class Job(Doing):
         cls,
         progress: JobProgress,
         told: JobState | None,
+        reader: Reader,
         now: datetime,
         behind: Behind | None = None,
     ) -> "Job":
         age = round(max(0.0, (now - progress.updated).total_seconds()), 1)
-        return cls(**vars(progress), **cls.facts(told), age_seconds=age, behind=behind)
+        return cls(**vars(progress), **cls.facts(told, reader), age_seconds=age, behind=behind)
 
 
 class Progress(Answer):
@@ -251,6 +256,9 @@ class Problem(Answer):
     status: int = Field(examples=[422])
     detail: str = Field(examples=["'2015-05-17' has no time zone; end it with Z for UTC"])
     parameter: str | None = Field(default=None, examples=["from"])
+    scope: str | None = Field(
+        default=None, examples=["sessions"], description="What the key that was sent lacks."
+    )
     instance: str | None = Field(
         default=None, description="Of an unexpected error: its name in the API's log."
     )

@@ -20,6 +20,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
+from millrace_api.access import ANYBODY, needs
 from millrace_api.models import Behind, Problem
 from millrace_api.planes import IntendedJobs
 from millrace_api.problems import NotFound
@@ -378,7 +379,8 @@ Over = Annotated[LookBack, Query(alias="range", description="How far back.")]
 NOT_FOUND: dict[int | str, dict[str, Any]] = {
     404: {"model": Problem, "description": "No such panel; /v1/operations lists them."}
 }
-router = APIRouter()
+router = APIRouter(dependencies=[needs("operations")])
+page_router = APIRouter(dependencies=[ANYBODY])
 
 
 @router.get("/v1/operations", tags=["operations"])
@@ -410,7 +412,7 @@ async def alerts(operations: OperationsDep) -> Alerts:
     return await operations.alerts()
 
 
-@router.get("/operations", include_in_schema=False)
+@page_router.get("/operations", include_in_schema=False)
 async def page() -> FileResponse:
     return FileResponse(PAGE)
 
@@ -422,3 +424,4 @@ def install(app: FastAPI, settings: Settings) -> None:
     content = Content.model_validate_json(settings.panels.read_bytes())
     app.state.operations = Operations(content, prometheus)
     app.include_router(router)
+    app.include_router(page_router)

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from millrace_api.access import CannotTell, Lacking, Refused, Unidentified
 from millrace_api.admission import AGAIN_SECONDS, RequestRejected, TooMany
 from millrace_api.models import Problem
 from millrace_api.prometheus import PrometheusUnavailable
@@ -21,6 +22,7 @@ from millrace_api.store import StoreUnavailable, TooManyRows
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+CHALLENGE = "WWW-Authenticate"  # RFC 6750
 
 
 class NotFound(Exception):
@@ -33,7 +35,8 @@ def install(app: FastAPI) -> None:
     app.exception_handler(RequestValidationError)(_bad_parameters)
     app.exception_handler(StoreUnavailable)(_store_unavailable)
     app.exception_handler(PrometheusUnavailable)(_prometheus_unavailable)
-    app.exception_handler(RequestRejected)(_refused)
+    app.exception_handler(RequestRejected)(_rejected)
+    app.exception_handler(Refused)(_refused)
     app.exception_handler(NotFound)(_not_found)
     app.exception_handler(TooManyRows)(_too_many_rows)
     app.exception_handler(HTTPException)(_of_http)
@@ -70,11 +73,30 @@ async def _too_many_rows(_: Request, __: TooManyRows) -> JSONResponse:
     return problem(422, "Too much for one answer", detail)
 
 
-async def _refused(_: Request, error: RequestRejected) -> JSONResponse:
+async def _rejected(_: Request, error: RequestRejected) -> JSONResponse:
+    return rejection(error)
+
+
+async def _refused(request: Request, error: Refused) -> JSONResponse:
+    """What a route finds out itself; `middleware.Guarded` has seen to the rest."""
+    request.app.state.metrics.refused(error.reason)
     return refusal(error)
 
 
-def refusal(error: RequestRejected) -> JSONResponse:
+def refusal(error: Refused) -> JSONResponse:
+    """401 for somebody unknown, 403 for who may not have it; 503 while that can't be told."""
+    if isinstance(error, CannotTell):
+        return problem(503, "Nobody can be let in", str(error), retry_after_seconds=AGAIN_SECONDS)
+    if isinstance(error, Unidentified):
+        challenge = "Bearer" if error.reason == "no_key" else 'Bearer error="invalid_token"'
+        return problem(401, "No valid key", str(error), headers={CHALLENGE: challenge})
+    scope = error.scope if isinstance(error, Lacking) else None
+    challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+    headers = {CHALLENGE: challenge} if scope else None
+    return problem(403, "Not with this key", str(error), scope=scope, headers=headers)
+
+
+def rejection(error: RequestRejected) -> JSONResponse:
     """503 for what the server can't do now, 429 for what this client asks too much."""
     status, title = (429, "Too many requests") if isinstance(error, TooMany) else (503, "Busy")
     return problem(status, title, str(error), retry_after_seconds=error.retry_after_seconds)
@@ -97,12 +119,18 @@ def problem(
     detail: str,
     *,
     parameter: str | None = None,
+    scope: str | None = None,
     instance: str | None = None,
     retry_after_seconds: float = 0,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     told = Problem(
-        title=title, status=status, detail=detail, parameter=parameter, instance=instance
+        title=title,
+        status=status,
+        detail=detail,
+        parameter=parameter,
+        scope=scope,
+        instance=instance,
     )
     again = {"Retry-After": f"{math.ceil(retry_after_seconds)}"} if retry_after_seconds else {}
     return JSONResponse(

@@ -11,6 +11,7 @@ from fastapi import Path as InPath
 from fastapi.responses import HTMLResponse
 from markdown_it import MarkdownIt
 
+from millrace_api.access import needs
 from millrace_api.problems import NotFound
 
 FRONT_MATTER = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
@@ -31,7 +32,7 @@ PAGE = """\
 </html>
 """
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, dependencies=[needs("operations")])
 # No HTML of their own: what they show is text.
 markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from millrace_api import cursors
+from millrace_api.access import needs
 from millrace_api.client_identity import ClientDep
 from millrace_api.cursors import Cursor, CursorText
 from millrace_api.declared import GENERIC, NOT_FOUND, AskedDep, span_of
@@ -28,7 +29,7 @@ MOST_SHOWN = 100
 # kept, too: it cost as much. Who asks again soon after doesn't wait for what is newer than that.
 KEEP_SECONDS, STALE_SECONDS = 3.0, 12.0
 
-router = APIRouter()
+router = APIRouter(dependencies=[needs("sessions")])
 
 
 class SessionList(BaseModel):

@@ -2,18 +2,58 @@
 
 import os
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+
+from millrace_shared.keys import SCOPES
+from millrace_shared.names import ZookeeperNames
 
 Endpoint = tuple[str, PositiveInt]  # host and port
-
 DEFAULT_FILE = "/etc/millrace/insight-api/config.json"
+
+
+def _known(scope: str) -> str:
+    if scope not in SCOPES:
+        raise ValueError(f"{scope!r} is no scope; there are {', '.join(SCOPES)}")
+    return scope
+
+
+Scope = Annotated[str, AfterValidator(_known)]
+
+
+class OidcScopes(BaseModel):
+    """What people may read: ``everybody``, and who is in one of the ``groups`` that the claim of
+    the identity provider lists."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    everybody: list[Scope]
+    groups: dict[str, list[Scope]]
+    groups_claim: str
+
+
+class Oidc(BaseModel):
+    """The load balancer that authenticates people: its region, its ARN, and what they may read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    region: str = Field(pattern=r"^[a-z0-9-]+$")
+    balancer: str = Field(pattern=r"^arn:")
+    scopes: OidcScopes
 
 
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cluster: str
+    host: str
+    doors: PositiveInt  # hosts with an API
+    data: Path
+    zookeeper: list[Endpoint] = Field(min_length=1)
+    znodes: ZookeeperNames
+    keys_look_seconds: PositiveFloat
+    oidc: Oidc | None
     cassandra: list[Endpoint] = Field(min_length=1)
     datacenter: str
     keyspace: str

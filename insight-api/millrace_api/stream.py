@@ -5,7 +5,7 @@ a version, so one that comes twice does no harm; where some are missing, a ``res
 """
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -24,11 +24,14 @@ ENTRY_ID = re.compile(r"(\d{1,20})-(\d{1,20})")
 
 
 class LiveStream(EventSourceResponse):
-    """Server-sent events of one viewer, with heartbeats."""
+    """Server-sent events of one viewer, with heartbeats; its end once the viewer may not read them
+    any more, before the next event."""
 
-    def __init__(self, hub: Hub, client: str, last_event_id: str | None) -> None:
+    def __init__(
+        self, hub: Hub, client: str, last_event_id: str | None, may_read: Callable[[], bool]
+    ) -> None:
         super().__init__(
-            _frames(hub, client, last_event_id),
+            _frames(hub, client, last_event_id, may_read),
             ping=HEARTBEAT_SECONDS,
             ping_message_factory=lambda: ServerSentEvent(comment="heartbeat", sep="\n"),
             send_timeout=SEND_SECONDS,
@@ -40,10 +43,12 @@ class LiveStream(EventSourceResponse):
 
 
 async def _frames(
-    hub: Hub, client: str, last_event_id: str | None
+    hub: Hub, client: str, last_event_id: str | None, may_read: Callable[[], bool]
 ) -> AsyncIterator[ServerSentEvent]:
     yield ServerSentEvent(retry=RECONNECT_MS, sep="\n")
     async for event in events(hub, client, last_event_id):
+        if not may_read():
+            return
         yield ServerSentEvent(event.data, event=event.event, id=event.id, sep="\n")
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from datasketches import hll_sketch, tgt_hll_type
 from fastapi.testclient import TestClient
-from millrace_api.app import create_app
 from millrace_api.ranges import Window
 from millrace_api.settings import Settings
 from millrace_api.store import JobProgress, TrafficRow
@@ -15,7 +14,9 @@ from millrace.config.alerts import load_alerts
 from millrace.config.panels import load_panels
 from millrace.panels import page
 from millrace.plan import load_plan
+from millrace_shared.names import ZookeeperNames
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import BEARER, create_app
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +41,13 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def api_settings(panels: Path = Path("none")) -> Settings:
     return Settings(
         cluster="millrace-test",
+        host="edge-1",
+        doors=2,
+        data=Path("none"),
+        zookeeper=[("127.0.0.1", 1)],
+        znodes=ZookeeperNames("/lock", "/applications", "/jobs", "/upkeep", "/keys", "/doors"),
+        keys_look_seconds=2,
+        oidc=None,
         cassandra=[("127.0.0.1", 9042)],
         datacenter="millrace",
         keyspace="millrace",
@@ -90,7 +98,9 @@ def feed() -> FakeFeed:
 @pytest.fixture
 def client(settings: Settings, store: FakeStore, feed: FakeFeed) -> Iterator[TestClient]:
     # Let a bug answer 500, as in production, instead of failing the test with its trace.
-    with TestClient(create_app(settings, store, feed), raise_server_exceptions=False) as client:
+    with TestClient(
+        create_app(settings, store, feed), raise_server_exceptions=False, headers=BEARER
+    ) as client:
         yield client
 
 

@@ -15,6 +15,7 @@ from millrace_api.store import DeadLetter, JobProgress, LateEvents, TrafficRow
 from tests.api import test_declared, test_sessions
 from tests.api.conftest import sketch_of
 from tests.api.fakes import FakeStore
+from tests.api.keys import BEARER
 from tests.waiting import PATIENCE_SECONDS, soon
 
 LONG_URL = "/" + "a-very-long-path/" * 20
@@ -38,7 +39,7 @@ def at_loopback(app: Any) -> Iterator[str]:
 
 def describe_jobs(url: str) -> None:
     """From here on the API's document has the jobs' paths."""
-    httpx.get(f"{url}/v1/jobs", timeout=PATIENCE_SECONDS).raise_for_status()
+    httpx.get(f"{url}/v1/jobs", headers=BEARER, timeout=PATIENCE_SECONDS).raise_for_status()
 
 
 def busy_store() -> FakeStore:

@@ -19,12 +19,12 @@ from millrace_api.admission import (
     RateLimit,
     TooMany,
 )
-from millrace_api.app import create_app
 from millrace_api.settings import Settings
 from millrace_api.store import JobProgress
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import BEARER, create_app
 from tests.clock import Clock, now, play
 
 YEAR = {"from": "2015-01-01T00:00:00Z", "to": "2016-01-01T00:00:00Z"}
@@ -33,7 +33,7 @@ TWO_HOURS = {"from": "2015-05-17T10:00:00Z", "to": "2015-05-17T12:00:00Z", "wind
 
 def over(app: Any, address: str = "10.0.0.1") -> httpx.AsyncClient:
     transport = httpx.ASGITransport(app, client=(address, 1))
-    return httpx.AsyncClient(transport=transport, base_url="http://api")
+    return httpx.AsyncClient(transport=transport, base_url="http://api", headers=BEARER)
 
 
 def a_year(number: int) -> dict[str, str]:

@@ -11,7 +11,6 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from millrace_api.app import create_app
 from millrace_api.ranges import Window
 from millrace_api.store import (
     DeadLetter,
@@ -24,6 +23,7 @@ from millrace_api.store import (
 
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import BEARER, create_app
 
 Row = Callable[..., TrafficRow]
 MakeProgress = Callable[..., JobProgress]
@@ -140,7 +140,7 @@ def test_pages_of_dead_letters_are_all_samples_each_once(
         for n, minute in enumerate(minutes)
     ]
     store = FakeStore(letters=letters)
-    with TestClient(create_app(api_settings(panels), store, FakeFeed())) as client:
+    with TestClient(create_app(api_settings(panels), store, FakeFeed()), headers=BEARER) as client:
         seen: list[str] = []
         url: str | None = f"/v1/dead-letters?{urlencode(DAY)}&limit={limit}"
         while url:

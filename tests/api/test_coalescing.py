@@ -5,12 +5,12 @@ import asyncio
 import httpx
 import pytest
 from fastapi import FastAPI, Request
-from millrace_api.app import create_app
 from millrace_api.coalescing import Coalesced
 from millrace_api.settings import Settings
 from starlette.responses import PlainTextResponse
 
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import BEARER, create_app
 from tests.clock import play
 
 WEEK = "from=2015-05-17T00:00:00Z&to=2015-05-24T00:00:00Z"
@@ -23,7 +23,7 @@ class Scene:
         self.may, self.asked = asyncio.Event(), 0
         self.statuses = [200]
         app = FastAPI()
-        app.add_middleware(Coalesced, endless={"/v1/endless"})
+        app.add_middleware(Coalesced, own={"/v1/endless"})
 
         @app.api_route("/{path:path}", methods=["GET", "POST"])
         async def answer(request: Request) -> PlainTextResponse:
@@ -103,7 +103,7 @@ def test_many_viewers_of_a_week_are_one_reader_of_the_store(settings: Settings) 
         store = FakeStore(takes_seconds=0.05)
         app = create_app(settings, store, FakeFeed())
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://api"
+            transport=httpx.ASGITransport(app), base_url="http://api", headers=BEARER
         ) as client:
             path = f"/v1/traffic?window=1h&{WEEK}"
             answers = await asyncio.gather(*(client.get(path) for _ in range(60)))

@@ -14,17 +14,19 @@ import pytest
 from fastapi.testclient import TestClient
 from millrace_api import documentation
 from millrace_api import runbooks as runbook_pages
-from millrace_api.app import create_app
+from millrace_api.access import COOKIE
 from openapi_python_client import generate
 from openapi_python_client.config import Config, ConfigFile, MetaType
 
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import ALL, create_app, secret_of
 from tests.api.serving import at_loopback, busy_store, describe_jobs
 from tests.api.test_operations import StandIn
 from tests.api.test_operations import served as prometheus
 from tests.waiting import PATIENCE_SECONDS
 
+KEY = secret_of(ALL)
 TEN, ELEVEN = (datetime(2015, 5, 17, hour, tzinfo=UTC) for hour in (10, 11))
 
 
@@ -69,12 +71,37 @@ def test_a_runbook_is_rendered_once(client: TestClient, monkeypatch: pytest.Monk
 # --- what it says --------------------------------------------------------------------------------
 
 
+def operations_of(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            yield path, operation
+
+
+def test_what_a_call_needs_is_documented(client: TestClient, store: FakeStore) -> None:
+    store.described = busy_store().described
+    client.get("/v1/jobs")
+    document = client.get("/openapi.json").json()
+    bearer = document["components"]["securitySchemes"]["bearer"]
+    assert (bearer["type"], bearer["scheme"]) == ("http", "bearer")
+    cookie = document["components"]["securitySchemes"]["cookie"]
+    assert (cookie["in"], cookie["name"]) == ("cookie", COOKIE)
+    needed = {
+        path: operations["get"].get("security") for path, operations in document["paths"].items()
+    }
+    assert needed["/v1/traffic"] == [{"bearer": ["insights"]}, {"cookie": ["insights"]}]
+    assert needed["/v1/jobs/by_status"] == needed["/v1/traffic"]
+    assert needed["/v1/jobs/visits"][0] == {"bearer": ["insights", "sessions"]}
+    assert needed["/v1/jobs/visits/live"][0] == {"bearer": ["sessions"]}
+    assert needed["/v1/login"] == [{"bearer": []}, {"cookie": []}]
+    assert {path for path, security in needed.items() if not security} == {"/healthz", "/readyz"}
+
+
 def test_every_refusal_is_documented_as_the_problem_that_it_is(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     schema = {"$ref": "#/components/schemas/Problem"}
-    for path, operations in document["paths"].items():
-        answers = operations["get"]["responses"]
-        assert {"422", "429", "500", "503"} <= answers.keys(), path
+    for path, operation in operations_of(document):
+        answers = operation["responses"]
+        assert {"401", "403", "422", "429", "500", "503"} <= answers.keys(), path
         for status, answer in answers.items():
             if int(status) >= 400:
                 assert answer["content"] == {"application/problem+json": {"schema": schema}}, path
@@ -139,7 +166,7 @@ def call(generated: ModuleType, url: str, path: str, **parameters: Any) -> Any:
     """What the client's function answers, parsed by its types."""
     function = importlib.import_module(f"{generated.__name__}.api.{path}")
     patience = httpx.Timeout(PATIENCE_SECONDS)
-    with generated.Client(base_url=url, timeout=patience) as client:
+    with generated.AuthenticatedClient(base_url=url, token=KEY, timeout=patience) as client:
         return function.sync(client=client, **parameters)
 
 

@@ -2,21 +2,23 @@
 
 import re
 
-from millrace_api import app, declared, operations, session_routes
+from millrace_api import app, declared, login, operations, session_routes
 
 from millrace.common.paths import REPO
 
-ROUTERS = (app.router, declared.router, session_routes.router, operations.router)
-LISTED = re.compile(r"^\| `GET (/[^`?]+)(?:\?([^`]*))?` \|", re.MULTILINE)
+ROUTERS = (app.router, declared.router, session_routes.router, operations.router, login.router)
+LISTED = re.compile(r"^\| `([A-Z]+ /[^`?]+)(?:\?([^`]*))?` \|", re.MULTILINE)
 
 
 def test_every_call_is_documented_with_its_ranges() -> None:
     listed = dict(LISTED.findall((REPO / "docs" / "api.md").read_text()))
     offered = {
-        re.sub(r"\{(\w+)\}", lambda name: name[1].upper(), route.path): route
+        f"{method} {named}": route
         for router in ROUTERS
         for route in router.routes
         if route.include_in_schema
+        for method in route.methods
+        for named in [re.sub(r"\{(\w+)\}", lambda name: name[1].upper(), route.path)]
     }
     assert listed.keys() == offered.keys()
     for path, parameters in listed.items():

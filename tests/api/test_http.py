@@ -8,12 +8,13 @@ from collections.abc import Callable
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from millrace_api.app import GZIP_BYTES, create_app
+from millrace_api.app import GZIP_BYTES
 from millrace_api.ranges import Window
 from millrace_api.settings import Settings
 from millrace_api.store import TrafficRow
 
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import BEARER, create_app
 from tests.api.test_stream_over_http import served
 from tests.clock import play
 
@@ -40,6 +41,7 @@ ROUTES = [
     ("/openapi.json", {}),
     ("/page/page.css", {}),
 ]
+PUBLIC = ("/", "/operations", "/docs", "/openapi.json", "/page/page.css")
 each_route = pytest.mark.parametrize(("path", "asked"), ROUTES)
 
 
@@ -159,7 +161,9 @@ def test_who_has_an_answer_already_is_told_so(
         assert answer.headers["cache-control"] == "no-store"
         assert "etag" not in answer.headers
         return
-    assert answer.headers["cache-control"] == "no-cache"
+    is_public = path in PUBLIC
+    assert answer.headers["cache-control"] == ("no-cache" if is_public else "private, no-cache")
+    assert ("Authorization, Cookie" in answer.headers.get("vary", "")) != is_public
     tag = answer.headers["etag"]
     assert tag.startswith('W/"')
     for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
@@ -234,7 +238,7 @@ def test_no_other_page_may_read_it_unless_it_is_let_in(
     closed = client.get("/v1/extent", headers={"Origin": ORIGIN})
     assert not [name for name in closed.headers if name.startswith("access-control")]
     settings = settings.model_copy(update={"allowed_origins": [ORIGIN]})
-    with TestClient(create_app(settings, store, feed)) as opened:
+    with TestClient(create_app(settings, store, feed), headers=BEARER) as opened:
         answer = opened.get("/v1/extent", headers={"Origin": ORIGIN})
         assert answer.headers["access-control-allow-origin"] == ORIGIN
         assert "Link" in answer.headers["access-control-expose-headers"]
@@ -258,7 +262,9 @@ def test_who_shares_an_answer_has_headers_of_its_own(
 
     async def scenario() -> None:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://api", headers=BEARER
+        ) as client:
             known = (await ask(client)).headers["etag"]
             store.reads.clear()
             theirs, plain, again = await asyncio.gather(

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import pytest
 from fastapi.testclient import TestClient
-from millrace_api.app import create_app
 from millrace_api.hub import Hub
 from millrace_api.metrics import Look, Metrics, look
 from millrace_api.settings import Settings
@@ -17,6 +16,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import BEARER, create_app
 from tests.clock import play
 from tests.waiting import PATIENCE_SECONDS
 
@@ -99,7 +99,7 @@ def test_requests_are_counted_by_route_and_status(
     settings: Settings, store: FakeStore, feed: FakeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = create_app(replace_limits(settings), store, feed)
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, raise_server_exceptions=False, headers=BEARER) as client:
         client.get("/v1/jobs/nobodys", params=RANGE)
         client.get("/v1/traffic", params=RANGE)
         client.get("/v1/traffic", params={"from": "?", "to": "?"})

@@ -15,13 +15,13 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
-from millrace_api.app import create_app
 from millrace_api.operations import LookBack, Period, moments, timed, told, values
 from millrace_api.settings import Settings
 from millrace_api.store import JobProgress
 
 from millrace.config.panels import load_panels
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import BEARER, create_app
 from tests.waiting import PATIENCE_SECONDS
 
 MakeProgress = Callable[..., JobProgress]
@@ -130,7 +130,7 @@ def asking(
 ) -> Any:
     update = {"prometheus": [*endpoints], "prometheus_timeout_seconds": timeout}
     app = create_app(settings.model_copy(update=update), store or FakeStore(), FakeFeed())
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, raise_server_exceptions=False, headers=BEARER) as client:
         yield client
 
 

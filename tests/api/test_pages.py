@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from millrace_api.app import create_app
+from millrace_api.access import COOKIE
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from millrace_shared.keys import SCOPES
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import ALL, create_app, following, key, secret_of
 from tests.api.serving import LONG_URL, at_loopback, busy_store
 from tests.api.test_operations import StandIn
 from tests.api.test_operations import served as prometheus
@@ -72,7 +74,8 @@ def url(panels: Path, store: FakeStore) -> Iterator[str]:
         update = {"prometheus": [endpoint], "prometheus_timeout_seconds": PATIENCE_SECONDS}
         update |= {"client_streams": 50, "max_streams": 50}
         settings = api_settings(panels).model_copy(update=update)
-        with at_loopback(create_app(settings, store, FakeFeed())) as url:
+        keys = {ALL: key(ALL, *SCOPES)} | {scope: key(scope, scope) for scope in SCOPES}
+        with at_loopback(create_app(settings, store, FakeFeed(), following(keys))) as url:
             yield url
 
 
@@ -86,9 +89,15 @@ def alert(name: str, severity: str) -> dict[str, Any]:
 
 
 @contextmanager
-def looking(browser: Browser, address: str, **context: Any) -> Iterator[Look]:
-    """At a page that has shown everything. A stream never ends, so nobody waits for silence."""
+def looking(
+    browser: Browser, address: str, by: str | None = ALL, shows: str = "", **context: Any
+) -> Iterator[Look]:
+    """At a page that has shown everything, to who has logged in with a key or none. A stream never
+    ends, so nobody waits for silence."""
     with browser.new_context(viewport=DESKTOP, **context) as opened:
+        if by:
+            here = "/".join(address.split("/")[:3])
+            opened.add_cookies([{"name": COOKIE, "value": secret_of(by), "url": here}])
         look = Look(opened.new_page())
         look.page.set_default_timeout(PATIENCE_SECONDS * 1e3)
         look.page.on("pageerror", lambda error: look.complaints.append(str(error)))
@@ -98,8 +107,8 @@ def looking(browser: Browser, address: str, **context: Any) -> Iterator[Look]:
         )
         look.page.goto(address, wait_until="domcontentloaded")
         path = "/" + address.split("/", 3)[3]
-        for shown in PAGES[path]:
-            look.page.wait_for_selector(shown, state="attached")
+        for one in (shows,) if shows else PAGES[path]:
+            look.page.wait_for_selector(one, state="attached")
         yield look
 
 
@@ -117,6 +126,72 @@ def test_anybody_can_read_a_page(
         is_wider = "document.documentElement.scrollWidth > window.innerWidth"
         assert not look.page.evaluate(is_wider)
         assert look.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["/", "/operations", "/runbooks/README"])
+def test_anybody_can_type_a_key_in(browser: Browser, url: str, path: str, scheme: str) -> None:
+    with looking(browser, url + path, by=None, shows="form", color_scheme=scheme) as look:
+        page = look.page
+        field = page.get_by_label("Key")
+        expect(field).to_be_focused()
+        expect(field).to_have_attribute("autocomplete", "off")
+        field.fill(secret_of("unknown"))
+        field.press("Enter")
+        alert = page.locator("#key-said")
+        expect(alert).to_have_text("This key isn't known, or it has ended.")
+        found = AXE.run(page, options=RULES)
+        assert found.violations_count == 0, found.generate_report()
+        page.set_viewport_size(PHONE)
+        assert not page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+        field.fill("\u2713 what no header takes")
+        field.press("Enter")
+        expect(alert).to_contain_text("can't be sent")
+        field.fill(f" {secret_of(ALL)} ")  # as it is pasted
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_selector(PAGES[path], state="attached")
+        assert page.locator("form.key").count() == 0
+
+
+def test_who_logs_out_is_asked_for_a_key_again(browser: Browser, url: str) -> None:
+    with looking(browser, url + "/") as look:
+        look.page.get_by_role("button", name=f"Log out {ALL}").click()
+        expect(look.page.get_by_label("Key")).to_be_visible()
+        assert look.page.context.cookies() == []
+
+
+def test_who_reads_by_another_header_has_nothing_to_log_out_of(browser: Browser, url: str) -> None:
+    headers = {"Authorization": f"Bearer {secret_of(ALL)}"}
+    with looking(browser, url + "/", by=None, extra_http_headers=headers) as look:
+        assert look.page.locator(".leave").count() == 0
+        assert look.complaints == []
+
+
+def test_a_page_shows_what_its_key_may_read_and_names_what_the_rest_needs(
+    browser: Browser, url: str
+) -> None:
+    with looking(browser, url + "/", by="insights", shows="#chart svg") as look:
+        page = look.page
+        expect(page.locator("#planes")).to_have_text("Needs a key with the scope operations.")
+        expect(page.locator("#letter-list")).to_have_text("Needs a key with the scope letters.")
+        expect(page.locator("#declared")).to_contain_text(
+            "This needs a key with the scope 'sessions'"
+        )
+        page.wait_for_selector("#declared table tbody tr", state="attached")
+        expect(page.locator("#pages li").first).to_be_visible()
+        expect(page.get_by_role("status")).to_have_text("live")
+        expect(page.locator("#notice")).to_be_hidden()
+        found = AXE.run(page, options=RULES)
+        assert found.violations_count == 0, found.generate_report()
+    with looking(browser, url + "/", by="operations", shows=".plane") as look:
+        page = look.page
+        expect(page.locator("#chart")).to_have_text("Needs a key with the scope insights.")
+        expect(page.get_by_role("status")).to_have_text("needs a key with the scope insights")
+    with looking(browser, url + "/operations", by="insights", shows=".plane, #notice") as look:
+        expect(look.page.locator("#notice")).to_contain_text("scope 'operations'")
+    with looking(browser, url + "/runbooks/README", by="insights", shows="#why") as look:
+        expect(look.page.locator("#why")).to_contain_text("scope 'operations'")
+        expect(look.page.get_by_role("button", name="Log out insights")).to_be_visible()
 
 
 def test_a_long_address_is_read_whole_without_a_pointer(browser: Browser, url: str) -> None:

@@ -9,7 +9,6 @@ import schemathesis
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from millrace_api.app import create_app
 from millrace_api.settings import Settings
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
@@ -17,6 +16,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed
+from tests.api.keys import BEARER, create_app
 from tests.api.serving import at_loopback, busy_store, describe_jobs
 from tests.api.test_operations import StandIn
 from tests.api.test_operations import served as prometheus
@@ -77,7 +77,7 @@ def monitor() -> Iterator[tuple[str, int]]:
 def asked(panels: Path, monitor: tuple[str, int]) -> Iterator[TestClient]:
     """Lets a bug fail the test with its trace."""
     app = create_app(unlimited(panels, monitor), busy_store(), FakeFeed())
-    with TestClient(app) as client:
+    with TestClient(app, headers=BEARER) as client:
         yield client
 
 
@@ -148,6 +148,10 @@ def documented(panels: Path, monitor: tuple[str, int]) -> Iterator[schemathesis.
         yield schema.exclude(path="/v1/stream")
 
 
+def declares_a_key(operation: schemathesis.APIOperation) -> bool:
+    return bool(operation.definition.raw.get("security"))
+
+
 def known(operation: schemathesis.APIOperation, mode: GenerationMode) -> dict[str, str]:
     """A range in which there is something: few of those that a schema allows are ranges."""
     names = {parameter.name for parameter in operation.iter_parameters()}
@@ -171,7 +175,34 @@ def test_every_answer_is_as_documented(
         def check(case: schemathesis.Case) -> None:
             # A schema can't say that a range has an end after its start, nor whose a cursor is.
             case.call_and_validate(
-                excluded_checks=[positive_data_acceptance], timeout=PATIENCE_SECONDS
+                excluded_checks=[positive_data_acceptance],
+                headers=BEARER,
+                timeout=PATIENCE_SECONDS,
             )
+
+        check()
+
+
+@pytest.mark.parametrize("mode", GenerationMode)
+def test_without_a_key_there_is_one_answer(
+    documented: schemathesis.BaseSchema, mode: GenerationMode
+) -> None:
+    """Whatever is sent, right or wrong: nobody learns which it was."""
+    closed = [
+        operation
+        for operation in (found.ok() for found in documented.get_all_operations())
+        if declares_a_key(operation)
+    ]
+    assert len(closed) > len(RANGED + OF_JOBS)
+    for operation in closed:
+        if mode is GenerationMode.NEGATIVE and not [*operation.iter_parameters()]:
+            continue
+
+        @settings(max_examples=3, derandomize=True, suppress_health_check=[*HealthCheck])
+        @given(operation.as_strategy(mode, query=known(operation, mode)))
+        def check(case: schemathesis.Case) -> None:
+            case.headers, case.cookies = {}, {}
+            answer = case.call(timeout=PATIENCE_SECONDS)
+            assert answer.status_code == 401, answer.text
 
         check()

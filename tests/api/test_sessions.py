@@ -19,7 +19,6 @@ from fastapi.testclient import TestClient
 from hypothesis import example, given
 from hypothesis import strategies as st
 from millrace_api import session_reader
-from millrace_api.app import create_app
 from millrace_api.outputs import Output
 from millrace_api.ranges import Span, floor
 from millrace_api.session_reader import LONGEST_SESSION, Reader
@@ -31,6 +30,7 @@ from millrace_jobs.output import Sessions
 
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import BEARER, create_app
 
 GAP = timedelta(minutes=30)
 WRITTEN = Written(
@@ -250,7 +250,7 @@ def test_pages_of_open_sessions_are_all_of_them_each_once(
     """The job's clock is behind its rows, so that two sessions of one visitor may be open."""
     events = [Event(visitor, TEN + timedelta(minutes=minute)) for visitor, minute in visits]
     store = FakeStore(described=[WRITTEN.to_json()], job_table=slots_of(events), jobs=seen(END))
-    with TestClient(create_app(api_settings(panels), store, FakeFeed())) as client:
+    with TestClient(create_app(api_settings(panels), store, FakeFeed()), headers=BEARER) as client:
         everything = client.get(LIVE, params={"limit": 100}).json()
         assert everything["open"] == len(everything["sessions"])
         assert everything["next"] is None
@@ -546,7 +546,7 @@ def answered(
     store.reads.clear()
     store.rows_read = 0
     feed.away = True  # nothing else goes on meanwhile, however long it takes
-    with counted() as work, TestClient(create_app(settings, store, feed)) as client:
+    with counted() as work, TestClient(create_app(settings, store, feed), headers=BEARER) as client:
         answer = client.get(path, params=params).json()
     return Answered(answer, work.calls, store.rows_read)
 
@@ -557,7 +557,7 @@ def test_of_those_that_are_not_shown_only_their_times_are_read(
 ) -> None:
     ten_thousand.jobs = seen(END)
     ten_thousand.reads.clear()
-    with TestClient(create_app(settings, ten_thousand, feed)) as client:
+    with TestClient(create_app(settings, ten_thousand, feed), headers=BEARER) as client:
         answers = [client.get("/v1/jobs/visits/live", params={"limit": n}).json() for n in (3, 2)]
     of_all = [(part, columns) for _, part, columns in ten_thousand.reads if not part.key]
     assert {tuple(columns) for _, columns in of_all} == {("visitor", "first", "last")}
@@ -575,7 +575,7 @@ def test_more_than_may_be_read_is_refused_and_not_read_again_at_once(
 ) -> None:
     ten_thousand.jobs = seen(END)
     few = settings.model_copy(update={"session_rows": 5000})
-    with TestClient(create_app(few, ten_thousand, feed)) as client:
+    with TestClient(create_app(few, ten_thousand, feed), headers=BEARER) as client:
         reads = []
         for _ in range(5):
             answer = client.get("/v1/jobs/visits/live")

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 import uvicorn
-from millrace_api.app import create_app
 from millrace_api.settings import Settings
 
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import BEARER, create_app
 from tests.waiting import PATIENCE_SECONDS
 
 
@@ -43,7 +43,7 @@ async def served(app: object, ask: Callable[[httpx.AsyncClient], Awaitable[None]
         async with (
             asyncio.timeout(PATIENCE_SECONDS),
             httpx.AsyncClient(
-                base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_SECONDS
+                base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_SECONDS, headers=BEARER
             ) as client,
         ):
             await ask(client)

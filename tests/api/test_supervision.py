@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from millrace_api.app import create_app
 from millrace_api.hub import Hub
 from millrace_api.metrics import Metrics
 from millrace_api.outputs import Catalogue
@@ -20,6 +19,7 @@ from millrace_api.store import CassandraStore, JobProgress
 from millrace_api.supervision import in_background
 
 from tests.api.fakes import FakeFeed, FakeStore
+from tests.api.keys import BEARER, create_app
 from tests.api.test_declared import WRITTEN
 from tests.api.test_metrics import samples
 from tests.clock import play
@@ -145,7 +145,8 @@ def test_the_same_failure_is_explained_once(caplog: pytest.LogCaptureFixture) ->
 def test_all_of_it_is_counted_from_the_start(client: TestClient) -> None:
     told = samples(client.app.state.metrics)  # type: ignore[attr-defined]
     where = {labels[0] for name, *labels in told if name == ERRORS}
-    assert where == {"requests", "connection", "live stream", "descriptions", "metrics"}
+    work = {"connection", "live stream", "descriptions", "metrics", "keys"}
+    assert where == {"requests"} | work
     assert all(told[ERRORS, one] == 0 for one in where)
 
 
@@ -239,7 +240,9 @@ def test_the_store_is_asked_once_a_second_whether_it_is_ready(
 
     async def scenario() -> None:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://api", headers=BEARER
+        ) as client:
             for away, status in ((False, 200), (True, 503)):
                 store.away = away
                 asked.clear()

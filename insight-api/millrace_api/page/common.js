@@ -1,4 +1,4 @@
-// What both pages have: elements, questions to the API, times, and the planes of the cluster.
+// What both pages have: elements, times, and the planes of the cluster.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -17,15 +17,6 @@ export function show(place, ...children) {
   const made = place.cloneNode(false);
   made.append(...children);
   if (!made.isEqualNode(place)) place.replaceChildren(...made.childNodes);
-}
-
-/** Throws an error with the API's own words, and how long it wants to be left alone. */
-export async function ask(path, parameters = {}) {
-  const response = await fetch(`${path}?${new URLSearchParams(parameters)}`);
-  const answer = await response.json();
-  if (response.ok) return answer;
-  const pauseMs = 1e3 * Number(response.headers.get("Retry-After") ?? 0);
-  throw Object.assign(new Error(answer.detail), { pauseMs });
 }
 
 // -- Times: UTC, and beside it what the reader's own clock said

@@ -1,5 +1,6 @@
 // The jobs that are one file each: a panel for each, made from what the job says of its rows.
-import { ask, element, outside, show, when } from "./common.js";
+import { ask } from "./api.js";
+import { element, outside, show, when } from "./common.js";
 
 const ROWS = 8;
 const MINUTES = 10;

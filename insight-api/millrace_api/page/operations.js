@@ -1,5 +1,6 @@
 // The operations page: asks the API for each panel of its configuration, what happened, and which alerts fire.
-import { $, ask, clock, day, element, outside, show, showPlanes, when } from "./common.js";
+import { ask } from "./api.js";
+import { $, clock, day, element, outside, show, showPlanes, when } from "./common.js";
 import { Picture, colour, say } from "./picture.js";
 
 const REFRESH_MS = 15e3;
@@ -189,6 +190,11 @@ async function begin() {
     await refresh();
     setInterval(() => document.hidden || refresh(), REFRESH_MS);
   } catch (error) {
+    if (error.scope) {
+      sayState("down", "not with this key");
+      complain(error.message);
+      return;
+    }
     sayState("down", "no answer");
     complain(`The API doesn't answer: ${error.message}`);
     setTimeout(begin, REFRESH_MS);

@@ -1,5 +1,6 @@
 // The live page: asks the API for a range, draws it, and asks again when the stream says so.
-import { $, ask, clock, element, iso, outside, show, showPlanes, when } from "./common.js";
+import { ask, showPart } from "./api.js";
+import { $, clock, element, iso, outside, show, showPlanes, when } from "./common.js";
 import { drawChart } from "./chart.js";
 
 const HOUR = 3600e3;
@@ -117,7 +118,8 @@ function showLetters(letters) {
 // What a job does; of one that has failed since when, why, and the page that says what to do.
 function doing({ state, trouble, failed_since: since, runbook }) {
   if (!since) return state ?? "–";
-  const words = element("span", {}, `✕ ${state} since `, when(Date.parse(since)), ": ", outside(trouble), " ");
+  const why = trouble === null ? [] : [": ", outside(trouble)]; // for operators
+  const words = element("span", {}, `✕ ${state} since `, when(Date.parse(since)), ...why, " ");
   if (runbook) words.append(element("a", { href: runbook }, "Runbook"));
   return words;
 }
@@ -153,28 +155,32 @@ function showRange(windows) {
 /** Returns how long the API wants to be left alone: 0 unless it is busy. */
 async function refresh() {
   try {
-    view.extent = await ask("/v1/extent");
-    view.size ??= pickSize();
-    if (view.following) follow();
-    const { from, to, size } = view;
-    const [traffic, total] = await Promise.all([
-      askRange("/v1/traffic", from, to, { window: size }),
-      askRange("/v1/traffic/total", from, to),
-    ]);
-    if (from !== view.from || size !== view.size) return 0; // the reader has moved on meanwhile
-    showFigures(total);
-    showStatus(total);
-    showRange(traffic.windows);
-    drawChart($("chart"), $("chart-words"), { from, to, step: VIEWS[size].step, windows: traffic.windows });
+    await showPart($("chart"), refreshTraffic());
     await refreshSlowly();
     $("notice").hidden = true;
     return 0;
   } catch (error) {
-    ask("/v1/status").then(showPlanes, () => {}); // which says why
+    refreshPlanes(); // which say why
     $("notice").textContent = `What you see may be old. ${error.message}`;
     $("notice").hidden = false;
     return error.pauseMs ?? 0;
   }
+}
+
+async function refreshTraffic() {
+  view.extent = await ask("/v1/extent");
+  view.size ??= pickSize();
+  if (view.following) follow();
+  const { from, to, size } = view;
+  const [traffic, total] = await Promise.all([
+    askRange("/v1/traffic", from, to, { window: size }),
+    askRange("/v1/traffic/total", from, to),
+  ]);
+  if (from !== view.from || size !== view.size) return; // the reader has moved on meanwhile
+  showFigures(total);
+  showStatus(total);
+  showRange(traffic.windows);
+  drawChart($("chart"), $("chart-words"), { from, to, step: VIEWS[size].step, windows: traffic.windows });
 }
 
 /** What costs more or changes seldom: at once for another range, or else now and then. */
@@ -183,16 +189,27 @@ async function refreshSlowly() {
   const hours = [Math.floor(view.from / HOUR) * HOUR, Math.ceil(view.to / HOUR) * HOUR];
   const range = hours.join();
   if (range === slow.range && Date.now() - slow.at < SLOW_MS) return;
-  const nextMinute = Math.ceil(Date.now() / 60e3) * 60e3;
-  ask("/v1/status").then(showPlanes, () => {});
-  const [top, letters, progress] = await Promise.all([
-    askRange("/v1/pages/top", ...hours, { k: 12 }),
-    askRange("/v1/dead-letters", nextMinute - DAY, nextMinute, { limit: 3 }),
-    ask("/v1/progress"),
+  refreshPlanes();
+  await Promise.all([
+    showPart($("letter-list"), refreshLetters()),
+    showPart($("chart"), refreshPagesAndJobs(hours)),
   ]);
   Object.assign(slow, { range, at: Date.now() });
+}
+
+const refreshPlanes = () => showPart($("planes"), ask("/v1/status").then(showPlanes)).catch(() => {});
+
+async function refreshLetters() {
+  const nextMinute = Math.ceil(Date.now() / 60e3) * 60e3;
+  showLetters(await askRange("/v1/dead-letters", nextMinute - DAY, nextMinute, { limit: 3 }));
+}
+
+async function refreshPagesAndJobs(hours) {
+  const [top, progress] = await Promise.all([
+    askRange("/v1/pages/top", ...hours, { k: 12 }),
+    ask("/v1/progress"),
+  ]);
   showPages(top);
-  showLetters(letters);
   showJobs(progress);
 }
 
@@ -211,7 +228,18 @@ async function refreshSoon() {
   refreshing = false;
 }
 
-function listen() {
+/** Follows the stream, if the key may: the browser doesn't tell why one was refused. */
+async function listen() {
+  try {
+    const { scopes } = await ask("/v1/login");
+    if (scopes.includes("insights")) openStream();
+    else show($("live-text"), "needs a key with the scope insights");
+  } catch {
+    setTimeout(listen, LISTEN_AGAIN_MS);
+  }
+}
+
+function openStream() {
   let source = "redis";
   const say = (state, text, beat = "") => {
     $("live-dot").className = `dot ${state} ${beat}`;
