@@ -14,6 +14,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import PurePath
 from typing import Any
 from uuid import uuid4
@@ -76,7 +77,7 @@ class Rehearsal:
         over: threading.Event | None = None,
         batches: float = math.inf,
         gives_way: Callable[[], bool] = lambda: False,
-        before_round: Callable[[], None] = lambda: None,
+        reading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """
         Args:
@@ -87,7 +88,7 @@ class Rehearsal:
             over: set when the driver is to lead, for all its rehearsals.
             batches: after which it is over anyway; or when there are no more.
             gives_way: whether somebody else needs the cores more now; asked once it could lead.
-            before_round: looks up what the job's frame depends on.
+            reading: in which a round's frame is made: it knows what the job can't read.
         """
         self._job = job
         self._scratch = scratch
@@ -96,7 +97,7 @@ class Rehearsal:
         self._when_warm = when_warm
         self._batches = batches
         self._gives_way = gives_way
-        self._before_round = before_round
+        self._reading = reading
         self._is_brief = batches < math.inf
         self._told_at = -math.inf
         self._deaths_at = 0.0  # when it is looked at next whether executors die
@@ -121,10 +122,10 @@ class Rehearsal:
 
     def _start(self) -> StreamingQuery:
         self._round_is_over = False
-        self._before_round()
         # Of its own in each round: Spark knows an ended query's name for a moment longer.
         name = f"rehearsal of {PurePath(self._scratch.location).name} {uuid4()}"
-        frame = self._job.frame(RECORDS)
+        with self._reading():
+            frame = self._job.frame(RECORDS)
         self._context = frame.sparkSession.sparkContext
         return (
             frame.writeStream.queryName(name)

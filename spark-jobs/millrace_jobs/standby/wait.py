@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.inputs.continuity import CheckpointMismatch
@@ -110,7 +111,7 @@ def rehearse_first(
         when_warm=rehearse_all,
         over=over,
         gives_way=lambda: coordination.is_leader_behind(),
-        before_round=lambda: skips.look_up(context),
+        reading=partial(skips.rehearsed_around, context),
     )
 
 
@@ -120,7 +121,14 @@ def rehearse_on_all(one: ReadyJob, number: int, over: threading.Event) -> None:
     try:
         wide = on_all_executors(one, number)
         folder = scratch(wide.context, f"{one.name}-on-all")
-        Rehearsal(wide.job, folder, pause, over=over, batches=READY_BATCHES).wait()
+        Rehearsal(
+            wide.job,
+            folder,
+            pause,
+            over=over,
+            batches=READY_BATCHES,
+            reading=partial(skips.rehearsed_around, wide.context),
+        ).wait()
     except Exception as error:  # HDFS's and Kafka's, too: no standby would ever be announced
         log.warning("rehearsal of %s: %s", one.name, in_a_line(error))
 
