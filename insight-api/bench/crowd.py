@@ -2,7 +2,7 @@
 """Many readers at once against one edge host: what do the polite ones notice of the others?
 
     insight-api/bench/crowd.py http://ADDRESS:8080 [--seconds 30] [--viewers 60] [--years 1]
-        [--only ROLE …] [--reader-p99-ms 200]
+        [--only ROLE …] [--reader-p99-ms 200] [--key-file FILE]
 
 Roles, all at the same time:
 
@@ -15,6 +15,9 @@ Roles, all at the same time:
 The API's limits go by address. On loopback each viewer and each role has an address of its own;
 anywhere else all of them share this machine's, so run roles from several hosts with ``--only``, or
 all of them on the edge host itself. Any Python 3.11 runs this file, without a package beside it.
+
+Readers need a key with all scopes, the first line of ``--key-file``; a `local` cluster's port for
+this machine needs none.
 
 It shares a laptop's cores with what it measures, and must cost little: a thread and a connection
 for each question that is open, and nothing parsed but the headers.
@@ -38,6 +41,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from ipaddress import IPv4Address
+from pathlib import Path
 from statistics import quantiles
 from urllib.parse import urlencode, urlsplit
 
@@ -81,11 +85,12 @@ class Seen:
 class Client:
     """One client of the API, with a connection for each thread that asks for it."""
 
-    def __init__(self, url: str, address: str | None) -> None:
+    def __init__(self, url: str, address: str | None, headers: Mapping[str, str]) -> None:
         parts = urlsplit(url)
         self._kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._to = parts.netloc
         self._source = (address, 0) if address else None
+        self._headers = headers
         self._mine = threading.local()
 
     def get(self, path: str, query: Query = NOTHING) -> HTTPResponse:
@@ -95,7 +100,8 @@ class Client:
             connection = self._mine.connection = self._kind(
                 self._to, timeout=TIMEOUT_SECONDS, source_address=self._source
             )
-        connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
+        asked = f"{path}?{urlencode(query)}" if query else path
+        connection.request("GET", asked, headers=self._headers)
         return connection.getresponse()
 
     def hang_up(self) -> None:
@@ -105,8 +111,9 @@ class Client:
 class Crowd:
     """Asks one address, and notes what a role sees."""
 
-    def __init__(self, url: str, role: str, seconds: float) -> None:
+    def __init__(self, url: str, role: str, seconds: float, headers: Mapping[str, str]) -> None:
         self._url = url
+        self._headers = headers
         self._loopback = urlsplit(url).hostname == "127.0.0.1"
         # Roles run in processes of their own: each gets its own hundred addresses.
         first = IPv4Address("127.0.1.1") + 100 * ROLES.index(role)
@@ -123,7 +130,8 @@ class Crowd:
     def client(self) -> Client:
         """One more: where that can be, with an address of its own."""
         with self._noting:
-            return Client(self._url, next(self._addresses) if self._loopback else None)
+            address = next(self._addresses) if self._loopback else None
+            return Client(self._url, address, self._headers)
 
     def ask(self, role: str, client: Client, path: str, query: Query = NOTHING) -> float:
         """Asks once; the seconds after which it makes sense to ask again."""
@@ -269,9 +277,11 @@ def floor_to_hour() -> datetime:
     return datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-def play(role: str, url: str, many: int, seconds: float) -> dict[str, Seen]:
+def play(
+    role: str, url: str, many: int, seconds: float, headers: Mapping[str, str]
+) -> dict[str, Seen]:
     """One role from its beginning to its end, by so many clients; what they saw."""
-    crowd = Crowd(url, role, seconds)
+    crowd = Crowd(url, role, seconds, headers)
     actor = {
         "viewers": crowd.viewer,
         "reader": crowd.reader,
@@ -304,19 +314,26 @@ def main() -> int:
     parser.add_argument("--years", type=int, default=1)
     parser.add_argument("--reader-p99-ms", type=float, default=float("inf"))
     parser.add_argument("--only", choices=ROLES, action="append", help="this role; repeatable")
+    parser.add_argument("--key-file", type=Path, help="whose first line is a key")
     options = parser.parse_args()
+    headers = key_header(options.key_file) if options.key_file else {}
     roles = options.only or ROLES
     many = {"viewers": options.viewers, "year": options.years}
     # A process for each: nobody's waiting is measured as somebody else's latency.
     with ProcessPoolExecutor(len(roles)) as processes:
         playing = [
-            processes.submit(play, role, options.url, many.get(role, 1), options.seconds)
+            processes.submit(play, role, options.url, many.get(role, 1), options.seconds, headers)
             for role in roles
         ]
         seen_by = {who: seen for played in playing for who, seen in played.result().items()}
     print(*table(seen_by, options.seconds), sep="\n")
     failed = any(seen.failed for seen in seen_by.values())
     return int(failed or ("reader" in roles and is_slow(seen_by, options.reader_p99_ms)))
+
+
+def key_header(file: Path) -> dict[str, str]:
+    """In a file, as arguments are read by everybody on a host."""
+    return {"Authorization": f"Bearer {file.read_text().splitlines()[0].strip()}"}
 
 
 def is_slow(seen_by: dict[str, Seen], p99_ms: float) -> bool:

@@ -41,7 +41,6 @@ from millrace_api.live import Feed, RedisFeed
 from millrace_api.metrics import Metrics, Timed
 from millrace_api.outputs import Catalogue
 from millrace_api.parameters import From, To, refuse_others
-from millrace_api.people import BalancersPeople, fetch_from
 from millrace_api.planes import planes
 from millrace_api.progress import TrafficJob, states_of
 from millrace_api.ranges import HOUR, MINUTE, Window, parse_span
@@ -444,8 +443,6 @@ def serve() -> FastAPI:
     )
     copy = zookeeper.FileStore(settings.data / KEYS_COPY)
     keys = Follower(registry, copy, settings.doors, time.time)
-    oidc = settings.oidc
-    people = BalancersPeople(oidc, fetch_from(oidc.region), time.time) if oidc else None
 
     @asynccontextmanager
     async def connected(app: FastAPI) -> AsyncIterator[None]:
@@ -458,4 +455,14 @@ def serve() -> FastAPI:
         store.close()
         await feed.close()
 
-    return create_app(settings, store, feed, keys, connected, people=people)
+    return create_app(settings, store, feed, keys, connected, people=people_of(settings))
+
+
+def people_of(settings: Settings) -> People | None:
+    """None where no load balancer authenticates people."""
+    if settings.oidc is None:
+        return None
+    from millrace_api import people  # its libraries take 9 MB, which only these hosts have to spare
+
+    fetch = people.fetch_from(settings.oidc.region)
+    return people.BalancersPeople(settings.oidc, fetch, time.time)

@@ -296,12 +296,14 @@ def test_an_answer_is_shared_among_equal_scopes_alone(settings: Settings) -> Non
     async def scene() -> None:
         store, now = busy_store(), datetime.now(UTC)
         store.doing = {"traffic": JobState("traffic", "failed", "why it failed", now, "", now)}
-        entered = 0
+        entered, both_have = 0, asyncio.Event()
 
         async def states() -> dict[str, JobState]:
             nonlocal entered
             entered += 1
-            await asyncio.sleep(5)
+            if entered == 2:
+                both_have.set()
+            await both_have.wait()
             return store.doing
 
         store.states = states  # type: ignore[method-assign]

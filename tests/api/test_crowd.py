@@ -21,9 +21,11 @@ class Api(BaseHTTPRequestHandler):
     pause_seconds = 0.0
     failing = False
     clients: set[str]
+    keys: set[str | None]
 
     def do_GET(self) -> None:
         self.clients.add(self.client_address[0])
+        self.keys.add(self.headers["Authorization"])
         time.sleep(self.pause_seconds)
         if self.failing:
             self.send_response(500)
@@ -44,7 +46,7 @@ def api() -> Iterator[tuple[str, type[Api]]]:
     class Mine(Api):
         pass
 
-    Mine.clients = set()
+    Mine.clients, Mine.keys = set(), set()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Mine)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -80,3 +82,11 @@ def test_a_bare_5xx_is_a_failure(api):
     url, seen = api
     seen.failing = True
     assert storm(url, "--only", "reader").returncode == 1
+
+
+def test_a_key_comes_from_a_file(api, tmp_path):
+    url, seen = api
+    file = tmp_path / "reader.key"
+    file.write_text("of-a-reader\n")
+    assert storm(url, "--only", "reader", "--key-file", str(file)).returncode == 0
+    assert seen.keys == {"Bearer of-a-reader"}
