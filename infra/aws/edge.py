@@ -22,7 +22,7 @@ from millrace.plan.aws import BALANCED
 
 SERVICE = "edge_proxy"
 # Client → the proxy's port for it.
-DOORS = {READERS: "insights", PRODUCERS: "events"}
+DOORS = {READERS: "insights", PRODUCERS: "intake"}
 # Live updates are a stream that may be silent; its keep-alives come each 15 s.
 IDLE_SECONDS = 120
 

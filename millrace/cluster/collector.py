@@ -201,7 +201,7 @@ class Sender:
         settings = collector.settings["config.json"]
         records = int(operator_rate(plan) * settings["burst_seconds"]) // len(collector.hosts)
         size = min(settings["request_bytes"], records * settings["event_bytes"])
-        return cls(doors.urls(plan, doors.EVENTS), stream, doors.credentials(plan), size, records)
+        return cls(doors.urls(plan, doors.INTAKE), stream, doors.credentials(plan), size, records)
 
     def send(self, values: Sequence[bytes]) -> None:
         """Raises OperatorError when some aren't taken, or not in time."""
@@ -246,7 +246,7 @@ class Sender:
 
 def connect(plan: Plan, stream: str) -> CollectorProducer:
     """Connects with the operator's key. Raises OperatorError when there is none."""
-    return CollectorProducer(doors.urls(plan, doors.EVENTS), stream, doors.credentials(plan))
+    return CollectorProducer(doors.urls(plan, doors.INTAKE), stream, doors.credentials(plan))
 
 
 def _client(credentials: Credentials) -> httpx.Client:

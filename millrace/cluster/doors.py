@@ -14,8 +14,8 @@ from millrace.common.paths import stack_secrets
 from millrace.plan import Plan
 
 SERVICE = "edge_proxy"
-INSIGHTS, EVENTS = "insights", "events"
-OWN_INSIGHTS, OWN_EVENTS = "own_insights", "own_events"  # of that host alone
+INSIGHTS, INTAKE = "insights", "intake"
+OWN_INSIGHTS, OWN_INTAKE = "own_insights", "own_intake"  # of that host alone
 
 
 @dataclass(frozen=True)

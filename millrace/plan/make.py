@@ -304,5 +304,5 @@ def _endpoints(hosts: list[Host], components: Mapping[str, Component]) -> Endpoi
         resourcemanagers=each("resourcemanager", "http"),
         namenodes=each("namenode", "http"),
         insights=each("edge_proxy", "insights"),
-        events=each("edge_proxy", "events"),
+        intake=each("edge_proxy", "intake"),
     )

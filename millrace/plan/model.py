@@ -114,7 +114,7 @@ class Plan(Model):
 
     def door(self, host: Host, plane: str) -> str:
         """The URL at which an operator's browser and examples find what readers (``insights``) and
-        producers (``events``) call of a host. Where nothing leaves this machine, plain HTTP will
+        producers (``intake``) call of a host. Where nothing leaves this machine, plain HTTP will
         do, which no browser warns of."""
         scheme, port = ("http", f"plain_{plane}") if self.is_local else ("https", plane)
         number = self.services["edge_proxy"].ports[port]

@@ -41,7 +41,7 @@ class Endpoints(Model):
     resourcemanagers: list[Endpoint] = []
     namenodes: list[Endpoint] = []
     insights: list[Endpoint] = []
-    events: list[Endpoint] = []
+    intake: list[Endpoint] = []
 
 
 class Volume(Model):

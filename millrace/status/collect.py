@@ -63,7 +63,7 @@ PLACES = {
     "namenode": ("namenode", "http"),
     "resourcemanager": ("resourcemanager", "http"),
     "insight_api": (doors.SERVICE, doors.OWN_INSIGHTS),
-    "collector": (doors.SERVICE, doors.OWN_EVENTS),
+    "collector": (doors.SERVICE, doors.OWN_INTAKE),
     "prometheus_server": ("prometheus_server", "http"),
 }
 

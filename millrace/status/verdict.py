@@ -715,7 +715,7 @@ def _reachable_endpoints(plan: Plan) -> dict[str, list[str]]:
     """Endpoints by address: whoever asks for the status doesn't know the hosts' names."""
     return {
         "insights": plan.doors("insights"),
-        "events": plan.doors("events"),
+        "intake": plan.doors("intake"),
         "kafka": plan.addresses("kafka_broker", "outside"),
         "zookeeper": plan.addresses("zookeeper", "client"),
         "cassandra": plan.addresses("cassandra", "native"),

@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 
 @pytest.fixture(scope="module")
 def collectors(plan, through):
-    return [through(host.name, doors.OWN_EVENTS) for host in plan.hosts_of("collector")]
+    return [through(host.name, doors.OWN_INTAKE) for host in plan.hosts_of("collector")]
 
 
 def impression():

@@ -38,7 +38,7 @@ def connected(plan, at) -> Iterator[ssl.SSLSocket]:
         yield opened
 
 
-@pytest.mark.parametrize("door", [doors.INSIGHTS, doors.EVENTS])
+@pytest.mark.parametrize("door", [doors.INSIGHTS, doors.INTAKE])
 def test_who_trusts_the_authority_alone_may_trust_a_host(plan, edges, at, door):
     for edge in edges:
         with connected(plan, at(edge, door)) as link:
@@ -61,7 +61,7 @@ def test_what_is_broken_of_tls_is_refused(edges, at, version):
         old.wrap_socket(link)
 
 
-@pytest.mark.parametrize("door", [doors.INSIGHTS, doors.EVENTS])
+@pytest.mark.parametrize("door", [doors.INSIGHTS, doors.INTAKE])
 def test_plain_http_is_refused(edges, at, door):
     with pytest.raises(httpx.RemoteProtocolError):
         httpx.get(f"http://{at(edges[0], door)}/healthz", timeout=PATIENCE_SECONDS)
@@ -75,7 +75,7 @@ def test_the_programs_behind_it_listen_to_their_own_host_alone(plan, hosts_of):
             assert not edge.socket(f"tcp://0.0.0.0:{port}").is_listening
 
 
-@pytest.mark.parametrize("door", [doors.INSIGHTS, doors.EVENTS])
+@pytest.mark.parametrize("door", [doors.INSIGHTS, doors.INTAKE])
 def test_headers_that_are_too_long_reach_no_program(plan, edges, through, door):
     headers = {"X-Long": "x" * 16_384}
     assert through(edges[0], door).get("/v1/status", headers=headers).status_code == 400
@@ -83,7 +83,7 @@ def test_headers_that_are_too_long_reach_no_program(plan, edges, through, door):
     assert through(edges[0], door).get("/v1/status", headers=many).status_code == 400
 
 
-@pytest.mark.parametrize("door", [doors.INSIGHTS, doors.EVENTS])
+@pytest.mark.parametrize("door", [doors.INSIGHTS, doors.INTAKE])
 def test_who_never_ends_a_request_is_let_go(plan, edges, at, door):
     with connected(plan, at(edges[0], door)) as link:
         link.settimeout(LONGER_THAN_HEADERS_SECONDS)
@@ -144,11 +144,11 @@ def test_producers_reach_each_collector_in_turn_and_the_other_one_while_one_is_a
     before = requests()
     for _ in range(10):
         nobody = {"Authorization": ""}
-        answer = through(edges[0], doors.EVENTS).post("/v1/events", json={}, headers=nobody)
+        answer = through(edges[0], doors.INTAKE).post("/v1/events", json={}, headers=nobody)
         assert answer.status_code == 401
     assert [after - ago for after, ago in zip(requests(), before, strict=True)] == [5, 5]
     with stopped(host_named(edges[0]), "collector"):
-        statuses = {through(edges[0], doors.EVENTS).get("/readyz").status_code for _ in range(10)}
+        statuses = {through(edges[0], doors.INTAKE).get("/readyz").status_code for _ in range(10)}
         assert statuses == {200}
 
 

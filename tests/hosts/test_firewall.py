@@ -130,7 +130,7 @@ def ask_for_everything(plan: Plan, group: str | None = None, seconds: int = 240)
         ask = partial(demand, plan, scripts, seconds)
         failed += [said for each in on_all(hosts, ask).values() for said in each]
     trusted = doors.credentials(plan).context
-    for door in (doors.INSIGHTS, doors.EVENTS, doors.OWN_INSIGHTS, doors.OWN_EVENTS):
+    for door in (doors.INSIGHTS, doors.INTAKE, doors.OWN_INSIGHTS, doors.OWN_INTAKE):
         for url in doors.urls(plan, door):  # of both hosts, by way of one
             with suppress(httpx.HTTPError):
                 if httpx.get(f"{url}/healthz", verify=trusted, timeout=PATIENCE_SECONDS).is_success:

@@ -341,7 +341,7 @@ def test_each_zone_has_its_way_out(declared) -> None:
 def test_the_balancer_speaks_tls_and_reaches_every_proxy_by_it(declared) -> None:
     plan, made = declared
     ports = plan.services["edge_proxy"].ports
-    for name, port in (("insights", 443), ("events", 8444)):
+    for name, port in (("insights", 443), ("intake", 8444)):
         listener, group = made["Listener"][name], made["TargetGroup"][name]
         assert (listener["port"], listener["protocol"]) == (port, "HTTPS")
         assert listener["certificateArn"] == ARN_OF + "own"
@@ -364,7 +364,7 @@ def test_people_sign_in_where_the_environment_says_by_whom_and_programs_bring_a_
     assert (first["type"], second["type"]) == ("authenticate-oidc", "forward")
     assert first["order"] < second["order"]
     assert first["authenticateOidc"]["clientSecret"] == "s3cret"
-    assert [action["type"] for action in made["Listener"]["events"]["defaultActions"]] == [
+    assert [action["type"] for action in made["Listener"]["intake"]["defaultActions"]] == [
         "forward"
     ]
     (rule,) = made["ListenerRule"].values()

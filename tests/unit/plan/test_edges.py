@@ -115,7 +115,7 @@ def test_edges_have_names_of_their_own(name):
 def test_only_the_api_is_for_readers_and_only_the_operator_comes_in_by_ssh(name):
     made = load_plan(name).edges
     assert [(e.server, e.first, e.last) for e in made if e.client == READERS] == [
-        ("edge", 8080, 8080)
+        ("edge", 8443, 8443)
     ]
     assert {e.client for e in made if e.first <= SSH <= e.last} & {*OUTSIDE} == {OPERATOR}
 
@@ -129,13 +129,15 @@ def test_where_operators_come_by_an_edge_host_they_get_nowhere_else(name):
 
 
 @pytest.mark.parametrize("name", ON_AWS)
-def test_on_aws_nobody_comes_from_outside_but_readers_through_the_load_balancer(name):
+def test_on_aws_nobody_comes_from_outside_but_through_the_load_balancer(name):
     plan = load_plan(name)
     found = {client: plan.sources(client) for client in OUTSIDE}
+    balancers = [subnet.cidr for subnet in plan.aws.subnets if subnet.public]
     assert found == {
         "operator": [],
-        "producers": [],
-        "readers": [subnet.cidr for subnet in plan.aws.subnets if subnet.public],
+        "producers": balancers,
+        "readers": balancers,
+        "this_machine": [],
     }
 
 
@@ -228,7 +230,8 @@ ENDPOINTS = {
     "sentinels": ("redis_sentinel", "client"),
     "resourcemanagers": ("resourcemanager", "http"),
     "namenodes": ("namenode", "http"),
-    "insight_api": ("insight_api", "http"),
+    "insights": ("edge_proxy", "insights"),
+    "intake": ("edge_proxy", "intake"),
 }
 
 
@@ -244,9 +247,13 @@ def named_by_roles() -> set[tuple[str, str, str]]:
     return found
 
 
-# zkfc's and journalnode's own ports stand in a file that all of Hadoop's daemons read; Prometheus
-# only tells people where the runbooks are.
-NOT_CALLED = {("resourcemanager", "zkfc", "rpc"), ("prometheus_server", "insight_api", "http")}
+# zkfc's and journalnode's own ports stand in a file that all of Hadoop's daemons read. A proxy hands
+# on to the programs of its own host.
+NOT_CALLED = {
+    ("resourcemanager", "zkfc", "rpc"),
+    ("edge_proxy", "insight_api", "http"),
+    ("edge_proxy", "collector", "http"),
+}
 
 
 def test_what_a_services_configuration_names_it_may_call():
