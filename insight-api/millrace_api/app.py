@@ -49,7 +49,7 @@ from millrace_api.shared import Shared
 from millrace_api.store import CassandraStore, Store, StoreUnavailable
 from millrace_api.supervision import Work, in_background
 from millrace_api.windows import Windows
-from millrace_shared.keys import Follower
+from millrace_shared.keys import COPY, FileStore, Follower
 
 DESCRIPTION = """\
 Insights from the event stream. Times are ISO 8601 with a zone; a range is from ≤ time < to.
@@ -67,7 +67,6 @@ WINDOWS_PER_DAY_OF_LETTERS = 120  # thousands of samples; a day of 24 hours touc
 HEALTH_CHECKS = {"/healthz", "/readyz"}
 READY_SECONDS = 1.0
 LIVE_STREAM = "/v1/stream"
-KEYS_COPY = "keys.json"  # in the data directory: it is here when ZooKeeper isn't
 GZIP_BYTES = 1024  # below, an answer is one packet in any case
 # A day of minutes takes a fifth of the time that the default takes, and a sixth more bytes.
 GZIP_LEVEL = 4
@@ -441,7 +440,7 @@ def serve() -> FastAPI:
     registry = zookeeper.Registry(
         zookeeper.client(settings.zookeeper), settings.znodes, settings.host
     )
-    copy = zookeeper.FileStore(settings.data / KEYS_COPY)
+    copy = FileStore(settings.data / COPY)
     keys = Follower(registry, copy, settings.doors, time.time)
 
     @asynccontextmanager

@@ -1,10 +1,8 @@
-"""Keys in ZooKeeper, and the nodes by which doors know of each other; their copy on this host."""
+"""Keys in ZooKeeper, and the nodes by which doors know of each other."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -62,7 +60,8 @@ class Registry:
         if self._host in there:
             return len(there)
         with suppress(NodeExistsError):  # an earlier look's, which wasn't waited for
-            self._make(f"{self._doors}/{self._host}", b"", ephemeral=True)
+            path = f"{self._doors}/{self._host}"
+            self._answer(self._client.create_async, path, b"", ephemeral=True, makepath=True)
         return len(there) + 1
 
     def used(self) -> dict[str, float]:
@@ -74,14 +73,13 @@ class Registry:
         return noted
 
     def note_used(self, at: Mapping[str, float]) -> None:
+        """Where the keys' own node isn't there, it isn't made by this one: empty, it would look as
+        if there were no keys."""
         content = json.dumps(at).encode()
         try:
             self._answer(self._client.set_async, self._used, content)
         except NoNodeError:
-            self._make(self._used, content)
-
-    def _make(self, path: str, content: bytes, ephemeral: bool = False) -> None:
-        self._answer(self._client.create_async, path, content, ephemeral=ephemeral, makepath=True)
+            self._answer(self._client.create_async, self._used, content)
 
     def _answer(self, ask: Any, *what: Any, **how: Any) -> Any:
         """Raises RegistryUnavailable if none comes in time. Nothing waits for a connection: what
@@ -101,26 +99,3 @@ def client(servers: Sequence[tuple[str, int]]) -> KazooClient:
     """One that isn't connected yet."""
     addresses = ",".join(f"{host}:{port}" for host, port in servers)
     return KazooClient(addresses, timeout=SESSION_SECONDS, connection_retry=dict(AGAIN))
-
-
-class FileStore:
-    """The keys in a file that only this program can read."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def read(self) -> bytes | None:
-        try:
-            return self._path.read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def write(self, content: bytes) -> None:
-        """Written aside: half a copy is none."""
-        partial = self._path.with_name(f"{self._path.name}.partial")
-        partial.unlink(missing_ok=True)
-        with open(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(self._path)

@@ -8,9 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 from millrace_api.identity import keep_looking
 from millrace_api.settings import Settings
-from millrace_api.zookeeper import FileStore
 
-from millrace_shared.keys import Follower, Keys
+from millrace_shared.keys import FileStore, Follower, Keys
 from tests.api.fakes import FakeFeed, FakeStore
 from tests.api.keys import FakeCopy, FakeRegistry, bearer, create_app, key
 from tests.api.test_metrics import samples
@@ -81,15 +80,3 @@ def test_when_keys_were_looked_at_is_told(
     assert samples(app.state.metrics)[name] == 0
     app.state.metrics.looked_at_keys()
     assert samples(app.state.metrics)[name] > 0
-
-
-def test_only_this_program_can_read_the_copy(tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    copy = FileStore(path)
-    assert copy.read() is None
-    (tmp_path / "keys.json.partial").write_text("of a door that was killed meanwhile")
-    for content in (ANN, BOB):
-        copy.write(content)
-        assert copy.read() == content
-        assert path.stat().st_mode & 0o777 == 0o600
-    assert [one.name for one in tmp_path.iterdir()] == ["keys.json"]

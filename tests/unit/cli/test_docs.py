@@ -79,10 +79,13 @@ def test_a_job_is_told_of_by_the_first_drill_that_audited_it():
     assert found["status_by_minute"] == "–"
 
 
+DOORS = ("insights", "intake", "plain_insights", "plain_intake")
+
+
 def test_addresses_that_users_are_told_have_the_plans_ports():
     services = load_plan("local").services
     ports = {
-        "EDGE": {services[name].ports["http"] for name in ("collector", "insight_api")},
+        "EDGE": {services["edge_proxy"].ports[door] for door in DOORS},
         "BROKER": {services["kafka_broker"].ports["outside"]},
     }
     told = [

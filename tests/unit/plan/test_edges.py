@@ -247,8 +247,8 @@ def named_by_roles() -> set[tuple[str, str, str]]:
     return found
 
 
-# zkfc's and journalnode's own ports stand in a file that all of Hadoop's daemons read. A proxy hands
-# on to the programs of its own host.
+# zkfc's and journalnode's own ports stand in a file that all of Hadoop's daemons read. A proxy
+# hands on to the programs of its own host.
 NOT_CALLED = {
     ("resourcemanager", "zkfc", "rpc"),
     ("edge_proxy", "insight_api", "http"),
