@@ -1,17 +1,22 @@
 """Kafka's client as it is: against its own brokers of the tests, and against none."""
 
+import time
 from functools import partial
 
 import httpx
 from millrace_collector.app import create_app
 from millrace_collector.delivery import Delivery, connect
 
-from tests.collector.conftest import collector_settings, serving
+from millrace_shared.keys import Follower
+from tests.collector.conftest import KEYS, collector_settings, serving
 from tests.jobs.samples import EVENT
+from tests.keys import FakeRegistry, Memory
 
 
 def answers(kafka: dict[str, str | int | bool], requests: int) -> list[httpx.Response]:
-    app = create_app(collector_settings(), Delivery(partial(connect, kafka)))
+    follower = Follower(FakeRegistry(KEYS), Memory(), 1, time.time)
+    follower.look()
+    app = create_app(collector_settings(), Delivery(partial(connect, kafka)), follower)
     with serving(app) as client:
         return [client.post("/v1/events", json=[EVENT] * 20) for _ in range(requests)]
 
