@@ -337,6 +337,7 @@ def create_app(
     """
     hub = Hub(feed, store)
     metrics = Metrics()
+    metrics.tell_of(keys)
     catalogue = Catalogue(store)
     background: dict[str, Work] = {
         "live stream": hub.run,

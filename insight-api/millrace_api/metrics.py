@@ -32,6 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from millrace_api.hub import Hub
 from millrace_api.ranges import HOUR, MINUTE, Span, floor
 from millrace_api.store import JobProgress, JobWork, Store, StoreUnavailable
+from millrace_shared.keys import Follower, Keys
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class Metrics:
             registry=self.registry,
         )
         self._keys_looked = Gauge(
-            "millrace_api_keys_looked_timestamp_seconds",
+            "millrace_keys_looked_at_timestamp_seconds",
             "When ZooKeeper last told the keys; 0 if it hasn't since the start.",
             registry=self.registry,
         )
@@ -104,6 +105,10 @@ class Metrics:
 
     def refused(self, reason: str) -> None:
         self._refused.labels(reason).inc()
+
+    def tell_of(self, keys: Follower) -> None:
+        """When each key ends, and when it was last used here."""
+        self.registry.register(_OfKeys(keys))
 
     def looked_at_keys(self) -> None:
         self._keys_looked.set_to_current_time()
@@ -148,6 +153,24 @@ async def look(store: Store, hub: Hub, now: datetime) -> Look:
         page_error=await store.page_error(floor(now, HOUR)),
         viewers=hub.viewers(),
     )
+
+
+class _OfKeys(Collector):
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+
+    def collect(self) -> Iterator[Metric]:
+        ends = {name: key.expires for name, key in (self._follower.keys or Keys()).items()}
+        told = {
+            "millrace_key_expires_timestamp_seconds": ends,
+            "millrace_key_used_timestamp_seconds": self._follower.used,
+        }
+        for name, times in told.items():
+            metric = GaugeMetricFamily(name, "Of a key, at this door.", labels=["key"])
+            for key, at in times.items():
+                if at is not None:
+                    metric.add_metric([key], at)
+            yield metric
 
 
 class _Looked(Collector):

@@ -76,7 +76,7 @@ def test_when_keys_were_looked_at_is_told(
     settings: Settings, store: FakeStore, feed: FakeFeed
 ) -> None:
     app = create_app(settings, store, feed)
-    name = ("millrace_api_keys_looked_timestamp_seconds",)
+    name = ("millrace_keys_looked_at_timestamp_seconds",)
     assert samples(app.state.metrics)[name] == 0
     app.state.metrics.looked_at_keys()
     assert samples(app.state.metrics)[name] > 0
