@@ -8,6 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
 
+from millrace.cluster import doors
 from millrace.common.waiting import wait_until
 from millrace.plan import Plan
 
@@ -36,14 +37,18 @@ class Explained:
 
 @contextmanager
 def operations_page(plan: Plan) -> Iterator[Page]:
-    api = plan.services["insight_api"]
+    access = doors.credentials(plan)
+    [page_url, *_] = doors.urls(plan, doors.INSIGHTS)
     with sync_playwright() as playwright:
         # Chromium's sandbox isn't for root, as whom containers and CI run; the page is our own.
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), chromium_sandbox=False
         )
-        page = browser.new_page(viewport=DESKTOP)
-        page.goto(f"http://{plan.host(api.hosts[0]).address}:{api.ports['http']}/operations#15m")
+        # The browser knows no authority but the public ones; the toolkit's clients verify.
+        page = browser.new_page(
+            viewport=DESKTOP, ignore_https_errors=True, extra_http_headers=access.headers
+        )
+        page.goto(f"{page_url}/operations#15m")
         yield page
         browser.close()
 
