@@ -78,6 +78,36 @@ def run_here(inventory: dict[str, Any], folder: Path, **play: Any) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def templated(
+    role: str,
+    template: str,
+    plan: Plan,
+    folder: Path,
+    variables: dict[str, Any] | None = None,
+    **known: Any,
+) -> str:
+    """What a role makes of a template on the second edge host.
+
+    Args:
+        variables: of the role's, in place of its own.
+        known: told with the plan.
+    """
+    inventory = build_inventory(plan, {}, artifacts="http://nowhere")
+    inventory["all"]["vars"]["millrace"] |= known
+    home = ANSIBLE / "roles" / role
+    made = folder / template
+    task = {"src": str(home / "templates" / f"{template}.j2"), "dest": str(made)}
+    run_here(
+        inventory,
+        folder,
+        hosts="edge-2",
+        tasks=[{"ansible.builtin.template": task, "vars": variables or {}}],
+        vars_files=[str(home / "vars" / "main.yml")],
+        vars={"role_path": str(home)},
+    )
+    return made.read_text()
+
+
 def _number(text: str) -> float:
     number = float(text)
     return int(number) if number.is_integer() else number
