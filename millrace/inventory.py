@@ -71,7 +71,8 @@ def deployment(plan: Plan, application: str) -> dict[str, Any]:
         "application": application,
         "jobs": plan.applications[application],
         "names": plan.names.model_dump(),
-        "endpoints": plan.endpoints.model_dump(mode="json"),
+        # Jobs call nobody's doors.
+        "endpoints": plan.endpoints.model_dump(mode="json", exclude={"insights", "intake"}),
         "streams": _streams(plan),
         "tables": {name: table.model_dump(mode="json") for name, table in plan.tables.items()},
         "settings": plan.spark.rendered()["settings"],

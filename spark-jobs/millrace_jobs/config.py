@@ -30,7 +30,6 @@ class Endpoints:
     sentinels: list[Endpoint]
     resourcemanagers: list[Endpoint]
     namenodes: list[Endpoint]
-    insight_api: list[Endpoint]
 
 
 @dataclass(frozen=True)
