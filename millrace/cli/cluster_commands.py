@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from millrace import completion
 from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console, write
 from millrace.common.paths import ANSIBLE, stack_name
@@ -94,10 +95,15 @@ def insights(as_json: JsonOption = False) -> None:
 def api(
     path: Annotated[str, typer.Argument(help="With its query, such as '/v1/late?from=…&to=…'.")],
     host: Annotated[
-        str | None, typer.Option(help="An edge host's own API; else whichever answers.")
+        str | None,
+        typer.Option(
+            help="An edge host's own API; else whichever answers.", autocompletion=completion.hosts
+        ),
     ] = None,
 ) -> None:
-    """Ask the insight API, with the toolkit's own key, and print the answer as it comes.
+    """Ask the insight API, with the toolkit's own key.
+
+    The answer is printed as it comes.
 
     Example: millrace api /v1/progress
     """

@@ -2,6 +2,7 @@
 
 import time
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -27,11 +28,16 @@ class InsightApi:
     """
 
     def __init__(self, plan: Plan, host: Host | None = None) -> None:
-        addresses = doors.addresses(plan, doors.INSIGHTS)
-        if host is not None:
-            own = tunnel.on_host(plan, host, doors.SERVICE, doors.OWN_INSIGHTS)
+        self._plan = plan
+        self._host = host
+
+    @cached_property
+    def _hosts(self) -> AnyHost:
+        addresses = doors.addresses(self._plan, doors.INSIGHTS)
+        if self._host is not None:
+            own = tunnel.on_host(self._plan, self._host, doors.SERVICE, doors.OWN_INSIGHTS)
             addresses = [str(own)]
-        self._hosts = AnyHost(addresses, TIMEOUT_SECONDS, credentials=doors.credentials(plan))
+        return AnyHost(addresses, TIMEOUT_SECONDS, credentials=doors.credentials(self._plan))
 
     def get(self, path: str, **parameters: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self._ask(path, parameters).json()

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from millrace.cluster import collector as client_of_collector
 from millrace.cluster.collector import CollectorProducer, Sender
+from millrace.cluster.doors import Credentials
 from millrace.common.errors import OperatorError
 from millrace.keys import operator_rate
 from millrace.ledger.load import Load
@@ -28,6 +29,7 @@ from tests.unit.runs import SPEC
 from tests.waiting import PATIENCE_SECONDS, soon
 
 NOBODY = "http://127.0.0.1:1"
+ACCESS = Credentials(None, SECRET)
 
 
 def sent(folder: Path, urls: list[str], key: str = SECRET) -> Ledger:
@@ -35,7 +37,7 @@ def sent(folder: Path, urls: list[str], key: str = SECRET) -> Ledger:
     at_once = {"partitions": 1, "seconds": 1, "out_of_order": 0, "late": 0, "results_offsets": [0]}
     spec = replace(SPEC, **at_once, started_ms=int(1000 * time.time()))
     writer = Writer(folder / "run", spec)
-    connect = lambda: CollectorProducer(urls, "events", key)  # noqa: E731
+    connect = lambda: CollectorProducer(urls, "events", Credentials(None, key))  # noqa: E731
     Load(spec, connect, writer, lambda: False, lambda seen: None).run()
     return Ledger.open(writer.path)
 
@@ -101,7 +103,7 @@ def test_a_log_is_sent_and_what_is_no_request_is_left_out(
     line = '1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET /{} HTTP/1.1" 200 12 "-" "-"\n'
     log.write_text("nonsense\n" + "".join(line.format(number) for number in range(1200)))
     with serving(collector()) as client:
-        sender = Sender([NOBODY, str(client.base_url)], "events", SECRET, 100_000, 1_000)
+        sender = Sender([NOBODY, str(client.base_url)], "events", ACCESS, 100_000, 1_000)
         monkeypatch.setattr(Sender, "of", lambda plan, stream: sender)
         assert send_log(load_plan("local"), str(log)) == (1200, 1)
     ids = {json.loads(value)["event_id"] for _, _, value in producers[0].written}
@@ -115,7 +117,7 @@ def test_only_what_is_not_written_is_sent_again(
     with serving(collector()) as client, ThreadPoolExecutor(1) as pool:
         producers[0].errors[b"/later"] = KafkaError(KafkaError._MSG_TIMED_OUT)
         sending = pool.submit(
-            Sender([str(client.base_url)], "events", SECRET, 10_000, 10).send, values
+            Sender([str(client.base_url)], "events", ACCESS, 10_000, 10).send, values
         )
         soon(lambda: producers[0].failed > 1, "it was sent again")
         producers[0].errors.clear()
@@ -127,7 +129,7 @@ def test_what_is_refused_is_said_once_the_others_are_written(
     collector: Callable[..., FastAPI], producers: list[FakeProducer]
 ) -> None:
     with serving(collector()) as client:
-        sender = Sender([str(client.base_url)], "events", SECRET, 10_000, 10)
+        sender = Sender([str(client.base_url)], "events", ACCESS, 10_000, 10)
         with pytest.raises(OperatorError, match=r"1 refused: .*url"):
             sender.send([event(), event(url=""), event()])
     assert len(producers[0].written) == 2
@@ -137,14 +139,14 @@ def test_a_request_is_no_larger_than_its_key_may_send_at_once(
     collector: Callable[..., FastAPI], producers: list[FakeProducer]
 ) -> None:
     with serving(collector(burst_seconds=0.01)) as client:  # 1,000 records
-        Sender([str(client.base_url)], "events", SECRET, 90_000, 100).send([event()] * 250)
+        Sender([str(client.base_url)], "events", ACCESS, 90_000, 100).send([event()] * 250)
     assert len(producers[0].written) == 250
 
 
 def test_a_request_fits_what_the_operator_s_key_may_send_through_one_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client_of_collector.operator_key, "secret_of", lambda plan: SECRET)
+    monkeypatch.setattr(client_of_collector.doors, "credentials", lambda plan: ACCESS)
     plan = load_plan("local")
     sender = Sender.of(plan, "events")
     settings = plan.services["collector"].settings["config.json"]

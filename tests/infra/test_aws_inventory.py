@@ -72,11 +72,11 @@ def test_a_task_sees_where_its_volumes_are(tmp_path: Path) -> None:
     ]
 
 
-def test_the_api_takes_the_load_balancers_word_for_who_asks() -> None:
-    def trusted(name: str) -> str | None:
-        plan = load_plan(name)
-        made = build_inventory(plan, MANIFEST, artifacts="https://bucket")
-        return made["all"]["vars"]["millrace"].get("load_balancers")
-
-    assert trusted("dev") == load_plan("dev").network.subnet
-    assert trusted("local") is None  # everybody asks there without anything between
+@pytest.mark.parametrize("name", ["dev", "local"])
+def test_programs_take_the_word_of_their_proxies_and_balancer_for_who_asks(name: str) -> None:
+    plan = load_plan(name)
+    made = build_inventory(plan, MANIFEST, artifacts="https://bucket")
+    believed = made["all"]["vars"]["millrace"]["forwarders"]
+    proxies = [host.address for host in plan.hosts_of("edge_proxy")]
+    balancers = [subnet.cidr for subnet in plan.aws.subnets if subnet.public] if plan.aws else []
+    assert believed == ["127.0.0.1", *proxies, *balancers]

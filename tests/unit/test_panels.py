@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from millrace_api.metrics import Look, Metrics
 from millrace_api.store import JobProgress, JobWork
 from millrace_collector.fates import Failure, Kind
+from millrace_collector.following import Following
 from millrace_collector.limits import Buffer
 from millrace_collector.metrics import Metrics as CollectorMetrics
 from millrace_gateway.metrics import HELP
@@ -26,6 +28,7 @@ from millrace.config.panels import Panel, PanelFile, Query, load_panels
 from millrace.panels import dashboard, page
 from millrace.plan import Plan, load_plan
 from millrace.setup.promtool import ensure_promtool
+from millrace_shared.keys import Follower
 
 FILE_OF_PANELS = load_panels()
 ENVIRONMENTS = ["local", "dev", "prod", "static"]
@@ -165,6 +168,7 @@ def of_the_api() -> set[str]:
     """With everything in a look that there can be, a request answered, and errors counted."""
     now = datetime(2026, 5, 17, tzinfo=UTC)
     told = Metrics()
+    told.tell_of(Follower(None, None, 1, time.time))  # type: ignore[arg-type]
     told.look = Look(
         jobs=[JobProgress("traffic", 1, 1, now, now, now, 1.0, "v1", "a")],
         work=[JobWork("traffic", 1, 1.0, 1)],
@@ -180,7 +184,9 @@ def of_the_api() -> set[str]:
 def of_the_collector() -> set[str]:
     """With a request refused, and one whose records were looked at."""
     delivery = SimpleNamespace(producers=1)
-    told = CollectorMetrics({"events"}, Buffer(1), delivery)  # type: ignore[arg-type]
+    keys = Follower(None, None, 1, time.time)  # type: ignore[arg-type]
+    following = Following(keys, 1.0, time.time)
+    told = CollectorMetrics({"events"}, Buffer(1), delivery, keys, following)  # type: ignore[arg-type]
     told.refused("/v1/events", "No such key")
     told.became("events", "shop", [(0, 1), Failure(Kind.REFUSED, "no JSON")])
     told.answered("/v1/events", 200, 0.1)

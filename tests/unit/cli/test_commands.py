@@ -198,7 +198,7 @@ WITHOUT_TABLES = {
     *("suspend", "resume", "jobs check", "jobs disable", "jobs enable", "jobs skip"),
     *("table remove", "replay", "send", "generate", "load-large", "drill show"),
     *("who", "hosts", "on", "host", "await", "support-bundle", "alerts", "dashboards"),
-    *("lock", "docs", "keys add", "keys rotate", "keys revoke"),
+    *("lock", "docs", "keys add", "keys rotate", "keys revoke", "api"),
 }
 
 

@@ -49,7 +49,7 @@ NEVER_ASK = {
     *("plan", "capacity", "alerts", "dashboards", "preflight", "env", "on"),
     *("setup", "lock", "docs", "generate", "replay", "send", "load", "advertise"),
     *("resume", "jobs enable", "table put", "dead-letters retry"),
-    *("keys list", "keys add", "keys rotate"),
+    *("keys list", "keys add", "keys rotate", "api"),
 }
 
 

@@ -38,7 +38,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Nodes:
 
     for module in (commands, operations):
         monkeypatch.setattr(module, "registry", registry)
-    monkeypatch.setattr(operator_key, "stack_state", lambda stack: tmp_path)
+    monkeypatch.setattr(operator_key, "stack_secrets", lambda stack: tmp_path / "secrets")
     monkeypatch.setattr(operations, "run_playbook", lambda *_: None)
     return nodes
 

@@ -1,9 +1,11 @@
 """How hosts are entered, for each provider."""
 
 import subprocess
+from typing import Any
 
 from millrace.cluster.access import key_file, user
 from millrace.cluster.ssh import ssh_command
+from millrace.config import THIS_MACHINE
 from millrace.inventory import build_inventory
 from millrace.plan import load_plan
 from millrace.providers.aws import TUNNEL
@@ -60,8 +62,20 @@ def test_machines_of_your_own_are_entered_as_their_list_says():
 def test_static_differs_from_local_in_how_hosts_came_to_be_and_in_nothing_else():
     local, static = (build_inventory(load_plan(name), MANIFEST) for name in ("local", "static"))
     assert local.keys() == static.keys()
+    # Nothing leaves the machine of `local`, so it may speak plain HTTP.
+    plain, none = (plain_http(found) for found in (local, static))
+    assert plain == {"http", THIS_MACHINE}
+    assert none == {"https"}
     assert local["_meta"] == static["_meta"]
     mine, theirs = (found["all"]["vars"]["millrace"] for found in (local, static))
     assert theirs.pop("provider") == "static"
-    named = {"environment", "cluster", "digest"}
+    named = {"environment", "cluster", "digest", THIS_MACHINE}
     assert {key for key in mine if mine[key] != theirs[key]} == named
+
+
+def plain_http(inventory: dict[str, Any]) -> set[str]:
+    """Takes out how pages are linked to, and which clients need no TLS; returns what was there."""
+    hosts = inventory["_meta"]["hostvars"].values()
+    links = [host.pop("millrace_page") for host in hosts if "millrace_page" in host]
+    clients = {THIS_MACHINE for h in hosts if h["firewall_clients"].pop(THIS_MACHINE, None)}
+    return {link.partition(":")[0] for link in links} | clients

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from millrace.cluster import tunnel
+from millrace.cluster import doors, tunnel
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.http import AnyHost, Unanswered
 from millrace.cluster.insight_api import InsightApi
@@ -91,7 +91,8 @@ def test_nobody_says_of_each_host_what_it_did_instead(servers):
 
 
 def insight_api(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> InsightApi:
-    monkeypatch.setattr(tunnel, "addresses", lambda *_: list(addresses))
+    monkeypatch.setattr(doors, "addresses", lambda *_: list(addresses))
+    monkeypatch.setattr(doors, "credentials", lambda *_: None)  # so these speak plain HTTP
     return InsightApi(load_plan("local"))
 
 

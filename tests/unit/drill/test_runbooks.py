@@ -134,7 +134,7 @@ def replayed(name: str, folder: Path) -> list[bytes]:
         "#!/bin/sh\n"
         f'case "$*" in "replay -") cat > {sent} ;; replay*) cp "$2" {sent} ;; '
         "who*) echo kafka-1 ;; hosts*) echo edge-1 ;; "
-        """*curl*) echo '{"days":[{"window":"1h","events":12},{"window":"1m","events":9}]}' ;; """
+        """api*) echo '{"days":[{"window":"1h","events":12},{"window":"1m","events":9}]}' ;; """
         "on*) echo dead-letter:0:7; echo dead-letter:1:5 ;; esac\n"
     )
     fake.chmod(0o755)
@@ -217,6 +217,7 @@ def test_operations_are_no_drills():
     assert set(OPERATIONS) == {
         "collector-refuses",
         "api-fails",
+        "certificate-ends",
         "key-expires",
         "patch-hosts",
         "promise-at-risk",

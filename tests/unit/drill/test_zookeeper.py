@@ -18,6 +18,9 @@ echo >> "$STAGE/calls"
 [ "$(wc -l < "$STAGE/calls")" != "$FAILING" ] || exit 1
 case $1 in
     hosts) case $3 in zookeeper) printf '%s\\n' coord-1 coord-2 coord-3 ;; *) echo edge-1 ;; esac ;;
+    api)
+        printf '{"jobs":[{"job":"archive","version":"1","epoch":9},'
+        echo '{"job":"traffic","version":"1","epoch":7,"batch":3}]}' ;;
     who) [ "${3:-}" ] && echo the pids || echo worker-1 ;;
     on) export SERVER=$STAGE/$2
         shift 3
@@ -33,10 +36,6 @@ done
 """,
     "systemctl": """\
 case $1 in start) touch "$SERVER/up" ;; stop) rm -f "$SERVER/up" ;; esac
-""",
-    "curl": """\
-printf '{"jobs":[{"job":"archive","version":"1","epoch":9},'
-echo '{"job":"traffic","version":"1","epoch":7,"batch":3}]}'
 """,
     "zkCli": """\
 echo "$*" >> "$STAGE/zkcli"
