@@ -108,6 +108,22 @@ def test_one_address_has_so_many_connections_and_others_go_on(plan, edges, at, h
         pass
 
 
+@pytest.mark.parametrize("door", [doors.INSIGHTS, doors.INTAKE])
+def test_a_body_that_never_comes_spoils_nobody_else_s_request(plan, edges, at, door):
+    """The program answers before; whoever is next on that connection must not become the body."""
+    head = b"POST /v1/events HTTP/1.1\r\nHost: edge\r\nContent-Length: 7\r\n\r\n"
+    place = at(edges[0], door)
+    for _ in range(20):
+        with connected(plan, place) as link:
+            assert link.selected_alpn_protocol() in (None, "http/1.1")
+            link.sendall(head)
+            assert link.recv(64).split()[1] in (b"401", b"405")
+            for _ in range(2 * len(edges)):
+                with connected(plan, place) as other:
+                    other.sendall(b"GET /healthz HTTP/1.1\r\nHost: edge\r\n\r\n")
+                    assert other.recv(64).split()[1] == b"200"
+
+
 def one_more_is_refused(plan, place) -> bool:
     try:
         with connected(plan, place):
