@@ -32,7 +32,12 @@ RECORDS = 200
 
 def records() -> bytes:
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    event: dict[str, Any] = {"event_time": now, "visitor_id": "bench", "method": "GET", "url": "/bench"}
+    event: dict[str, Any] = {
+        "event_time": now,
+        "visitor_id": "bench",
+        "method": "GET",
+        "url": "/bench",
+    }
     event |= {"status": 200, "bytes": 1024, "kind": "page_view"}
     return json.dumps([event | {"event_id": str(uuid.uuid4())} for _ in range(RECORDS)]).encode()
 

@@ -79,7 +79,10 @@ class Registry:
         try:
             self._answer(self._client.set_async, self._used, content)
         except NoNodeError:
-            self._answer(self._client.create_async, self._used, content)
+            try:
+                self._answer(self._client.create_async, self._used, content)
+            except NoNodeError:
+                raise RegistryUnavailable(f"ZooKeeper has no {self._keys}") from None
 
     def _answer(self, ask: Any, *what: Any, **how: Any) -> Any:
         """Raises RegistryUnavailable if none comes in time. Nothing waits for a connection: what

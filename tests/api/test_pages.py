@@ -107,9 +107,13 @@ def looking(
         )
         look.page.goto(address, wait_until="domcontentloaded")
         path = "/" + address.split("/", 3)[3]
-        for one in (shows,) if shows else PAGES[path]:
-            look.page.wait_for_selector(one, state="attached")
+        shown(look.page, *((shows,) if shows else PAGES[path]))
         yield look
+
+
+def shown(page: Page, *selectors: str) -> None:
+    for selector in selectors:
+        page.wait_for_selector(selector, state="attached")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -149,7 +153,7 @@ def test_anybody_can_type_a_key_in(browser: Browser, url: str, path: str, scheme
         expect(alert).to_contain_text("can't be sent")
         field.fill(f" {secret_of(ALL)} ")  # as it is pasted
         page.get_by_role("button", name="Log in").click()
-        page.wait_for_selector(PAGES[path], state="attached")
+        shown(page, *PAGES[path])
         assert page.locator("form.key").count() == 0
 
 

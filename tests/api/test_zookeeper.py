@@ -62,13 +62,16 @@ class FakeClient:
 
         return self._answer(children)
 
-    def create_async(self, path: str, value: bytes, ephemeral: bool, makepath: bool) -> Answer:
+    def create_async(
+        self, path: str, value: bytes, ephemeral: bool = False, makepath: bool = False
+    ) -> Answer:
         def create() -> None:
-            assert makepath
             if path in self.nodes:
                 raise NodeExistsError
             parent = path.rpartition("/")[0]
-            self.nodes.setdefault(parent, b"")
+            if makepath:
+                self.nodes.setdefault(parent, b"")
+            self._there(parent)
             self.nodes[path] = value
             if ephemeral:
                 self.ephemeral.add(path)
@@ -113,6 +116,9 @@ def test_a_session_that_was_lost_is_there_again_at_the_next_look(zookeeper: Fake
 
 def test_when_a_key_was_used_is_kept_beside_the_keys(zookeeper: FakeClient) -> None:
     door = registry(zookeeper)
+    with pytest.raises(RegistryUnavailable):
+        door.note_used({})  # an empty node would look as if there were no keys
+    zookeeper.nodes["/m/keys"] = b"{}"
     assert door.used() == {}
     for used in ({"ann": 1.5}, {"ann": 2.5, "bob": 3.0}):
         door.note_used(used)
