@@ -116,15 +116,19 @@ def test_a_session_that_was_lost_is_there_again_at_the_next_look(zookeeper: Fake
 
 def test_when_a_key_was_used_is_kept_beside_the_keys(zookeeper: FakeClient) -> None:
     door = registry(zookeeper)
-    with pytest.raises(RegistryUnavailable):
-        door.note_used({})  # an empty node would look as if there were no keys
-    zookeeper.nodes["/m/keys"] = b"{}"
     assert door.used() == {}
     for used in ({"ann": 1.5}, {"ann": 2.5, "bob": 3.0}):
         door.note_used(used)
         assert door.used() == registry(zookeeper).used() == used
     assert registry(zookeeper, "edge-2").used() == {}
     assert "/m/keys/insight-api-edge-1" not in zookeeper.ephemeral  # it outlives the door
+
+
+def test_where_keys_are_lost_no_note_makes_a_node_that_looks_as_if_there_were_none() -> None:
+    lost = FakeClient()
+    with pytest.raises(RegistryUnavailable):
+        registry(lost).note_used({"ann": 1.5})
+    assert lost.nodes == {}
 
 
 @pytest.mark.parametrize("failure", [KazooTimeoutError("late"), ConnectionLoss()])
