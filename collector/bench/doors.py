@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """What proxy and TLS cost: the same requests by several ways to the same programs, in one run.
 
-    collector/bench/doors.py --key-file FILE [--ca FILE] [--seconds 5] [--rounds 3] URL URL …
+    collector/bench/doors.py --key-file FILE [--ca FILE] [--seconds 5] [--rounds 3]
+        [--a-second N] URL URL …
 
 Each URL is asked in turn, round after round, over four connections that stay open. One that ends in
-``/v1/STREAM`` gets 200 records of a web log with each request, any other is read. To be run on the
-edge host itself, where the programs' own ports are: ``http://127.0.0.1:8091/v1/events`` is the
-collector without anything before it. Any Python 3.11 runs this file, without a package beside it.
+``/v1/STREAM`` gets 200 records of a web log with each request, any other is read; as fast as it is
+answered, or ``--a-second`` times at most. Limits of a key and of an address hold here, too. To be
+run on the edge host itself, where the programs' own ports are: ``http://127.0.0.1:8091/v1/events``
+is the collector without anything before it. Any Python 3.11 runs this file, without a package
+beside it.
 
 Prints by URL the requests of a second, the 50th and 99th percentile of their latencies, and each as
 a ratio to the first URL's.
@@ -50,7 +53,7 @@ def connect(url: SplitResult, trusted: ssl.SSLContext) -> HTTPConnection:
 
 
 def ask(
-    url: SplitResult, trusted: ssl.SSLContext, headers: dict[str, str], end: float
+    url: SplitResult, trusted: ssl.SSLContext, headers: dict[str, str], pause: float, end: float
 ) -> list[float]:
     """Latencies in seconds. Raises RuntimeError for an answer other than 200."""
     sends = url.path.startswith("/v1/") and not url.query
@@ -66,6 +69,7 @@ def ask(
         if answer.status != 200:
             raise RuntimeError(f"{url.geturl()}: {answer.status} {content[:200]!r}")
         seen.append(time.monotonic() - began)
+        time.sleep(max(0.0, began + pause - time.monotonic()))
     link.close()
     return seen
 
@@ -77,6 +81,7 @@ def main() -> None:
     parser.add_argument("--ca", type=Path)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--a-second", type=float, default=float("inf"))
     options = parser.parse_args()
     trusted = ssl.create_default_context(cafile=options.ca)
     headers = {"Authorization": f"Bearer {options.key_file.read_text().strip()}"}
@@ -84,7 +89,7 @@ def main() -> None:
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         for url in options.urls * options.rounds:
             end = time.monotonic() + options.seconds
-            asked = partial(ask, url, trusted, headers, end)
+            asked = partial(ask, url, trusted, headers, CONNECTIONS / options.a_second, end)
             for one in [pool.submit(asked) for _ in range(CONNECTIONS)]:
                 seen[url.geturl()] += one.result()
     asked_for = options.seconds * options.rounds
