@@ -41,8 +41,10 @@ LATER = {
     httpx.codes.TOO_MANY_REQUESTS,
     httpx.codes.SERVICE_UNAVAILABLE,
 }
-# By something between it and us: nobody knows what became of the request.
-BETWEEN = {httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT}
+# By a proxy whose collector gave no answer: nobody knows what became of the request. A 503 that is
+# a problem is the collector's own word, or the proxy's that no collector has seen it.
+UNANSWERED = {httpx.codes.BAD_GATEWAY, httpx.codes.GATEWAY_TIMEOUT}
+BETWEEN = UNANSWERED | {httpx.codes.SERVICE_UNAVAILABLE}
 
 Report = Callable[[KafkaError | None, Any], None]
 
@@ -162,7 +164,9 @@ class CollectorProducer:
                     left = [left[index] for index in told.unwritten]
                     if not left:
                         return fates
-                elif answer.status_code in BETWEEN and not _is_problem(answer):
+                elif answer.status_code in UNANSWERED or (
+                    answer.status_code in BETWEEN and not _is_problem(answer)
+                ):
                     return fates
                 elif answer.status_code not in LATER:
                     raise OperatorError(f"{url}: {answer.status_code}: {answer.text}", EXPLAINED)

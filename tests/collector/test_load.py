@@ -1,17 +1,20 @@
 """What the toolkit sends: `millrace send`, and `millrace load --through collector`, whose ledger is
 as strict as that of Kafka's own producer."""
 
+import itertools
 import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 
 from millrace.cluster import collector as client_of_collector
 from millrace.cluster.collector import CollectorProducer, Sender
@@ -84,6 +87,31 @@ def test_what_is_not_written_goes_to_the_next_host(
         ledger = sent(tmp_path, [str(one.base_url), str(other.base_url)])
     assert ledger.acked.sum() == sum(len(producer.written) for producer in producers) == 1000
     assert all(b'"method":"POST"' not in value for _, _, value in producers[0].written)
+
+
+@pytest.mark.parametrize(("status", "in_doubt"), [(502, True), (504, True), (503, False)])
+def test_what_a_proxy_had_no_answer_to_is_in_doubt_and_what_it_kept_is_sent_again(
+    collector: Callable[..., FastAPI],
+    producers: list[FakeProducer],
+    tmp_path: Path,
+    status: int,
+    in_doubt: bool,
+) -> None:
+    app, asked = collector(), itertools.count()
+
+    @app.middleware("http")
+    async def proxy(request: Request, call_next: Any) -> Response:
+        if request.method == "POST" and next(asked) == 0:
+            problem = {"title": "of the proxy", "status": status}
+            return JSONResponse(problem, status, media_type="application/problem+json")
+        answer: Response = await call_next(request)
+        return answer
+
+    with serving(app) as client:
+        ledger = sent(tmp_path, [str(client.base_url)])
+    written = len(producers[0].written)
+    assert ledger.acked.sum() == written
+    assert (written < 1000) is in_doubt
 
 
 def test_a_key_that_is_not_taken_ends_the_load(
