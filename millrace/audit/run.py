@@ -18,7 +18,7 @@ from millrace.audit.page_views import PageViewRule
 from millrace.audit.positions import Positions
 from millrace.audit.records import foreign_records, of_run, own_records
 from millrace.audit.report import Plane, Report
-from millrace.audit.skipped import without
+from millrace.audit.skipped import unarchived_notes, uncovered, without
 from millrace.audit.tables import Tables
 from millrace.audit.truth import (
     DAY,
@@ -114,8 +114,9 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     events = len(own) + own_skipped
     doubtful = events - sum(int(ledger.acked.sum()) for ledger in ledgers)
     names = [ledger.spec.run for ledger in ledgers]
-    note = f"unique visitors: the worst estimate is {worst:.1f} σ off"
-    return Report(names, events, doubtful, len(foreign) + foreign_skipped, planes, [note])
+    notes = [f"unique visitors: the worst estimate is {worst:.1f} σ off"]
+    notes += unarchived_notes(uncovered(not_archived, by_job.get(kafka.JOB, [])))
+    return Report(names, events, doubtful, len(foreign) + foreign_skipped, planes, notes)
 
 
 def audit_topic(plan: Plan, path: Path | str) -> Report:

@@ -20,7 +20,7 @@ from millrace.audit.archive import EMPTY, _is_needed, _last_checkpoint
 from millrace.audit.page_views import PageViewRule
 from millrace.audit.records import foreign_records, own_records
 from millrace.audit.report import Plane, Report
-from millrace.audit.skipped import uncovered
+from millrace.audit.skipped import unarchived_notes, uncovered
 from millrace.audit.truth import (
     STATUS_CLASSES,
     Cut,
@@ -480,6 +480,12 @@ def test_what_the_archive_leaves_out_and_the_job_does_not():
     assert uncovered(archive, []) == 41
     assert uncovered(archive, own) == 20 + 10
     assert uncovered([], own) == 0
+
+
+def test_an_audit_says_what_the_archive_keeps_from_it():
+    assert unarchived_notes(0) == []
+    [note] = unarchived_notes(9502)
+    assert "leave out 9502 records that were counted" in note
 
 
 def test_what_is_quarantined_is_told_and_no_error():
