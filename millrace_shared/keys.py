@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 
 COPY = "keys.json"  # a door's copy, in its data directory
 LEAST_SECRET_BYTES = 32
+# Metrics that doors have in common; alerts join them.
+EXPIRES = "millrace_key_expires_timestamp_seconds"
+USED = "millrace_key_used_timestamp_seconds"
+LOOKED_AT = "millrace_keys_looked_at_timestamp_seconds"
 ALL = "*"  # every stream, also one that is declared later
 # What readers may ask for: traffic and results of declared jobs; what single people did; records
 # that couldn't be read; how the cluster fares.
@@ -203,10 +207,12 @@ class Follower:
         self._used: dict[str, float] = {}
         self._noted: dict[str, float] | None = None
 
-    @property
-    def used(self) -> Mapping[str, float]:
-        """When each key was last used here, since the start."""
-        return self._used
+    def moments(self) -> dict[str, dict[str, float]]:
+        """What every door tells Prometheus of its keys: metric → key → seconds since 1970."""
+        keys = self.keys or Keys()
+        ends = {name: key.expires for name, key in keys.items() if key.expires is not None}
+        used = {name: at for name, at in self._used.items() if name in keys}
+        return {EXPIRES: ends, USED: used}
 
     def find(self, secret: str) -> tuple[str, Key] | None:
         """As `Keys.find`, now; it counts as a use."""

@@ -21,7 +21,7 @@ from millrace_collector.delivery import Delivery
 from millrace_collector.fates import Failure, Fate
 from millrace_collector.following import Following
 from millrace_collector.limits import Buffer
-from millrace_shared.keys import Follower, Keys
+from millrace_shared.keys import LOOKED_AT, Follower
 
 # To the answer, which waits for Kafka.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20)
@@ -43,7 +43,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self.registry.register(OfKeys(follower))
         Gauge(
-            "millrace_keys_looked_at_timestamp_seconds",
+            LOOKED_AT,
             "When ZooKeeper last said which keys there are; 0 if never since the start.",
             registry=self.registry,
         ).set_function(lambda: following.looked_at)
@@ -117,19 +117,11 @@ class OfKeys(Collector):
         self._follower = follower
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        keys, used = self._follower.keys or Keys(), self._follower.used
-        expires = GaugeMetricFamily(
-            "millrace_key_expires_timestamp_seconds", "Of keys that do.", labels=["key"]
-        )
-        last = GaugeMetricFamily(
-            "millrace_key_used_timestamp_seconds", "Of keys that were.", labels=["key"]
-        )
-        for name, key in keys.items():
-            if key.expires is not None:
-                expires.add_metric([name], key.expires)
-            if name in used:
-                last.add_metric([name], used[name])
-        yield from (expires, last)
+        for name, times in self._follower.moments().items():
+            metric = GaugeMetricFamily(name, "Of a key, at this door.", labels=["key"])
+            for key, at in times.items():
+                metric.add_metric([key], at)
+            yield metric
 
 
 class Timed:

@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from millrace_api.hub import Hub
 from millrace_api.ranges import HOUR, MINUTE, Span, floor
 from millrace_api.store import JobProgress, JobWork, Store, StoreUnavailable
-from millrace_shared.keys import Follower, Keys
+from millrace_shared.keys import LOOKED_AT, Follower
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Metrics:
             registry=self.registry,
         )
         self._keys_looked = Gauge(
-            "millrace_keys_looked_at_timestamp_seconds",
+            LOOKED_AT,
             "When ZooKeeper last told the keys; 0 if it hasn't since the start.",
             registry=self.registry,
         )
@@ -160,16 +160,10 @@ class _OfKeys(Collector):
         self._follower = follower
 
     def collect(self) -> Iterator[Metric]:
-        ends = {name: key.expires for name, key in (self._follower.keys or Keys()).items()}
-        told = {
-            "millrace_key_expires_timestamp_seconds": ends,
-            "millrace_key_used_timestamp_seconds": self._follower.used,
-        }
-        for name, times in told.items():
+        for name, times in self._follower.moments().items():
             metric = GaugeMetricFamily(name, "Of a key, at this door.", labels=["key"])
             for key, at in times.items():
-                if at is not None:
-                    metric.add_metric([key], at)
+                metric.add_metric([key], at)
             yield metric
 
 
