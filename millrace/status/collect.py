@@ -113,9 +113,12 @@ def collect(plan: Plan, *, fresh: bool = False) -> Snapshot:
     admin = kafka.connect(plan)
     brokers = asked.ask("Kafka", lambda: _kafka(admin, asked.left))
 
-    told = figures.read(plan, _replies(scrapes))
-    found = figures.Figures() if fresh else told
-    words = _ask_hosts(asked, plan, plan.hosts if fresh else doubtful(plan, found))
+    if fresh:
+        words = _ask_hosts(asked, plan, plan.hosts)  # they don't wait for Prometheus
+        told, found = figures.read(plan, _replies(scrapes)), figures.Figures()
+    else:
+        told = found = figures.read(plan, _replies(scrapes))
+        words = _ask_hosts(asked, plan, doubtful(plan, found))
     ring = None if found.ring else asked.ask("Cassandra", lambda: _ring(plan))
     # One that was behind may have caught up since.
     level = {job: lag for job, lag in found.lags.items() if not lag.overdue}
