@@ -5,7 +5,6 @@ for each name ``NAME.pem`` (certificate, then key) and ``NAME.ends`` (seconds si
 that trusts ``ca.crt`` knows that it talks to this environment and to no other one.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from millrace.common import private_file
 from millrace.common.paths import stack_secrets
 from millrace.plan import Plan
 
@@ -25,6 +25,7 @@ AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = (
     397  # the longest that browsers take (CA/Browser Forum, Baseline Requirements 6.3.2)
 )
+CERTIFICATE_ENDS = "-----END CERTIFICATE-----\n"  # its key follows in the same file
 EARLIER = timedelta(hours=1)  # clocks of clients that are slow
 
 
@@ -67,8 +68,9 @@ class Authority:
             )
             .sign(key, hashes.SHA256())
         )
-        _write(self._folder / "ca.key", _private(key))
-        _write(self._folder / "ca.crt", _public(made))  # last: half a pair must not pass for one
+        private_file.write(self._folder / "ca.key", _private(key))
+        # Last: half a pair must not pass for one.
+        private_file.write(self._folder / "ca.crt", _public(made))
 
     def issue(self, subject: Subject, renew: timedelta) -> Certificate:
         """The subject's certificate: the one that is there, unless it ends within ``renew``, isn't
@@ -77,9 +79,8 @@ class Authority:
         place = self._folder / f"{subject.name}.pem"
         if not (place.exists() and self._serves(place.read_bytes(), signer, subject, renew)):
             self._make(subject, signer, place)
-        both = place.read_text()
-        at = both.index("-----BEGIN PRIVATE KEY-----")
-        return Certificate(both[:at], both[at:])
+        certificate, end, key = place.read_text().partition(CERTIFICATE_ENDS)
+        return Certificate(certificate + end, key)
 
     def _serves(
         self, content: bytes, signer: x509.Certificate, subject: Subject, renew: timedelta
@@ -115,8 +116,8 @@ class Authority:
             .sign(signing, hashes.SHA256())
         )
         ends = int(made.not_valid_after_utc.timestamp())
-        _write(place.with_suffix(".ends"), f"{ends}\n".encode())
-        _write(place, _public(made) + _private(key))
+        private_file.write(place.with_suffix(".ends"), f"{ends}\n")
+        private_file.write(place, _public(made) + _private(key))
 
     def _begun(
         self, of: x509.Name, by: x509.Name, key: ec.EllipticCurvePublicKey, days: int
@@ -186,22 +187,13 @@ def _usage(signs: bool) -> x509.KeyUsage:
     )
 
 
-def _public(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
+def _public(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _private(key: ec.EllipticCurvePrivateKey) -> str:
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
-    )
-
-
-def _write(path: Path, content: bytes) -> None:
-    """For this user's eyes; written aside, as half a key is none."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    with open(os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-    partial.rename(path)
+    ).decode()

@@ -1,11 +1,11 @@
 """Secrets that are made once on the operator's machine and never leave it."""
 
-import os
 import secrets
 import shutil
 import subprocess
 from pathlib import Path
 
+from millrace.common import private_file
 from millrace.common.errors import OperatorError
 from millrace.common.paths import STATE, stack_state
 
@@ -16,10 +16,7 @@ def ensure_passphrase() -> Path:
     if not path.exists():
         STATE.mkdir(parents=True, exist_ok=True)
         # Written aside: half a passphrase must never encrypt anything.
-        partial = path.with_suffix(".partial")
-        with open(os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(32))
-        partial.rename(path)
+        private_file.write(path, secrets.token_urlsafe(32))
     return path
 
 

@@ -6,10 +6,10 @@ the side counts that has changed it since both last agreed.
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from millrace.common import private_file
 from millrace.common.errors import OperatorError
 
 OUTPUT = "shared"
@@ -48,7 +48,7 @@ def fetch(folder: Path, there: Files) -> None:
     """Have in a stack's folder what others have put into its state."""
     merged = merge(here := read(folder), there, _agreed(folder))
     for name in (name for name in merged if merged[name] != here.get(name)):
-        _write(folder / name, merged[name])
+        private_file.write(folder / name, merged[name])
     agree(folder, there)
 
 
@@ -56,7 +56,7 @@ def agree(folder: Path, there: Files) -> None:
     """Notes what the state has."""
     known = {name: digest(content) for name, content in there.items()}
     if known != _agreed(folder):
-        _write(folder / AGREED, json.dumps(known, indent=1))
+        private_file.write(folder / AGREED, json.dumps(known, indent=1))
 
 
 def read(folder: Path) -> dict[str, str]:
@@ -72,12 +72,3 @@ def digest(content: str) -> str:
 def _agreed(folder: Path) -> dict[str, str]:
     path = folder / AGREED
     return json.loads(path.read_text()) if path.exists() else {}
-
-
-def _write(path: Path, content: str) -> None:
-    """For this user's eyes; written aside, as half a key is none."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    with open(os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
-        file.write(content)
-    partial.rename(path)

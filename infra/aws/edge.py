@@ -11,6 +11,7 @@ import pulumi
 from pulumi import ComponentResource, Output, ResourceOptions
 from pulumi_aws import acm, lb
 
+from infra.aws.firewall import public_port
 from infra.aws.naming import named, tags
 from infra.aws.region import aws_plan
 from infra.certificates import Certificate
@@ -69,13 +70,13 @@ class Edge(ComponentResource):
         )
         self.arn = balancer.arn
         certificate = self._certificate()
-        for client, port in BALANCED.items():
-            self._listen(balancer, client, port, certificate)
+        for client in BALANCED:
+            self._listen(balancer, client, certificate)
         self.address = balancer.dns_name.apply(lambda name: f"https://{name}")
         self.register_outputs({"address": self.address, "arn": self.arn})
 
     def _listen(
-        self, balancer: lb.LoadBalancer, client: str, port: int, certificate: pulumi.Input[str]
+        self, balancer: lb.LoadBalancer, client: str, certificate: pulumi.Input[str]
     ) -> None:
         plan, door = self._args.plan, DOORS[client]
         forward = {"type": "forward", "target_group_arn": self._make_targets(door)}
@@ -83,7 +84,7 @@ class Edge(ComponentResource):
         listener = lb.Listener(
             door,
             load_balancer_arn=balancer.arn,
-            port=port,
+            port=public_port(plan, client),
             protocol="HTTPS",
             ssl_policy="ELBSecurityPolicy-TLS13-1-2-2021-06",
             certificate_arn=certificate,

@@ -5,7 +5,7 @@ from pulumi import ComponentResource, Output, ResourceOptions
 from pulumi_aws import ec2, vpc
 
 from infra.aws.naming import named, tags
-from millrace.config import OUTSIDE
+from millrace.config import OUTSIDE, READERS
 from millrace.plan import Plan
 from millrace.plan.aws import BALANCED
 from millrace.plan.edges import Edge
@@ -16,6 +16,11 @@ HTTPS = 443
 # Out of the VPC: packages, and AWS's own services. In it, whoever listens says who may call.
 WEB = (80, HTTPS)
 ANYWHERE = "0.0.0.0/0"
+
+
+def public_port(plan: Plan, client: str) -> int:
+    """Returns where a client comes in at the load balancer: producers at the proxies' own port."""
+    return HTTPS if client == READERS else plan.services["edge_proxy"].ports["intake"]
 
 
 class Firewall(ComponentResource):
@@ -95,7 +100,8 @@ class Firewall(ComponentResource):
 
     def _open_to_the_world(self) -> None:
         """The load balancer: HTTPS from readers and producers, and to what it balances."""
-        for client, port in BALANCED.items():
+        for client in BALANCED:
+            port = public_port(self._plan, client)
             for cidr in self._plan.network.outside[client]:
                 name = f"public-{port}-from-{cidr}"
                 vpc.SecurityGroupIngressRule(

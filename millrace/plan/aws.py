@@ -41,8 +41,8 @@ DEVICES = [f"/dev/sd{letter}" for letter in "fghijklmnop"]
 # and their logs leave by no NAT gateway, which costs by the byte.
 ENDPOINTS = ("ssm", "ssmmessages", "ec2messages", "logs")
 GIB = 2**30
-# Clients that come by way of the load balancer, and at which of its ports.
-BALANCED = {READERS: 443, PRODUCERS: 8444}
+# Clients that come by way of the load balancer.
+BALANCED = (READERS, PRODUCERS)
 
 
 class Subnet(Model):

@@ -149,7 +149,8 @@ def test_producers_reach_each_collector_in_turn_and_the_other_one_while_one_is_a
     plan, edges, through, host_named
 ):
     def requests() -> list[int]:
-        told = "curl -sSf http://localhost:9412/metrics"
+        port = plan.services["collector"].ports["metrics"]
+        told = f"curl -sSf http://localhost:{port}/metrics"
         count = "awk '/^millrace_collector_request_seconds_count/ {n += $2} END {print n + 0}'"
         return [int(float(host_named(edge).check_output(f"{told} | {count}"))) for edge in edges]
 
