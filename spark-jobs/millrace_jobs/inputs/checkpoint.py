@@ -82,10 +82,6 @@ class Checkpoint:
         """A batch's entry in the offsets log as it is written."""
         return self._text(self._new_path(self._path, f"offsets/{number}"))
 
-    def forget(self, number: int) -> None:
-        """Remove a batch that was begun and not committed: the query plans it anew."""
-        self._fs.delete(self._new_path(self._path, f"offsets/{number}"), False)
-
     def batch(self, number: int) -> Batch:
         return Batch.between(self.ends(number - 1), self.ends(number))
 

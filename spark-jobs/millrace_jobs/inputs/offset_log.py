@@ -64,10 +64,7 @@ class OffsetLog:
         self._checkpoint = checkpoint
 
     def rewrite(self, step: Rewriting) -> None:
-        """Take the step; the other way round, a crash would leave a batch without its predecessor's
-        end. Spark writes an entry whole or not at all, and so does this."""
-        if step.forgets_next:
-            self._checkpoint.forget(step.number + 1)
+        """Take the step. Spark writes an entry whole or not at all, and so does this."""
         entry = Entry.parse(self._checkpoint.entry_text(step.number))
         self._write(step.number, entry.ending_at(step.ends).render())
 

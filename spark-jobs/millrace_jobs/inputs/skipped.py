@@ -3,7 +3,8 @@
 A task that reads a record which no executor can hold dies in Spark's source, before any expression
 could leave it out. So the offsets log is rewritten: a batch ends before a skipped range, and once
 it is committed its end moves behind that range. State and watermark are kept, because the batches
-keep their numbers.
+keep their numbers. The batch after it, if Spark has planned it by then, is kept, too, and ends
+before the next range: planned anew, it would reach into that one, and the query start once more.
 Pure: `offset_log` reads and writes.
 """
 
@@ -28,17 +29,10 @@ class SkippedRange:
 
 @dataclass(frozen=True)
 class Rewriting:
-    """What the offsets log is to say before the query goes on.
-
-    Attributes:
-        number: the batch whose ends change.
-        ends: all ends of that batch.
-        forgets_next: the batch after it was begun for other offsets, and is planned anew.
-    """
+    """What the offsets log is to say before the query goes on: all ends of a batch."""
 
     number: int
     ends: Offsets
-    forgets_next: bool
 
 
 def joined(ranges: Iterable[SkippedRange]) -> list[SkippedRange]:
@@ -82,7 +76,12 @@ def rewriting(
     """
     skipped = joined(ranges)
     if moved := {one: one.end for one in skipped if _stands_in(one, committed)}:
-        return Rewriting(number - 1, _with(committed, moved), forgets_next=begun is not None)
+        # First the batch that begins there: none may end before its beginning.
+        if begun and (
+            short := {one: end for one, end in moved.items() if _offset(begun, one, 0) < end}
+        ):
+            return Rewriting(number, _with(begun, short))
+        return Rewriting(number - 1, _with(committed, moved))
     if begun is None:
         return None
     first: dict[tuple[str, int], SkippedRange] = {}
@@ -90,7 +89,7 @@ def rewriting(
         first.setdefault((one.topic, one.partition), one)
     if first:
         cut = {one: one.start for one in first.values()}
-        return Rewriting(number, _with(begun, cut), forgets_next=False)
+        return Rewriting(number, _with(begun, cut))
     return None
 
 
