@@ -81,7 +81,10 @@ def spoiled(name: str, folder: Path) -> Path:
     text = main.read_text()
     assert text.count("import config\n") == 1
     main.write_text(text.replace("import config\n", "import config, sabotage\n"))
-    return jobs_package.build(folder, folder)["jobs"].path
+    # Of the version that runs: jobs that other tests have left there, disabled.
+    return jobs_package.build(folder, folder, folders=[REPO / "tests" / "e2e" / "jobs"])[
+        "jobs"
+    ].path
 
 
 def put(plan: Plan, host: Host, content: str | bytes, path: str) -> None:
