@@ -119,7 +119,6 @@ def _jobs_table(plan: Plan) -> str:
         what = f"{link}: {job.summary.rstrip('.')}"
         state = [f"windows of {' and '.join(job.windows)}"] if job.windows else []
         state += ["none: in real time"] if job.real_time else []
-        state += [f"join within {job.join}"] if job.join else []
         state += [f"watermark {job.watermark}"] if job.watermark else []
         streams = [*job.streams, *(f"facts of {table}" for table in job.tables)]
         cells = [

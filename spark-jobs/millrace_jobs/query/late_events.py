@@ -15,10 +15,12 @@ from pyspark.sql import functions as F
 
 from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
+from millrace_jobs.output import Window
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse
 
+Windows = dict[str, Window | None]
 COLUMNS = ("bucket", "window", "job", "checkpoint", '"batch"', "events")
 
 
@@ -36,10 +38,10 @@ class JudgedBatch:
 
 
 class LateEvents:
-    """``windows``: name of a window's size → its length in seconds; 0 where a join drops an event
-    by its own time, before it has come to a window. So does de-duplication, of its stream."""
+    """``windows``: the windows by their names; None where a join drops an event by its own time,
+    before it has come to a window. So does de-duplication, of its stream."""
 
-    def __init__(self, context: JobContext, windows: dict[str, int]) -> None:
+    def __init__(self, context: JobContext, windows: Windows) -> None:
         self._context = context
         self.windows = windows
 
@@ -81,14 +83,15 @@ class LateEvents:
             context.skipped,
         )
         events = parse.valid(records.transform(parse.classify, stream), stream)
-        windows = dict.fromkeys(self.windows, 0) if stream.deduplicate_by else self.windows
+        windows: Windows = dict.fromkeys(self.windows) if stream.deduplicate_by else self.windows
         return late_events(events, stream.event_time, windows, of_stream).collect()
 
 
 def late_events(
-    events: DataFrame, event_time: str, windows: dict[str, int], batches: Sequence[JudgedBatch]
+    events: DataFrame, event_time: str, windows: Windows, batches: Sequence[JudgedBatch]
 ) -> DataFrame:
-    """For each batch and day of event time: how many events were late for windows of each size."""
+    """For each batch and day of event time: how many events were late, for each kind of windows. An
+    event that was in time for some of its windows is late, too."""
     index = _index(batches)
     watermarks = F.array(*(F.lit(1000 * batch.watermark_ms) for batch in batches))
     numbers = F.array(*(F.lit(batch.number) for batch in batches))
@@ -96,18 +99,19 @@ def late_events(
     time_us = F.unix_micros(event_time)
     return placed.groupBy("number", F.to_date(event_time).alias("bucket")).agg(
         *(
-            F.count_if(_window_end_us(time_us, size) <= F.col("watermark_us")).alias(window)
-            for window, size in windows.items()
+            F.count_if(_end_us(time_us, window) <= F.col("watermark_us")).alias(name)
+            for name, window in windows.items()
         )
     )
 
 
-def _window_end_us(time_us: Column, seconds: int) -> Column:
-    """Of the window that an event is in, or the event's own time; windows are counted from 1970."""
-    if not seconds:
+def _end_us(time_us: Column, window: Window | None) -> Column:
+    """Of the first window that an event is in, or the event's own time."""
+    if window is None:
         return time_us
-    size = F.lit(1_000_000 * seconds)
-    return time_us - F.pmod(time_us, size) + size
+    slide = F.lit(1_000_000 * window.slide)
+    end = F.lit(1_000_000 * (window.offset + window.length))  # of one of them
+    return time_us - F.pmod(time_us - end, slide) + slide
 
 
 def _index(batches: Sequence[JudgedBatch]) -> Column:

@@ -15,13 +15,12 @@ from pyspark.sql import functions as F
 
 from millrace_jobs.declared.enrichment import Enrichment
 from millrace_jobs.inputs.skipped import SkippedRange
-from millrace_jobs.output import WINDOW_START, Output, window_name
+from millrace_jobs.output import WINDOW_START, Output
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import skips_of, without
 from millrace_jobs.query.job import StoredRows
 from millrace_jobs.query.skips import ranges_of
 from millrace_jobs.requests.slices import ROWS, Slice, in_slices
-from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks import archive
 
 EXAMPLES = 5
@@ -111,13 +110,12 @@ def recount(job: StoredRows, start: datetime, end: datetime) -> Findings:
     for found in in_slices(Slice(start, end), output, compare_slice):
         findings.add(found)
     late = "SELECT events FROM {keyspace}.late_events WHERE bucket = ? AND window = ? AND job = ?"
-    name = window_name(output.window_seconds)
     findings.quarantined = len(skips)
     findings.skipped = sum(one.end - one.start for one in ranges_of(context))
     findings.late = sum(
         row.events
         for day in _days(start, end)
-        for row in context.tables.select(late, (day, name, output.job))
+        for row in context.tables.select(late, (day, output.window.name, output.job))
     )
     return findings
 
@@ -130,8 +128,7 @@ def computed_rows(job: StoredRows, part: Slice, skips: Iterable[Skip]) -> list[d
     context = job.context
     session = context.spark.newSession()
     session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-    settings = context.settings.as_kind(DeclaredSettings)
-    partner = timedelta(seconds=settings.join_seconds or 0)
+    partner = timedelta(seconds=job.output.join_seconds or 0)
     first = part.start - partner
     last = part.end + timedelta(seconds=job.output.window_seconds) + partner
     ranges = ranges_of(context)
