@@ -16,6 +16,7 @@ from millrace_jobs.declared import loader
 from millrace_jobs.declared.loader import Declaration
 from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
+from millrace_jobs.output import Output
 from millrace_jobs.query.late_events import JudgedBatch, LateEvents
 from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.stream import Stream
@@ -55,6 +56,21 @@ def job_of(
     one = declared_job.Declared(context, given, results=SimpleNamespace())  # type: ignore[arg-type]
     one.analyse()
     return one
+
+
+def output_of(
+    spark: SparkSession,
+    rows: loader.Rows | str,
+    streams: Sequence[Stream],
+    settings: DeclaredSettings,
+    job: str = "test",
+) -> Output:
+    """What is read off a function's plan, or a query's."""
+    if isinstance(rows, str):
+        rows = loader.query(job, rows, [stream.name for stream in streams])
+    facts = {"job": job, "spark": spark, "streams": streams, "settings": settings, "lookups": []}
+    context: Any = SimpleNamespace(**facts)
+    return declared_job.Computation(context, Declaration(rows, "A test.")).output
 
 
 def records(spark: SparkSession, events: Events, topic: str) -> DataFrame:
@@ -146,7 +162,7 @@ def late_counts(
     monkeypatch.setattr(sources, "records", read)
     tables = SimpleNamespace(upsert=upsert)
     known = SimpleNamespace(**vars(context) | {"tables": tables, "version": lambda batch: batch})
-    windows = declared_job.late_windows(job.output, job.settings)
+    windows = declared_job.late_windows(job.output)
     late = LateEvents(known, windows)  # type: ignore[arg-type]
     missing = late.count("query", _judged(query, topics, sent))
     by_window = Counter[str]()

@@ -28,7 +28,7 @@ from tests.jobs.running import job_of, records
 from tests.jobs.samples import EVENT, STREAM, at, settings_of
 
 NOON = at("2026-01-01 12:00:00")
-SETTINGS = settings_of("test", like="sessions", window_seconds=60, session_gap_seconds=0)
+SETTINGS = settings_of("test", like="sessions", session_gap_seconds=0)
 SKIP = Skip(Place("events", 0, 0), NOON)
 OUTPUT = Output(
     job="test",

@@ -73,6 +73,9 @@ def _describe(
         )
     plan = tree_of(rows)
     aggregate = _one_aggregation(plan)
+    types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    del types[WINDOW]
+    _refuse_columns(types)
     _refuse_unbounded(plan)
     ids = {one.id for one in streams if one.id}
     repeatable.refuse_unrepeatable(plan, ids, settings.approximate_columns, context)
@@ -80,9 +83,6 @@ def _describe(
     grouping, window = windows.window_of(aggregate, event_time)
     keys.refuse_nulls(aggregate, grouping, context)
     key = _key(plan, aggregate, grouping)
-    types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
-    del types[WINDOW]
-    _refuse_columns(types, key)
     _refuse_fine_moments(aggregate, key, types)
     values = {name: kind for name, kind in types.items() if name not in key}
     computed = {name: how for name, how in _computed(plan, aggregate).items() if name in values}
@@ -154,17 +154,18 @@ def _key(plan: Node, aggregate: Node, window: Expression) -> list[str]:
             f" {', '.join(names)}",
             aggregate,
         )
-    return [name for name in names if name != WINDOW]
-
-
-def _refuse_columns(types: dict[str, str], key: list[str]) -> None:
-    if taken := [name for name in types if name in OWN]:
-        raise Refused(f"columns {', '.join(taken)} are the framework's; rename them")
-    if taken := [name for name in key if name in PARAMETERS]:
+    names.remove(WINDOW)
+    if taken := [name for name in names if name in PARAMETERS]:
         raise Refused(
             f"key columns {', '.join(taken)} are parameters of the API, by which nobody could ask"
             " for them; rename them"
         )
+    return names
+
+
+def _refuse_columns(types: dict[str, str]) -> None:
+    if taken := [name for name in types if name in OWN]:
+        raise Refused(f"columns {', '.join(taken)} are the framework's; rename them")
     if unnameable := [name for name in types if not _is_name(name)]:
         raise Refused(
             f"{', '.join(map(repr, unnameable))}: no name that both Cassandra and Python take;"

@@ -92,7 +92,9 @@ class Expression:
 
     @property
     def place(self) -> Place | None:
-        return _place(self.java.origin())
+        """Its own, or that of the first thing in it that has one."""
+        places = (_place(one.java.origin()) for one in self.walk())
+        return next(filter(None, places), None)
 
 
 @dataclass(frozen=True, eq=False)
