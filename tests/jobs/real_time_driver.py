@@ -31,7 +31,9 @@ def main(asked: dict[str, Any]) -> None:
     builder = SparkSession.builder.master(f"local[{PLACES}]").config(map=asked["spark"])
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    tables: Any = SimpleNamespace(select_one=lambda *_: None, upsert=lambda *_, **__: None)
+    tables: Any = SimpleNamespace(
+        select_one=lambda *_: None, select=lambda *_: [], upsert=lambda *_, **__: None
+    )
     settings = settled.settings[job]
     checkpoint = Checkpoint(spark, f"{settled.checkpoints}/{settings.checkpoint}")
     lease: Any = None
@@ -43,6 +45,7 @@ def main(asked: dict[str, Any]) -> None:
         take_epoch=lambda *_, **__: 1,
         put_contract=lambda *_: None,
         is_disabled=lambda _: False,
+        question=lambda *_: None,
         forget_hand_over=lambda _: None,
     )
     job_now: AnyJob = StoppedJob(prepared)

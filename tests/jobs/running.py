@@ -111,13 +111,15 @@ class Query:
 
     def send(self, *sent: Events) -> None:
         """A batch of its own, of each topic; returns when it is taken in."""
+        parts = []
         for topic, events in zip(self._topics, sent, strict=True):
             batch = len(list((self._folder / topic).glob("*.json")))
             lines = [json.dumps(_record(topic, event)) for event in events]
-            part = self._folder / topic / f".{batch}"
-            part.write_text("\n".join(lines))
-            os.utime(part, (batch, batch))
-            part.rename(part.with_name(f"{batch}.json"))
+            parts.append(self._folder / topic / f".{batch}")
+            parts[-1].write_text("\n".join(lines))
+            os.utime(parts[-1], (batch, batch))
+        for part in parts:  # at once: the query looks all the time
+            part.rename(part.with_name(f"{part.name[1:]}.json"))
         self.query.processAllAvailable()
 
     @property

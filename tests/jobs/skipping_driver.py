@@ -10,8 +10,8 @@ from typing import Any
 
 from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.checkpoint import Checkpoint
+from millrace_jobs.leader.running import while_leading
 from millrace_jobs.leader.skipping import anew, check_batch, step_aside
-from millrace_jobs.leader.supervisor import while_leading
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.standby.ready import ReadyJob
 from pyspark.sql import DataFrame, SparkSession

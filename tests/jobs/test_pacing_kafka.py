@@ -93,6 +93,7 @@ def test_a_backlog_is_taken_in_batches_that_grow(
         settings=settings,
         least_offsets=LEAST,
         max_offsets=RECORDS,
+        batch_size=None,
         spark=spark,
     )
     records = sources.stream(spark, full.address, TOPICS[0], settings, context.least_offsets)
