@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 
 from millrace_jobs.declared.loader import Place
 from millrace_jobs.spark_internals import analysed_plan, java_session, jvm, scala_object
+from millrace_jobs.transforms.watermark import DELAY
 
 ATTRIBUTE, ALIAS = "AttributeReference", "Alias"
-WATERMARK = "spark.watermarkDelayMs"  # in the metadata of a column
 _NUMBERS = re.compile(r"#\d+L?")
 _ANALYSIS = "org.apache.spark.sql.catalyst.analysis"
 # What is left of them once a plan is analysed has no meaning.
@@ -65,7 +65,7 @@ class Expression:
 
     @property
     def is_watermarked(self) -> bool:
-        return bool(self.java.metadata().contains(WATERMARK))
+        return bool(self.java.metadata().contains(DELAY))
 
     @cached_property
     def attributes(self) -> frozenset[int]:
@@ -203,21 +203,28 @@ def trace(node: Node, expression: Expression) -> Iterator[tuple[Node, Expression
         yield from trace(below, source)
 
 
+def is_clocked(node: Node, number: int) -> bool:
+    """Whether a node is where this attribute has got its watermark; see `watermarked`."""
+    made = next((one for one in node.made if one.id == number), None)
+    if made is None or made.kind != ALIAS or not made.source.is_attribute:
+        return False
+    return made.is_watermarked and not made.source.is_watermarked
+
+
 def _made_by(node: Node, number: int) -> Iterator[tuple[Node, Expression]]:
     """Of what a node makes this attribute; nothing where it begins."""
     at = next((n for n, one in enumerate(node.output) if one.id == number), None)
     if at is None:
         return
     if node.kind in ("Project", "Aggregate"):
-        yield node.child, node.made[at].source
+        if not is_clocked(node, number):
+            yield node.child, node.made[at].source
     elif node.kind == "Union":
         for child in node.children:
             yield child, child.output[at]
     elif node.kind == "Expand":
         for projection in sequence(node.java.projections()):
             yield node.child, Expression(projection.apply(at))
-    elif node.kind == "EventTimeWatermark" and node.java.eventTime().exprId().id() == number:
-        return
     else:
         for child in node.children:
             if found := child.attribute(number):

@@ -6,7 +6,7 @@ Spark writes ``window(time, …)`` as arithmetic: its start is the time less a r
 from collections.abc import Iterator
 
 from millrace_jobs.declared.plan.refused import Refused
-from millrace_jobs.declared.plan.tree import Expression, Node, trace
+from millrace_jobs.declared.plan.tree import Expression, Node, is_clocked, trace
 from millrace_jobs.output import Window
 
 SECOND = 1_000_000  # Spark counts microseconds
@@ -75,7 +75,7 @@ def _unwrapped(one: Expression) -> Expression:
 def _require_watermark(node: Node, source: Expression, event_time: str) -> None:
     """A window over anything but the event's own time is never known to be over."""
     for below, time in times_of(node, source):
-        if not (time.is_attribute and time.is_watermarked and below.kind == "EventTimeWatermark"):
+        if not (time.is_attribute and below.kind == "Project" and is_clocked(below, time.id)):
             what = time.name if time.is_attribute else time.sql
             raise Refused(
                 f"its window is over {what}, of which nobody knows when it is over, so state would"
