@@ -25,7 +25,7 @@ from millrace_jobs.quarantine.store import Quarantine, in_a_line, is_of_values, 
 from millrace_jobs.query import limits
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import MicroBatches, StoredRows, results_of
-from millrace_jobs.query.late_events import LateEvents, Windows
+from millrace_jobs.query.late_events import LateEvents, Touched, Windows
 from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks.batch_commit import Effects, commit
 from millrace_jobs.sinks.results import Results
@@ -140,7 +140,8 @@ class Declared(Computation, MicroBatches):
 
     @cached_property
     def late_events(self) -> LateEvents:
-        return LateEvents(self.context, late_windows(self.output))
+        touched = Touched(self.output.window, self.output.join_seconds or 0)
+        return LateEvents(self.context, late_for(self.output), touched)
 
     @property
     def isolating_for(self) -> str:
@@ -288,6 +289,6 @@ def _refuse_other_types(job: str, kept: dict[str, str], offered: dict[str, str])
             )
 
 
-def late_windows(output: Output) -> Windows:
+def late_for(output: Output) -> Windows:
     """As `LateEvents` has them: a join drops an event that its window would still take."""
     return {output.window.name: None if output.join_seconds is not None else output.window}
