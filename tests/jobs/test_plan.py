@@ -137,7 +137,7 @@ ABOVE = {
     f"{by('url')} HAVING count_if(status >= 500) / count(*) > 0.5": "filters rows by what is count",
     around("WHERE n > 3"): "filters rows by what is counted",
     around("LIMIT 3"): "let readers take the first",
-    f"SELECT DISTINCT * FROM ({by('url')})": "leave DISTINCT out",
+    f"SELECT DISTINCT * FROM ({by('url')})": "is there once for each window",
     f"SELECT *, rank() OVER (PARTITION BY window ORDER BY n) AS r FROM ({by('url')})": "rank",
     f"SELECT window, explode(array(1, 2)) AS k, n FROM ({by('url')})": "explode events before",
     by("url").replace("GROUP BY 1, 2", "GROUP BY 1, ROLLUP(url)"): "ROLLUP, CUBE and GROUPING SETS",
@@ -202,7 +202,7 @@ def minute(events: DataFrame, *keys: Any) -> DataFrame:
 
 
 def test_a_function_that_asks_the_clock_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(InvalidJob, match="datetime.now"):
+    with pytest.raises(InvalidJob, match=r"datetime\.now"):
         read(spark, lambda events, _: minute(events.where(F.col("event_time") < datetime.now())))
 
 

@@ -123,6 +123,12 @@ def _one_aggregation(plan: Node) -> Node:
 
 def _refuse_unbounded(plan: Node) -> None:
     """What would keep state for ever, and what says what the settings say."""
+    for node in plan.all("Distinct"):
+        raise Refused(
+            "DISTINCT: a row is there once for each window and key anyway; of events that come again"
+            " a stream's deduplicate_by takes one (docs/your-own-job.md)",
+            node,
+        )
     for node in plan.all("Deduplicate"):
         if not any(key.is_watermarked for key in node.keys):
             raise Refused(

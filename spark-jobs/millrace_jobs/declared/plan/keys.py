@@ -17,7 +17,6 @@ ROLLUP = "spark_grouping_id"
 # What is done to rows once they are counted, and who can do it.
 INSTEAD = {
     "Window": "a rank changes with rows that no event came for, so let readers rank the rows",
-    "Distinct": "a row is there once for each window and key, so leave DISTINCT out",
     "Sort": "rows have no order but their windows' and keys': let readers sort",
     "LocalLimit": "rows have no order: let readers take the first ones",
     "Generate": "explode events before they are counted",
