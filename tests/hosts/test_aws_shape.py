@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.cluster import tunnel
 from millrace.inventory import artifacts_url
 from millrace.plan import Host, Plan, load_plan
 from tests.playbooks import inventory_of, run_playbook, written
@@ -68,5 +69,6 @@ def test_the_groups_are_the_same(plan: Plan) -> None:
 @pytest.mark.extended
 def test_every_role_can_be_checked(plan: Plan, tmp_path: Path) -> None:
     inventory = written(as_instances(plan), tmp_path)
+    tunnel.addresses(plan, "kafka_broker", "operator")  # a role asks for the topics from here
     recap = run_playbook("site.yml", "-i", inventory, "--check", "--limit", "*-1")
     assert {host.name for host in plan.hosts if host.index == 1} <= {*recap}
