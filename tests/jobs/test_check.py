@@ -81,7 +81,7 @@ def test_a_job_that_can_be_run(checked: Callable[[str], Any], text: str) -> None
         ("$every", "$seconds", "", "no such setting"),
         ("count(*)", "max(current_timestamp())", ":3:20", "when a batch runs again"),
         ("status,", "campaign AS c,", ":3:8", "campaign may be null"),
-        ("count(*)", "count(DISTINCT url)", "", "approx_count_distinct"),
+        ("count(*)", "count(DISTINCT url)", ":3:16", "approx_count_distinct"),
         ("GROUP BY 1, 2", "GROUP BY 1, 2 LIMIT 3", ":5:15", "rows have no order"),
     ],
 )

@@ -31,10 +31,11 @@ from millrace_jobs.sinks.batch_commit import Effects, commit
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse
-from millrace_jobs.transforms.watermark import watermarked
+from millrace_jobs.transforms.watermark import behind_the_clock
 
 log = logging.getLogger(__name__)
 
+ARRIVED = "timestamp"  # at its broker, one of `parse.COORDINATES`
 DESCRIPTIONS = "job_outputs"
 DESCRIPTION_COLUMNS = ("job", "description")
 
@@ -253,9 +254,9 @@ def rows_of(
     rows: Rows, events: Iterable[DataFrame], streams: Sequence[Stream], settings: DeclaredSettings
 ) -> DataFrame:
     """Each stream has its watermark; the slowest is that of the query."""
-    waits = settings.watermark_seconds, settings.tasks
+    waits = ARRIVED, settings.watermark_seconds, settings.tasks
     marked = [
-        found.transform(watermarked, stream.event_time, *waits).transform(_once, stream)
+        found.transform(behind_the_clock, stream.event_time, *waits).transform(_once, stream)
         for found, stream in zip(events, streams, strict=True)
     ]
     return rows(*marked, settings.given)

@@ -184,9 +184,10 @@ def of_rows(rows: DataFrame, events: DataFrame) -> Iterator[str]:
         yield str(refused)
     if taken := [name for name in rows.columns if name in OWN]:
         yield f"columns {', '.join(taken)} are the framework's; rename them"
-    if lacking := {*PLACE} - _passed_on(plan, events):
+    passed = _passed_on(plan, events)
+    if lacking := [name for name in PLACE if name not in passed]:
         yield (
-            f"its rows lack the events' {' and '.join(sorted(lacking))}, by which readers know a"
+            f"its rows lack the events' {' and '.join(lacking)}, by which readers know a"
             " record that comes again; select them as they are"
         )
 

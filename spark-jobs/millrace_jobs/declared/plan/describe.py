@@ -118,6 +118,13 @@ def _one_aggregation(plan: Node) -> Node:
     found = plan.all("Aggregate")
     if len(found) != 1:
         raise Refused(f"{len(found)} aggregations; a job has exactly one", *found[:1])
+    for expression in (one for made in found[0].made for one in made.walk()):
+        if expression.kind == "AggregateExpression" and expression.java.isDistinct():
+            raise Refused(
+                "DISTINCT within an aggregate takes two aggregations; count some thousands by"
+                " size(collect_set(…)), and more by approx_count_distinct(…)",
+                expression,
+            )
     return found[0]
 
 
@@ -125,8 +132,8 @@ def _refuse_unbounded(plan: Node) -> None:
     """What would keep state for ever, and what says what the settings say."""
     for node in plan.all("Distinct"):
         raise Refused(
-            "DISTINCT: a row is there once for each window and key anyway; of events that come again"
-            " a stream's deduplicate_by takes one (docs/your-own-job.md)",
+            "DISTINCT: a row is there once for each window and key anyway; of events that come"
+            " again a stream's deduplicate_by takes one (docs/your-own-job.md)",
             node,
         )
     for node in plan.all("Deduplicate"):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -204,7 +205,7 @@ def trace(node: Node, expression: Expression) -> Iterator[tuple[Node, Expression
 
 
 def is_clocked(node: Node, number: int) -> bool:
-    """Whether a node is where this attribute has got its watermark; see `watermarked`."""
+    """Whether a node is where this attribute has got its watermark; see `behind_the_clock`."""
     made = next((one for one in node.made if one.id == number), None)
     if made is None or made.kind != ALIAS or not made.source.is_attribute:
         return False
@@ -240,7 +241,7 @@ def _place(origin: Any) -> Place | None:
     """PySpark knows the call that made an expression, Spark's parser where it stands in a query."""
     if (called := origin.pysparkErrorContext()).isDefined():
         file, _, line = str(called.get()._2()).rpartition(":")
-        return Place(int(line), file=file) if line.isdigit() else None
+        return Place(int(line), file=Path(file).name) if line.isdigit() else None
     if origin.line().isDefined():
         return Place(int(origin.line().get()), int(origin.startPosition().get()))
     return None
