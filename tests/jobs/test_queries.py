@@ -14,12 +14,14 @@ from millrace_jobs.requests.recount import compare
 from millrace_jobs.stream import Stream
 from pyspark.sql import SparkSession
 
-from millrace.audit.second_truth import rows_of
 from millrace.common.paths import REPO
 from tests.jobs.running import Events, Query, job_of
 from tests.jobs.samples import EVENT, settings_of, stream
+from tests.second_truth import rows_of
 
-QUESTIONS: list[dict[str, Any]] = yaml.safe_load((REPO / "docs" / "queries.yaml").read_text())
+QUESTIONS: list[dict[str, Any]] = yaml.safe_load((REPO / "docs" / "queries.yaml").read_text())[
+    "queries"
+]
 TAKEN = [one for one in QUESTIONS if "refused" not in one]
 REFUSED = [one for one in QUESTIONS if "refused" in one]
 SETTINGS = settings_of("test", like="attribution", watermark_seconds=10 * 86_400, tables=[])

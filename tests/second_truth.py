@@ -1,7 +1,7 @@
 """A second truth of a SQL job's rows: its query, translated for DuckDB, over the same events.
 
-The driver counts a job again by the job's own code on Spark. That finds what was lost on the way,
-and no mistake of Spark's or of ours in what a query means. DuckDB shares neither. SQLGlot
+Counting a job again by its own code on Spark finds what was lost on the way, and no mistake of
+Spark's or of ours in what a query means. DuckDB shares neither. SQLGlot
 translates what both know; ``window(…)``, which DuckDB doesn't have, becomes the windows that an
 event is in.
 """
