@@ -70,6 +70,8 @@ MALFORMED = {
         event() + b"] and more",
         event() + b"]," + event(),
         event() + b",0]",
+        *(event()[:-1] + b',"campaign":' + cut for cut in (b'"', b'"a', b"{", b"[1", b"1")),
+        *(event().replace(b'5.0"', b"5.0" + end) for end in (b"\x12", b"\n", b"\\q", b"\\u12")),
         event().replace(b'"', b"'"),
         event(status=float("nan")),
         b"\xef\xbb\xbf" + event(),

@@ -85,8 +85,7 @@ def _with_fields(records: DataFrame, fields: dict[str, str]) -> DataFrame:
     """The fields of the JSON object that ``text`` is; all null if it isn't one.
 
     The text is parsed as the content of an array: a parser that expects one value stops after it
-    and would accept whatever follows. It stops behind the array, too: a text that ends the array by
-    itself is none. The fields leave an array by ``inline``, because the
+    and would accept whatever follows. The fields leave an array by ``inline``, because the
     optimiser never merges expressions across it; else it would parse again for each use of a field.
     """
     times = {name for name, kind in fields.items() if kind == "timestamp"}
@@ -102,7 +101,7 @@ def _with_fields(records: DataFrame, fields: dict[str, str]) -> DataFrame:
         "parsed", F.from_json(as_array, f"array<struct<{schema}>>", _STRICT)
     )
     found = F.get("parsed", F.lit(0))
-    is_object = (F.size("parsed") == 1) & found.isNotNull() & _ends_the_array()
+    is_object = (F.size("parsed") == 1) & found.isNotNull() & _is_whole()
     values = F.struct(
         *((_time(found[name]) if name in times else found[name]).alias(name) for name in fields)
     )
@@ -113,10 +112,14 @@ def _with_fields(records: DataFrame, fields: dict[str, str]) -> DataFrame:
     )
 
 
-def _ends_the_array() -> Column:
-    """Another element behind the text is one: no bracket in the text has ended the array before."""
-    text = F.col("text")
-    return ~text.contains("]") | (_length_of("[", text, ",0]") == 2)
+def _is_whole() -> Column:
+    """The text is JSON to its end, as a second parser finds that reads each character of it.
+
+    The first one stops behind its array, which a bracket in the text may end. And a field whose
+    text has a character or an escape that JSON hasn't becomes null there, while it goes on right
+    behind the character, as if that had been the text's end. Costs a seventh of `classify`.
+    """
+    return _length_of("[", F.col("text"), ",0]") == 2
 
 
 def _length_of(*parts: str | Column) -> Column:
@@ -205,7 +208,7 @@ def _is_one_value() -> Column:
     options = _STRICT | {"maxNestingDepth": str(_DEEPEST_OF_SPARK)}
     as_array = F.concat(F.lit("["), F.col("text"), F.lit("]"))
     values = F.from_json(as_array, "array<string>", options)
-    return F.coalesce(F.size(values) == 1, F.lit(False)) & _ends_the_array()
+    return F.coalesce(F.size(values) == 1, F.lit(False)) & _is_whole()
 
 
 def _is_missing(field: Field) -> Column:
