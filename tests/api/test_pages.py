@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from millrace_api.access import COOKIE
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 from millrace_shared.keys import SCOPES
 from tests.api.conftest import api_settings
@@ -24,7 +24,8 @@ from tests.api.test_operations import StandIn
 from tests.api.test_operations import served as prometheus
 from tests.waiting import PATIENCE_SECONDS
 
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+DESKTOP: ViewportSize = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 # Page → what is there once it has shown what it was made for.
 PAGES = {
     "/": ("#declared table tbody tr", "#pages li bdi", ".letter code bdi"),
@@ -116,6 +117,12 @@ def shown(page: Page, *selectors: str) -> None:
         page.wait_for_selector(selector, state="attached")
 
 
+def resize(page: Page, size: ViewportSize) -> None:
+    """Waits for the page to have that width: a browser answers before it has laid it out."""
+    page.set_viewport_size(size)
+    page.wait_for_function("width => window.innerWidth === width", arg=size["width"])
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", PAGES)
 def test_anybody_can_read_a_page(
@@ -126,7 +133,7 @@ def test_anybody_can_read_a_page(
         context = {"exclude": [[".swagger-ui"]]} if path == "/docs" else None
         found = AXE.run(look.page, context=context, options=RULES)
         assert found.violations_count == 0, found.generate_report()
-        look.page.set_viewport_size(PHONE)
+        resize(look.page, PHONE)
         is_wider = "document.documentElement.scrollWidth > window.innerWidth"
         assert not look.page.evaluate(is_wider)
         assert look.complaints == []
@@ -146,7 +153,7 @@ def test_anybody_can_type_a_key_in(browser: Browser, url: str, path: str, scheme
         expect(alert).to_have_text("This key isn't known, or it has ended.")
         found = AXE.run(page, options=RULES)
         assert found.violations_count == 0, found.generate_report()
-        page.set_viewport_size(PHONE)
+        resize(page, PHONE)
         assert not page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
         field.fill("\u2713 what no header takes")
         field.press("Enter")
@@ -201,7 +208,7 @@ def test_a_page_shows_what_its_key_may_read_and_names_what_the_rest_needs(
 def test_a_long_address_is_read_whole_without_a_pointer(browser: Browser, url: str) -> None:
     with looking(browser, url + "/") as look:
         for size in (DESKTOP, PHONE):
-            look.page.set_viewport_size(size)
+            resize(look.page, size)
             shown = look.page.get_by_text(LONG_URL).all()
             assert len(shown) == 4  # a page, and what is told of three dead letters
             for one in shown:
@@ -259,7 +266,7 @@ def test_arrow_keys_tell_a_moment_in_words(browser: Browser, url: str) -> None:
 
 def test_a_shell_block_scrolls_inside_itself_on_a_phone(browser: Browser, url: str) -> None:
     with looking(browser, url + "/runbooks/readers-storm") as look:
-        look.page.set_viewport_size(PHONE)
+        resize(look.page, PHONE)
         block = look.page.locator("pre code").first
         assert block.evaluate("one => one.scrollWidth > one.clientWidth")
         assert block.get_attribute("tabindex") == "0"
