@@ -31,6 +31,7 @@ class StreamRule(Model):
     topic: str
     key: str
     event_time: str
+    id: str | None = None  # for jobs alone
     deduplicate_by: str | None = None
     record_bytes: PositiveInt
     fields: dict[str, FieldRule]

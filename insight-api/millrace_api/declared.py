@@ -39,6 +39,9 @@ class DeclaredJob(models.Doing):
     job: str
     summary: str
     window_seconds: int
+    slide_seconds: int = Field(description="From a window's start to the next one's.")
+    offset_seconds: int = Field(description="Of windows' starts behind multiples of the slide.")
+    join_seconds: int | None = Field(description="So far apart at most are events that it joins.")
     key: dict[str, Kind]
     values: dict[str, Kind]
     approximate: dict[str, float] = Field(description="Relative standard error of sketches.")
@@ -148,7 +151,7 @@ async def job_rows(
     # First, so that no row is called final that changed after its watermark was read.
     progress = await store.progress_of(output.job)
     is_search = bool(wanted) and not output.is_whole(wanted)
-    windows = span.length // timedelta(seconds=output.window_seconds)
+    windows = span.length // output.slide
     async with client.lane(max(windows, looked_at if is_search else 0)):
         page = await RowReader(store, output, looked_at).page(span, wanted, after, limit)
     following = _following(page, question)
@@ -175,7 +178,7 @@ def span_of(output: Output, start: str, end: str) -> Span:
     span = Span(parse_moment("from", start), parse_moment("to", end))
     if span.start >= span.end:
         raise BadParameter("to", "must be later than 'from' (the range is from ≤ time < to)")
-    longest = min(LONGEST, timedelta(seconds=output.window_seconds * MOST_WINDOWS))
+    longest = min(LONGEST, output.slide * MOST_WINDOWS)
     if span.length > longest:
         raise BadParameter("to", f"the range may have {longest} at most; ask in parts")
     return span
@@ -202,7 +205,7 @@ def _following(page: Page, question: Any) -> str | None:
 
 def _shown(output: Output, row: Row, watermark: datetime | None) -> dict[str, Any]:
     start = row.place.start
-    end = start + timedelta(seconds=output.window_seconds)
+    end = start + output.window
     return {
         WINDOW_START: iso(start),
         "window_end": iso(end),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from millrace_api.kinds import native
 from millrace_api.outputs import Output
-from millrace_api.ranges import DAY, Span, cut, steps
+from millrace_api.ranges import DAY, Span, cut
 from millrace_api.shared import each
 from millrace_api.store import Budget, Part, Store, Stretch
 
@@ -59,7 +59,6 @@ class RowReader:
         self._output = output
         self._rows = rows
         self._names = [WINDOW_START, *output.columns, "version"]
-        self._step = timedelta(seconds=output.window_seconds)
 
     async def page(
         self, span: Span, wanted: Mapping[str, Any], after: Place | None, limit: int
@@ -85,7 +84,7 @@ class RowReader:
         end = min(span.end, after.start) if after else span.end
         found: list[Row] = []
         for day in _days(Span(span.start, end)):
-            starts = [start for start in steps(day, self._step) if start >= day.start]
+            starts = self._output.starts(day)
             part = Part(day.start.date(), bucket, starts, key)
             budget = Budget(len(starts))
             read = await self._store.windows(self._output.table, self._names, part, budget)

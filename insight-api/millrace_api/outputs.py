@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -19,6 +20,7 @@ from pydantic import (
 )
 
 from millrace_api.kinds import Kind, parsed
+from millrace_api.ranges import Span, steps
 from millrace_api.store import Store, StoreUnavailable
 from millrace_shared.buckets import bucket
 
@@ -45,7 +47,10 @@ class Sessions(BaseModel):
 
 
 class Output(BaseModel):
-    """What a job says of its rows; see millrace_jobs.output, which writes it."""
+    """What a job says of its rows; see millrace_jobs.output, which writes it.
+
+    Earlier versions of jobs had no windows but those that follow each other from 1970 on.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -53,6 +58,9 @@ class Output(BaseModel):
     table: Name
     summary: str
     window_seconds: Seconds
+    slide_seconds: Seconds = Field(default_factory=lambda said: said["window_seconds"])
+    offset_seconds: Annotated[int, Field(ge=0, le=366 * 86_400)] = 0
+    join_seconds: int | None = None
     key: dict[Name, Kind]
     values: dict[Name, Kind]
     approximate: dict[Name, float]
@@ -71,6 +79,21 @@ class Output(BaseModel):
         if lacking := {"start", "end"} - {*merges.values()}:
             raise ValueError(f"its sessions have no {' and no '.join(sorted(lacking))}")
         return self
+
+    @property
+    def window(self) -> timedelta:
+        return timedelta(seconds=self.window_seconds)
+
+    @property
+    def slide(self) -> timedelta:
+        """From the start of a window to that of the next one."""
+        return timedelta(seconds=self.slide_seconds)
+
+    def starts(self, span: Span) -> list[datetime]:
+        """Of the windows that start in the span."""
+        offset = timedelta(seconds=self.offset_seconds)
+        shifted = Span(span.start - offset, span.end - offset)
+        return [at + offset for at in steps(shifted, self.slide) if at >= shifted.start]
 
     @property
     def columns(self) -> list[str]:

@@ -7,7 +7,7 @@ or of some; then what its sessions have before these is, a day back at most.
 import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
@@ -61,7 +61,7 @@ class Reader:
         self._output = output
         self._merger = merger
         self._budget = Budget(rows)
-        self._step = timedelta(seconds=output.window_seconds)
+        self._step = output.window
 
     async def ending(self, span: Span, keys: Collection[Key] | None) -> Found:
         """Sessions whose last event is in the span, of the keys or of all; see `reach_back`."""

@@ -190,7 +190,7 @@ async def sessions(
         raise BadParameter(next(iter(output.key)), "is missing: whose sessions?")
     last_events = span_of(output, start, end)
     reader = _reader(request, output, merger)
-    async with client.lane(last_events.length // timedelta(seconds=output.window_seconds)):
+    async with client.lane(last_events.length // output.window):
         clock = await Clock.read(request.app.state.store, output.job)
         found = await reader.reach_back(await reader.ending(last_events, [key]), last_events)
     return SessionList(
@@ -257,5 +257,5 @@ def _listed(merger: Merger, found: Found, clock: Clock) -> list[dict[str, Any]]:
 
 def _is_settled(output: Output, moment: datetime, clock: Clock) -> bool:
     """Whether the windows of all events before the moment are closed."""
-    step = timedelta(seconds=output.window_seconds)
+    step = output.window
     return is_final(floor(moment - timedelta.resolution, step) + step, clock.watermark)

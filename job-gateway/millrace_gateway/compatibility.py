@@ -8,8 +8,9 @@ from millrace_gateway.submit import Deployment
 
 SECONDS = 30
 # What contracts of before say that need not be kept to: a checkpoint keeps the number of partitions
-# that it began with, whatever the settings say (OffsetSeqMetadata.setSessionConf).
-KEPT_BY_SPARK = {"shuffle_partitions"}
+# that it began with, whatever the settings say (OffsetSeqMetadata.setSessionConf); windows and
+# joins are the query's, which a driver holds to its checkpoint before it stands by.
+NOT_SAID_ANY_MORE = {"shuffle_partitions", "window_seconds", "join_seconds"}
 
 Contracts = dict[str, dict[str, Any]]
 
@@ -42,7 +43,7 @@ def compare(kept: dict[str, dict[str, Any] | None], offered: Contracts) -> list[
         old = kept.get(job)
         if old is None or old["checkpoint"] != new["checkpoint"]:
             continue
-        for name in sorted((old.keys() | new.keys()) - KEPT_BY_SPARK):
+        for name in sorted((old.keys() | new.keys()) - NOT_SAID_ANY_MORE):
             was, would_be = old.get(name), new.get(name)
             if isinstance(was or would_be, dict):
                 breaches += _of_fields(f"{job}: {name}", was or {}, would_be or {})

@@ -131,15 +131,13 @@ def unarchived(plan: Plan, job: str) -> int:
 
 
 def report(job: str, answer: dict[str, Any], unarchived: int = 0) -> Report:
-    """The driver's findings as an audit's. Late events excuse as many rows, and so do those that
-    the archive lacks; both are told."""
+    """The driver's findings as an audit's. Rows of windows that lack late events are excused, and
+    so are as many as records that the archive lacks; both are told."""
     if "error" in answer:
         raise OperatorError(f"job {job} could not be counted again: {answer['error']}")
     plane = Plane(f"job {job}, rows", checked=answer["checked"], late=answer["late"])
     plane.skipped = answer["skipped"]
-    excused = answer["lost"] + answer["wrong"] <= answer["late"]
-    if not excused:
-        plane.lost, plane.wrong = answer["lost"], answer["wrong"]
+    plane.lost, plane.wrong = answer["lost"], answer["wrong"]
     plane.duplicated = answer["extra"]
     by_archive = plane.duplicated + plane.wrong
     if by_archive <= unarchived:
@@ -162,10 +160,10 @@ def report(job: str, answer: dict[str, Any], unarchived: int = 0) -> Report:
             f"{by_archive} rows differ by records that the archive was made to leave out"
             f" ({unarchived} are, for ever or by retention): they can't be counted again"
         )
-    if excused and answer["late"]:
+    if answer["excused"]:
         notes.append(
-            f"{answer['lost'] + answer['wrong']} rows differ by events that came too late"
-            f" ({answer['late']} did)"
+            f"{answer['excused']} rows are of windows that lack events which came too late"
+            " (`late` counts those, for each of their windows)"
         )
     return Report([job], answer["checked"], 0, 0, [plane], notes, unit="rows")
 

@@ -21,6 +21,8 @@ from millrace.common.exits import Exit
 from millrace.common.paths import REPO
 from millrace.config import environment_names, load_component
 from millrace.config.alerts import load_alerts
+from millrace.config.load import read_yaml, validate
+from millrace.config.model import Model
 from millrace.drill.guarantees import guarantees_table
 from millrace.drill.report import Audit
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
@@ -41,6 +43,7 @@ ARCHITECTURE = REPO / "docs" / "architecture.md"
 ALERTS = REPO / "docs" / "alerts.md"
 NETWORK = REPO / "docs" / "network.md"
 KILLED = "driver-killed"  # the drill, and its variants, that tell of every job
+QUERIES = REPO / "docs" / "queries.yaml"
 TOPOLOGY = REPO / "docs" / "topology.svg"
 LAYERS = REPO / "docs" / "layers.svg"
 BLOCK = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -92,6 +95,7 @@ def filled(page: Path, text: str, plan: Plan) -> str:
         "jobs": _jobs_table,
         "retention": retention_table,
         "exits": _exits_table,
+        "queries": _queries,
     }
 
     def made(block: re.Match[str]) -> str:
@@ -119,7 +123,6 @@ def _jobs_table(plan: Plan) -> str:
         what = f"{link}: {job.summary.rstrip('.')}"
         state = [f"windows of {' and '.join(job.windows)}"] if job.windows else []
         state += ["none: in real time"] if job.real_time else []
-        state += [f"join within {job.join}"] if job.join else []
         state += [f"watermark {job.watermark}"] if job.watermark else []
         streams = [*job.streams, *(f"facts of {table}" for table in job.tables)]
         cells = [
@@ -180,6 +183,30 @@ def _purpose(name: str) -> str:
             said = ast.get_docstring(ast.parse(path.read_text())) or ""
             return said.partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".:")
     return ""
+
+
+class Question(Model):
+    """Of docs/queries.yaml: ``refused`` is how the refusal begins, where there is one."""
+
+    ask: str
+    query: str
+    streams: tuple[str, ...] = ("events",)
+    refused: str | None = None
+    instead: str | None = None
+
+
+class Questions(Model):
+    queries: list[Question]
+
+
+def _queries(_: Plan) -> str:
+    """Each question with its query, and what the analysis says of it."""
+    parts = []
+    for one in validate(Questions, read_yaml(QUERIES), QUERIES).queries:
+        refused = f"**Refused**: *{one.refused} …* {one.instead}"
+        verdict = refused if one.refused else "**Taken.**"
+        parts.append(f"### {one.ask}\n\n{verdict}\n\n```sql\n{one.query.strip()}\n```\n")
+    return "\n" + "\n".join(parts) + "\n"
 
 
 def _exits_table(_: Plan) -> str:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from millrace.common.errors import NotPassedError, OperatorError
 from millrace.common.paths import REPO
@@ -18,8 +19,10 @@ from millrace.setup.spark import local_spark
 LAST_WORDS = 1000
 
 
-def check_jobs(plan: Plan, jobs: Sequence[str] = ()) -> None:
-    """NotPassedError with file, line and reason of each declared job that can't be run.
+def check_jobs(plan: Plan, jobs: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """Returns how each declared job was understood, by its name: see `transformation.Read`.
+
+    NotPassedError with file, line and reason of each declared job that can't be run.
 
     Args:
         jobs: only these; all of the plan's applications without any.
@@ -38,6 +41,7 @@ def check_jobs(plan: Plan, jobs: Sequence[str] = ()) -> None:
                 sys.executable,
                 "-m",
                 "millrace_jobs.check",
+                "--json",
                 *configs,
                 *(word for job in jobs for word in ("--job", job)),
             ],
@@ -47,7 +51,13 @@ def check_jobs(plan: Plan, jobs: Sequence[str] = ()) -> None:
             text=True,
         )
     hint = "mend the file, and run the same command again; nothing was deployed"
-    if done.returncode and (found := done.stdout.strip()):
-        raise NotPassedError(found, hint)
+    try:
+        answer = json.loads(done.stdout or '{"problems": [], "read": {}}')
+    except ValueError:
+        raise NotPassedError(done.stdout.strip(), hint) from None
+    if answer["problems"]:
+        raise NotPassedError("\n".join(answer["problems"]), hint)
     if done.returncode:
         raise OperatorError(f"Spark failed: {done.stderr.strip()[-LAST_WORDS:]}")
+    read: dict[str, dict[str, Any]] = answer["read"]
+    return read

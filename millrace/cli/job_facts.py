@@ -16,8 +16,9 @@ UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 @dataclass(frozen=True)
 class Facts:
-    """``windows``, ``join`` and ``watermark`` are written as ``1h``, and empty without one.
+    """``windows`` and ``watermark`` are written as ``1h``, and empty without one.
 
+    Windows are a program's: those of a declared job are in its query, which Spark alone can read.
     ``tables`` are those whose facts the rows get; ``audit`` is a command, or empty. A job in real
     time has records of the results topic, and neither rows, nor a route, nor an audit.
     """
@@ -29,7 +30,6 @@ class Facts:
     streams: list[str]
     tables: list[str]
     windows: tuple[str, ...]
-    join: str
     watermark: str
     outputs: tuple[str, ...]
     routes: tuple[str, ...]
@@ -83,7 +83,6 @@ def facts_of(plan: Plan, job: str) -> Facts:
         kind, windows = KINDS[file.suffix], ()
         outputs, routes, audit = (plan.names.kafka.topics.results,), (), ""
         if plan.spark.settings.keeps_rows(job):
-            windows = (_span(own["window_seconds"]),)
             outputs, routes = (f"job_{own['checkpoint']}",), _routes(job, own)
             audit = f"millrace audit --job {job}"
     return Facts(
@@ -94,7 +93,6 @@ def facts_of(plan: Plan, job: str) -> Facts:
         streams=plan.spark.settings.streams_of(job),
         tables=own.get("tables", []),
         windows=windows,
-        join=_span(own["join_seconds"]) if "join_seconds" in own else "",
         watermark=_span(own["watermark_seconds"]) if "watermark_seconds" in own else "",
         outputs=outputs,
         routes=routes,

@@ -1,7 +1,8 @@
 """`millrace jobs …`: the streaming jobs one by one, in the plan and on the running service."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -107,18 +108,26 @@ def check_command(
             metavar="[JOB]…", help="By default all declared ones.", autocompletion=completion.jobs
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Have Spark analyse the declared jobs on this machine, without a cluster.
 
-    Exit 6 if one can't be run.
+    Shows how each was understood. Exit 6 if one can't be run.
     """
     from millrace.cli.job_check import check_jobs
 
     plan, chosen = load_plan(stack_name()), jobs or []
     for job in chosen:
         application_of(plan, job)
-    check_jobs(plan, chosen)
-    _say(f"{', '.join(chosen) or 'all declared jobs'}: can be run")
+    tell(understood(check_jobs(plan, chosen)), as_json)
+
+
+def understood(read: Mapping[str, Mapping[str, Any]]) -> Answer:
+    """How the jobs were read that can be run."""
+    rows = [{"job": job, **found} for job, found in read.items()]
+    notes = [f"{row['job']}: {note}" for row in rows for note in row["notes"]]
+    title = "jobs that can be run" if rows else "no declared jobs"
+    return Answer.of(*notes, jobs=Table(title, READ, rows))
 
 
 app.command("skip")(skip_command)
@@ -167,17 +176,12 @@ def _row(application: str, job: Facts, running: Running) -> Row:
     return {
         "job": job.name,
         "application": application,
-        "kind": job.kind,
+        "kind": f"{job.kind}, in real time" if job.real_time else job.kind,
         "streams": job.streams,
-        "windows": job.windows,
         "real_time": job.real_time,
         "routes": job.routes,
         **asdict(running),
     }
-
-
-def _windows(row: Row) -> str:
-    return "in real time" if row["real_time"] else shown(row["windows"])
 
 
 def said(row: Row) -> str:
@@ -194,11 +198,13 @@ def _routes(row: Row) -> str:
 
 COLUMNS = (
     *map(Column, ("job", "application", "kind", "streams")),
-    Column("windows", "window", _windows),
     Column("state", show=said),
     Column("behind"),
     Column("routes", "route", _routes),
 )
+
+
+READ = tuple(map(Column, ("job", "windows", "join", "key", "values", "state")))
 
 
 def _say(line: str) -> None:

@@ -28,14 +28,14 @@ ARCHIVES = f"{ARCHIVE}_"  # what the others' names begin with: archive_STREAM
 MICRO_BATCH, REAL_TIME = "micro-batch", "real-time"
 # All that a job in real time has of the defaults; the others are about rows that it doesn't keep.
 OF_REAL_TIME = {"trigger", "trigger_seconds", "lag_seconds", "shuffle_partitions"}
-OF_ROWS = {"window_seconds", "join_seconds", "streams"}  # that have no default
+OF_ROWS = {"streams"}  # that have no default
 
 
 class JobSettings(Model):
-    """``NAME.yaml``; ``window_seconds`` has no default. A job in real time has no windows."""
+    """``NAME.yaml``: what differs from the defaults, and whatever the job's own code asks for."""
 
     summary: str
-    settings: dict[Name, Setting]
+    settings: dict[Name, Setting] = {}
 
 
 def folders_of(environment: Environment) -> list[Path]:
@@ -173,8 +173,6 @@ def _trigger_problems(own: dict[str, Setting], of_rows: Collection[str]) -> Iter
     trigger = own["trigger"].value if "trigger" in own else MICRO_BATCH
     if trigger not in (MICRO_BATCH, REAL_TIME):
         yield f"trigger: {trigger!r} is neither {MICRO_BATCH} nor {REAL_TIME}"
-    elif trigger == MICRO_BATCH and "window_seconds" not in own:
-        yield "window_seconds is missing: how long the job's windows are"
     elif trigger == REAL_TIME:
         for name in sorted(own.keys() & of_rows):
             yield (
@@ -184,7 +182,7 @@ def _trigger_problems(own: dict[str, Setting], of_rows: Collection[str]) -> Iter
 
 
 def _stream_problems(own: dict[str, Setting], streams: Collection[str]) -> Iterator[str]:
-    """Says what is wrong with ``stream``, ``streams`` and ``join_seconds`` of a job, by setting."""
+    """Says what is wrong with ``stream`` and ``streams`` of a job, by setting."""
     if "stream" in own and "streams" in own:
         yield "streams: says what the job reads, and so does stream; leave one out"
     for name in {"stream", "streams"} & own.keys():
@@ -199,11 +197,6 @@ def _stream_problems(own: dict[str, Setting], streams: Collection[str]) -> Itera
             if stream not in streams:
                 known = ", ".join(sorted(streams))
                 yield f"{name}: no stream {stream} in configs/streams, which has {known}"
-    if "join_seconds" in own:
-        bounds = own["join_seconds"].value
-        for bound in bounds.values() if isinstance(bounds, dict) else [bounds]:
-            if type(bound) is not int or bound <= 0:
-                yield f"join_seconds: {bound!r} is no number of seconds"
 
 
 def _read(path: Path) -> dict[str, Setting]:

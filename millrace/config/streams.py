@@ -117,6 +117,7 @@ class AvroSchema(Model):
 class Stream(Model):
     """``configs/streams/<name>.yaml``; ``topic`` is one of those in components/events.yaml.
 
+    ``id`` is the field that tells events apart, of a stream that has one.
     ``deduplicate_by`` is the field that names an event, of a stream whose producers may send one
     again: declared jobs take its first copy. Copies have the event's time, too. Of format ``avro``
     the schema is in a file beside it.
@@ -128,6 +129,7 @@ class Stream(Model):
     avro_schema: AvroSchema | None = None
     key: Name
     event_time: Name
+    id: Name | None = None
     deduplicate_by: Name | None = None
     record_bytes: Setting
     fields: dict[Name, StreamField]
@@ -145,12 +147,10 @@ class Stream(Model):
 
     @model_validator(mode="after")
     def _names_its_events(self) -> Self:
-        if self.deduplicate_by is not None:
-            field = self.fields.get(self.deduplicate_by)
-            if field is None or field.type != "text" or not field.required:
-                raise ValueError(
-                    f"deduplicate_by: {self.deduplicate_by} is no text that each event has"
-                )
+        for role, name in (("id", self.id), ("deduplicate_by", self.deduplicate_by)):
+            field = self.fields.get(name) if name else None
+            if name and (field is None or field.type != "text" or not field.required):
+                raise ValueError(f"{role}: {name} is no text that each event has")
         return self
 
     @model_validator(mode="after")

@@ -32,6 +32,7 @@ class StreamPlan(Model):
     topic: str
     key: str
     event_time: str
+    id: str | None = Field(default=None, exclude_if=absent)
     deduplicate_by: str | None = Field(default=None, exclude_if=absent)
     avro_schema: str | None = Field(default=None, exclude_if=absent)
     record_bytes: int
@@ -57,6 +58,7 @@ def plan_stream(stream: Stream, topic: str, profile: Profile) -> StreamPlan:
         topic=topic,
         key=stream.key,
         event_time=stream.event_time,
+        id=stream.id,
         deduplicate_by=stream.deduplicate_by,
         avro_schema=stream.avro_schema.text if stream.avro_schema else None,
         record_bytes=stream.record_bytes.at(profile),

@@ -2,14 +2,15 @@
 
 `PYTHONPATH=millrace_jobs.zip python -m millrace_jobs.check insights.json` where Spark is installed;
 the file is an application's configuration. A line on stdout for each job that can't be run, with
-the place in its file; exit 1 if there is one.
+the place in its file; exit 1 if there is one. With ``--json`` one object: the same lines as
+``problems``, and what was ``read`` of each other job.
 """
 
 import argparse
+import json
 import re
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -21,7 +22,7 @@ from millrace_jobs import config, spark_internals
 from millrace_jobs.config import Config
 from millrace_jobs.declared import loader
 from millrace_jobs.declared.loader import InvalidJob
-from millrace_jobs.declared.transformation import Transformation
+from millrace_jobs.declared.transformation import Read, Transformation
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.query.context import AnalysisContext
 from millrace_shared.strict import Misconfigured
@@ -41,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Analyse declared jobs.")
     parser.add_argument("configs", type=Path, nargs="+", help="of applications")
     parser.add_argument("--job", action="append", help="only this one; may be repeated")
+    parser.add_argument("--json", action="store_true", help="also what the jobs were understood as")
     arguments = parser.parse_args()
     try:
         contents = [config.load(path) for path in arguments.configs]
@@ -60,21 +62,28 @@ def main() -> None:
         except Py4JJavaError as error:
             sys.exit(f"Spark doesn't start: {error.java_exception.toString()}")
         spark.sparkContext.setLogLevel("OFF")
-        problems = [line for job, content in jobs for line in check(spark, job, content)]
-        print(*problems, sep="\n", end="\n" if problems else "")
+        found = {job: check(spark, job, content) for job, content in jobs}
+        problems = [one for one in found.values() if isinstance(one, str)]
+        if arguments.json:
+            read = {job: one for job, one in found.items() if not isinstance(one, str)}
+            print(json.dumps({"problems": problems, "read": read}))
+        else:
+            print(*problems, sep="\n", end="\n" if problems else "")
         sys.exit(bool(problems))
 
 
-def check(spark: SparkSession, job: str, content: Config) -> Iterator[str]:
-    """What is wrong with a job: ``FILE:LINE:COLUMN: why``, as far as the place is known."""
+def check(spark: SparkSession, job: str, content: Config) -> str | Read:
+    """What is wrong with a job, ``FILE:LINE:COLUMN: why``, as far as the place is known; or what
+    was read of one that can be run."""
     context = AnalysisContext(job, content, spark.newSession())
     settings = context.settings
     try:
         declared: Transformation = kind_of(job, settings.trigger).load_analysed()(context)
-        declared.analyse()
+        read = declared.analyse()
         refuse_unsupported(declared.frame())
     except Exception as error:
-        yield f"{place_of(job, error, settings.given)}: {reason_of(job, error)}"
+        return f"{place_of(job, error, settings.given)}: {reason_of(job, error)}"
+    return read
 
 
 def refuse_unsupported(frame: DataFrame) -> None:
@@ -101,10 +110,16 @@ def place_of(job: str, error: Exception, settings: dict[str, Any]) -> str:
     text = loader.sql(job)
     if text is None:
         line = _line_of(f"{job}.py", error)
+        if isinstance(error, InvalidJob) and error.place and error.place.file == f"{job}.py":
+            line = error.place.line
         return f"{job}.py:{line}" if line else f"{job}.py"
-    if isinstance(error, InvalidJob) or not (found := PLACE.search(str(error))):
+    if isinstance(error, InvalidJob):
+        line, column = (error.place.line, error.place.column) if error.place else (None, None)
+    else:
+        found = PLACE.search(str(error))
+        line, column = (int(found[1]), int(found[2])) if found else (None, None)
+    if line is None or column is None:
         return f"{job}.sql"
-    line, column = int(found[1]), int(found[2])
     written = text.splitlines()[line - 1]
     return f"{job}.sql:{line}:{written_column(written, settings, column) + 1}"
 

@@ -45,9 +45,8 @@ def _of_real_time(settings: RealTimeSettings, _: Sequence[Stream]) -> Frozen:
 
 
 def _of_declared(settings: DeclaredSettings, streams: Sequence[Stream]) -> Frozen:
-    kept: Frozen = {"window_seconds": settings.window_seconds, "buckets": settings.buckets}
-    if settings.join_seconds is not None:
-        kept["join_seconds"] = settings.join_seconds
+    """What the query says is held to the checkpoint by whoever has Spark, before it stands by."""
+    kept: Frozen = {"buckets": settings.buckets}
     if once := [f"{one.name} by {one.deduplicate_by}" for one in streams if one.deduplicate_by]:
         kept["deduplicated"] = ", ".join(once)
     return kept

@@ -23,7 +23,34 @@ CQL_TYPES = {
     "binary": "blob",
 }
 WINDOW_START = "window_start"
-OWN = ("day", "bucket", WINDOW_START, "version", "key", "job")  # of a row, or of its record
+# Of a row, of its record, or of its answer.
+OWN = ("day", "bucket", WINDOW_START, "window_end", "final", "version", "key", "job")
+PARAMETERS = ("from", "to", "limit", "cursor")  # of the API, beside the columns of the key
+
+
+@dataclass(frozen=True)
+class Window:
+    """Windows that begin every ``slide`` seconds, ``offset`` behind its multiples since 1970, and
+    are ``length`` long. So an event is in several where they overlap."""
+
+    length: int
+    slide: int
+    offset: int = 0
+
+    @classmethod
+    def plain(cls, seconds: int) -> "Window":
+        """One follows the other, from 1970 on."""
+        return cls(seconds, seconds)
+
+    @property
+    def is_plain(self) -> bool:
+        return self == self.plain(self.length)
+
+    @property
+    def name(self) -> str:
+        """``1m`` or ``1h``; ``10m by 1m`` where they overlap, ``1d from 5h`` with an offset."""
+        by = f" by {span(self.slide)}" if self.slide != self.length else ""
+        return span(self.length) + by + (f" from {span(self.offset)}" if self.offset else "")
 
 
 @dataclass(frozen=True)
@@ -49,6 +76,9 @@ class Output:
 
     Attributes:
         table: named after the checkpoint: a job that starts anew writes a table of its own.
+        window_seconds, slide_seconds, offset_seconds: see `Window`.
+        join_seconds: how far apart the times of two events may be that are joined; None without a
+            join.
         key, values: column → Spark's type.
         approximate: value column → its relative standard error; the others are exact.
         buckets: partitions of a day.
@@ -61,6 +91,9 @@ class Output:
     table: str
     summary: str
     window_seconds: int
+    slide_seconds: int
+    offset_seconds: int
+    join_seconds: int | None
     key: dict[str, str]
     values: dict[str, str]
     approximate: dict[str, float]
@@ -68,6 +101,10 @@ class Output:
     keep_seconds: int
     state: list[str]
     sessions: Sessions | None = None
+
+    @property
+    def window(self) -> Window:
+        return Window(self.window_seconds, self.slide_seconds, self.offset_seconds)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -126,8 +163,8 @@ class Output:
         return json.dumps(asdict(self))
 
 
-def window_name(seconds: int) -> str:
-    """``1m`` or ``1h``, as windows are called elsewhere."""
+def span(seconds: int) -> str:
+    """In the largest unit that divides it: ``30m``."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds % size == 0:
             return f"{seconds // size}{unit}"

@@ -132,8 +132,6 @@ class DeclaredSettings(WindowedSettings):
     """Of a job of one file that runs in batches; configs/jobs/defaults.yaml explains each.
 
     Attributes:
-        join_seconds: how far apart the times of two events may be that are joined; None without a
-            join.
         state_store: the class of Spark's that holds the job's state.
         max_keys: rows of state, and ``max_rows`` that a batch changes, beyond which it fails.
         buckets: partitions that a day's rows are dealt to.
@@ -145,8 +143,6 @@ class DeclaredSettings(WindowedSettings):
         session_pages: the column that counts a session's pages.
     """
 
-    window_seconds: int
-    join_seconds: int | None = None
     state_store: str
     max_keys: int
     max_rows: int

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
 
 MOST_TASKS = 1000  # of a stage, whose errors are looked at
 
@@ -127,6 +128,26 @@ def _state_rows(node: Any) -> int:
     metric, children = node.metrics().get("numTotalStateRows"), node.children()
     own = int(metric.get().value()) if metric.isDefined() else 0
     return own + sum(_state_rows(children.apply(n)) for n in range(children.size()))
+
+
+def scala_object(context: SparkContext, name: str) -> Any:
+    """The one instance of an ``object`` of Scala's, by its full name."""
+    found = jvm(context)
+    for part in f"{name}$".split("."):
+        found = getattr(found, part)
+    return getattr(found, "MODULE$")
+
+
+def stream_of_nothing(session: SparkSession, schema: StructType) -> DataFrame:
+    """A stream without a source, to analyse queries with. What its schema says is never null, its
+    plan says, too; a batch would lose its watermark, and an empty one fold away when optimised."""
+    context, java = session.sparkContext, java_session(session)
+    row = jvm(context).java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
+    nothing = java.sparkContext().emptyRDD(
+        scala_object(context, "scala.reflect.ClassTag").apply(row)
+    )
+    frame = java.internalCreateDataFrame(nothing, java.parseDataType(schema.json()), True)
+    return DataFrame(frame, session)
 
 
 def analysed_plan(frame: DataFrame) -> Any:

@@ -37,6 +37,7 @@ class Field:
 class Stream:
     """``record_bytes`` is the largest value of a record that is looked at.
 
+    ``id`` is the field that tells events apart, where there is one;
     ``deduplicate_by`` is the field that names an event, where producers may send one again;
     ``avro_schema`` is how values are encoded that aren't JSON.
     """
@@ -46,6 +47,7 @@ class Stream:
     event_time: str
     record_bytes: int
     fields: tuple[Field, ...]
+    id: str | None = None
     deduplicate_by: str | None = None
     avro_schema: str | None = None
 
@@ -58,6 +60,7 @@ class Stream:
             event_time=content["event_time"],
             record_bytes=content["record_bytes"],
             fields=tuple(Field(name, **field) for name, field in content["fields"].items()),
+            id=content.get("id"),
             deduplicate_by=content.get("deduplicate_by"),
             avro_schema=content.get("avro_schema"),
         )

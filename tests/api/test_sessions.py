@@ -38,6 +38,9 @@ WRITTEN = Written(
     table="job_visits",
     summary="Visits.",
     window_seconds=1800,
+    slide_seconds=1800,
+    offset_seconds=0,
+    join_seconds=None,
     key={"visitor": "string"},
     values={
         "events": "bigint",

@@ -50,15 +50,15 @@ def deployment(tmp_path: Path) -> Deployment:
     return Deployment("insights", "v2", tmp_path)
 
 
-def test_a_contract_has_all_topics_and_how_far_apart_partners_may_be() -> None:
+def test_a_contract_has_all_topics() -> None:
     shown = Stream.of("shown", declared("ad-impressions"))
     clicks = Stream.of("clicks", declared("ad-clicks", deduplicate_by="click_id"))
     avro = Stream.of("visits", declared("visits", avro_schema="{}"))
     assert contract("archive_visits", ARCHIVE, [avro])["schema of visits"] == "{}"
     raw = contract("mine", settings_of("sessions"), [EVENTS])
-    assert not raw.keys() & {"join_seconds", "deduplicated"}
-    kept = contract("mine", settings_of("attribution", join_seconds=5), [shown, clicks])
-    assert (kept["topic"], kept["join_seconds"]) == ("ad-impressions, ad-clicks", 5)
+    assert "deduplicated" not in raw
+    kept = contract("mine", settings_of("attribution"), [shown, clicks])
+    assert kept["topic"] == "ad-impressions, ad-clicks"
     assert kept["deduplicated"] == "clicks by click_id"
     assert contract("archive_clicks", ARCHIVE, [clicks]).keys() == {
         "checkpoint",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from millrace_jobs.declared import job as declared_job
@@ -16,7 +16,8 @@ from millrace_jobs.declared import loader
 from millrace_jobs.declared.loader import Declaration
 from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
-from millrace_jobs.query.late_events import JudgedBatch, LateEvents
+from millrace_jobs.output import Output
+from millrace_jobs.query.late_events import JudgedBatch, LateEvents, Touched
 from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.stream import Stream
 from pyspark.sql import DataFrame, SparkSession
@@ -55,6 +56,21 @@ def job_of(
     one = declared_job.Declared(context, given, results=SimpleNamespace())  # type: ignore[arg-type]
     one.analyse()
     return one
+
+
+def output_of(
+    spark: SparkSession,
+    rows: loader.Rows | str,
+    streams: Sequence[Stream],
+    settings: DeclaredSettings,
+    job: str = "test",
+) -> Output:
+    """What is read off a function's plan, or a query's."""
+    if isinstance(rows, str):
+        rows = loader.query(job, rows, [stream.name for stream in streams])
+    facts = {"job": job, "spark": spark, "streams": streams, "settings": settings, "lookups": []}
+    context: Any = SimpleNamespace(**facts)
+    return declared_job.Computation(context, Declaration(rows, "A test.")).output
 
 
 def records(spark: SparkSession, events: Events, topic: str) -> DataFrame:
@@ -125,37 +141,47 @@ def _record(topic: str, event: dict[str, Any]) -> dict[str, Any]:
     return {"topic": topic, "partition": 0, "value": value, "timestamp": f"{RECEIVED.isoformat()}Z"}
 
 
+class Late(NamedTuple):
+    """Late events by batch and window's name, and the starts of the windows that lack some."""
+
+    counts: dict[tuple[int, str], int]
+    starts: set[datetime]
+
+
 def late_counts(
     monkeypatch: pytest.MonkeyPatch,
     job: declared_job.Declared,
     query: Query,
     sent: Sequence[Sequence[Events]],
-) -> dict[tuple[int, str], int]:
-    """What is written into ``late_events``, by batch and window; ``sent`` are the query's batches,
-    of each topic."""
+) -> Late:
+    """What is written of late events; ``sent`` are the query's batches, of each topic."""
     context, topics = job.context, [stream.topic for stream in job.context.streams]
-    written: dict[tuple[int, str], int] = {}
+    written, starts = dict[tuple[int, str], int](), set[datetime]()
 
     def read(spark: SparkSession, __: str, topic: str, ___: Any, batch: Batch, _: Any) -> DataFrame:
         assert batch.end.keys() == batch.start.keys() == {topic}
         number = topics.index(topic)
         return records(spark, [event for batch in sent for event in batch[number]], topic)
 
-    def upsert(table: str, _: Any, rows: list[Any], __: int) -> None:
+    def upsert(table: str, _: Any, rows: list[Any], *__: Any, **___: Any) -> None:
+        if table == "late_windows":
+            starts.update(row[2] for row in rows)
+            return
         assert table == "late_events"
         written.update({(row[4], row[1]): row[5] for row in rows})
 
     monkeypatch.setattr(sources, "records", read)
     tables = SimpleNamespace(upsert=upsert)
     known = SimpleNamespace(**vars(context) | {"tables": tables, "version": lambda batch: batch})
-    windows = declared_job.late_windows(job.output, job.settings)
-    late = LateEvents(known, windows)  # type: ignore[arg-type]
+    output = job.output
+    touched = Touched(output.window, output.join_seconds or 0)
+    late = LateEvents(known, declared_job.late_for(output), touched)  # type: ignore[arg-type]
     missing = late.count("query", _judged(query, topics, sent))
     by_window = Counter[str]()
     for (_, window), events in written.items():
         by_window[window] += events
     assert missing == max(by_window.values(), default=0)
-    return written
+    return Late(written, starts)
 
 
 def _judged(

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from millrace_jobs.declared import job as declared_job
-from millrace_jobs.declared import loader, plan_analysis
+from millrace_jobs.declared import loader
 from millrace_jobs.declared.loader import InvalidJob
-from millrace_jobs.declared.transformation import no_events
 from millrace_jobs.output import Output, Sessions, bucket
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.limits import BeyondLimit
@@ -19,13 +18,13 @@ from millrace_jobs.sinks.batch_commit import BatchIdentity
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.jobs.running import output_of
 from tests.jobs.samples import STREAM, at, event, settings_of
 
 Records = Callable[[list[bytes | None]], DataFrame]
 MINUTE: dict[str, Any] = {
     "checkpoint": "test",
     "tasks": 1,
-    "window_seconds": 60,
     "watermark_seconds": 3600,
     "buckets": 4,
     "keep_days": 7,
@@ -45,12 +44,8 @@ def describe(spark: SparkSession) -> Callable[..., Output]:
     """What is made of a function or of a query."""
 
     def of(rows: loader.Rows | str, **settings: Any) -> Output:
-        if isinstance(rows, str):
-            rows = loader.query("test", rows)
         mine = settings_of("test", like="status_by_minute", **MINUTE | settings)
-        events = no_events(context(spark, "test", mine))
-        found = declared_job.rows_of(rows, events, [STREAM], mine)
-        return plan_analysis.describe("test", "A test.", found, [STREAM], mine)
+        return output_of(spark, rows, [STREAM], mine)
 
     return of
 
@@ -87,8 +82,8 @@ REFUSED = {
     "0 aggregations": "SELECT window(event_time, '1 minute') AS window, url FROM events",
     "among its columns": "SELECT window(event_time, '1 minute') AS window, count(*) AS n"
     " FROM events GROUP BY window(event_time, '1 minute'), url",
-    "may be absent": "SELECT window(event_time, '1 minute') AS window, campaign, count(*) AS n"
-    " FROM events GROUP BY 1, 2",
+    "campaign may be null": "SELECT window(event_time, '1 minute') AS window, campaign,"
+    " count(*) AS n FROM events GROUP BY 1, 2",
     "are the framework's": "SELECT window(event_time, '1 minute') AS window, url AS bucket,"
     " count(*) AS n FROM events GROUP BY 1, 2",
     "'count\\(1\\)': no name that both": "SELECT window(event_time, '1 minute') AS window, count(1)"
@@ -141,7 +136,7 @@ def test_state_tells_another_aggregation(describe: Any) -> None:
 
 # -- Slots of sessions
 
-WITH_GAP = {"window_seconds": 1800, "session_gap_seconds": 1800, "session_pages": "pages"}
+WITH_GAP = {"session_gap_seconds": 1800, "session_pages": "pages"}
 
 
 def slots(values: str) -> str:
@@ -173,7 +168,7 @@ def test_the_job_that_ships_has_slots_of_sessions(describe: Any) -> None:
 def test_what_a_session_has_of_its_slots_is_read_off_the_plan(describe: Any) -> None:
     values = (
         f"{MOMENTS}, sum(bytes) FILTER (WHERE status < 400) AS bytes, max(status) AS worst,"
-        " min_by(url, event_time) AS from_page"
+        " min_by(url, struct(event_time, event_id)) AS from_page"
     )
     renamed = (
         "SELECT window, visitor_id, pages, first AS begin, last, bytes, worst, from_page"
@@ -194,10 +189,10 @@ def test_rows_without_a_gap_are_no_slots(describe: Any) -> None:
 
 
 NO_SLOTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "is longer than": (MOMENTS, {"session_gap_seconds": 900}),
+    "are no slots of sessions": (MOMENTS, {"session_gap_seconds": 900}),
     "rate can't be merged": (f"{MOMENTS}, avg(bytes) AS rate", {}),
     "twice can't be merged": (f"{MOMENTS}, 2 * count(*) AS twice", {}),
-    "page can't be merged": (f"{MOMENTS}, max_by(url, bytes) AS page", {}),
+    "page can't be merged": (f"{MOMENTS}, max_by(url, struct(bytes, event_id)) AS page", {}),
     "one can't be merged": (f"{MOMENTS}, min(status) FILTER (WHERE bytes > 0) AS one", {}),
     r"need max\(event_time\)": ("count(*) AS pages, min(event_time) AS first", {}),
     "session_pages 'urls'": (MOMENTS, {"session_pages": "urls"}),
@@ -217,6 +212,9 @@ OUTPUT = Output(
     table="job_test",
     summary="A test.",
     window_seconds=60,
+    slide_seconds=60,
+    offset_seconds=0,
+    join_seconds=None,
     key={"url": "string"},
     values={"n": "bigint", "last": "timestamp"},
     approximate={},
@@ -316,10 +314,8 @@ def test_status_by_minute(records: Records, spark: SparkSession) -> None:
 def test_jobs_that_ship_can_be_described(spark: SparkSession, job: str) -> None:
     settings = settings_of(job)
     rows, summary = loader.load(job)
-    events = no_events(context(spark, job, settings))
-    found = declared_job.rows_of(rows, events, [STREAM], settings)
-    output = plan_analysis.describe(job, summary, found, [STREAM], settings)
-    assert output.summary.endswith(".")
+    output = output_of(spark, rows, [STREAM], settings, job)
+    assert summary.endswith(".")
     assert len(output.key) == 1
 
 
@@ -378,14 +374,24 @@ def test_a_batch_is_stored_and_published_once_under_its_version(
 def test_a_checkpoint_of_another_aggregation_is_refused(
     table: str, state: list[str], goes_on: bool
 ) -> None:
-    kept = json.dumps({"table": table, "state": state, "values": {"n": "bigint"}})
+    before = {"table": table, "state": state, "window_seconds": 60, "values": {"n": "bigint"}}
+    kept = json.dumps(before)
     one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
     with nullcontext() if goes_on else pytest.raises(InvalidJob, match="another checkpoint"):
         assert one._keep_state() is False  # another summary, or another table
 
 
+def test_windows_of_another_length_are_refused() -> None:
+    before = {"table": "job_test", "state": [], "window_seconds": 3600, "values": {"n": "bigint"}}
+    kept = json.dumps(before)
+    one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
+    with pytest.raises(InvalidJob, match="holds windows of 1h, this version has 1m"):
+        one._keep_state()
+
+
 def test_a_column_of_another_type_is_refused() -> None:
-    kept = json.dumps({"table": "job_test", "state": [], "values": {"n": "double"}})
+    before = {"table": "job_test", "state": [], "window_seconds": 60, "values": {"n": "double"}}
+    kept = json.dumps(before)
     one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
     with pytest.raises(InvalidJob, match="has n as double, this version as bigint"):
         one._keep_state()

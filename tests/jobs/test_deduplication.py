@@ -102,8 +102,9 @@ def test_what_the_state_forgot_is_older_than_the_watermark(
     assert run.kept == 2  # e and g
     # Late by their own time: f's minute was still open. A copy that came in time is not late.
     assert run.query.dropping == [1, 2, 3]
-    counted = late_counts(monkeypatch, job_of(spark), run.query, BATCHES)
+    counted, starts = late_counts(monkeypatch, job_of(spark), run.query, BATCHES)
     assert [n for _, n in sorted(counted.items())] == [2, 1, 2]
+    assert at("2026-01-01 12:01:00") in starts
 
 
 @pytest.mark.extended

@@ -12,14 +12,14 @@ from millrace_jobs.query.heartbeat import Heartbeat, JobRow
 from millrace_jobs.query.late_events import JudgedBatch
 from millrace_jobs.query.write_version import write_version
 from millrace_jobs.sinks.cassandra import WriteFailed
-from millrace_jobs.transforms.traffic import WINDOW_SECONDS
+from millrace_jobs.transforms.traffic import LATE_FOR
 
 from tests.jobs.fakes import FakeJob, FakeTables
 from tests.jobs.samples import millis, settings_of
 
 
 class FakeLateEvents:
-    windows = WINDOW_SECONDS
+    windows = LATE_FOR
 
     def __init__(self) -> None:
         self.counted: list[int] = []

@@ -13,7 +13,7 @@ from tests.jobs.running import job_of, records
 from tests.jobs.samples import EVENT, STREAM, settings_of
 
 TEXT = (REPO / "runbooks" / "poison-code.md").read_text()
-SETTINGS = settings_of("shares", like="sessions", window_seconds=10, session_gap_seconds=0)
+SETTINGS = settings_of("shares", like="sessions", session_gap_seconds=0)
 
 
 def test_the_drills_job_fails_by_a_status_and_its_checkpoint_bears_the_mended_one(

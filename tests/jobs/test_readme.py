@@ -3,17 +3,15 @@
 import re
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from millrace_jobs.declared import job, loader, plan_analysis
-from millrace_jobs.declared.transformation import no_events
 from millrace_jobs.kinds import read_settings
 from pyspark.sql import SparkSession
 
 from millrace.common.paths import REPO
 from millrace.plan import load_plan
+from tests.jobs.running import output_of
 from tests.jobs.samples import STREAM
 
 PASTED = re.compile(r"```sh\n(mkdir \.\./my-jobs.*?)MILLRACE_TRIAL", re.DOTALL)
@@ -31,9 +29,6 @@ def test_the_readmes_job_is_one(
     deployed = load_plan("local").spark.rendered()["settings"]
     settings: Any = read_settings("errors_by_page", deployed["common"] | deployed["errors_by_page"])
     query = (tmp_path / "my-jobs" / "errors_by_page.sql").read_text()
-    context = SimpleNamespace(spark=spark, streams=[STREAM], settings=settings)
-    events = no_events(context)
-    rows = job.rows_of(loader.query("errors_by_page", query), events, [STREAM], settings)
-    output = plan_analysis.describe("errors_by_page", "Failures.", rows, [STREAM], settings)
+    output = output_of(spark, query, [STREAM], settings)
     assert [*output.key] == ["url"]
     assert output.window_seconds == 60

@@ -1,6 +1,6 @@
 """A declared job's rows are counted again from the archive; every kind of difference is found."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +12,9 @@ OUTPUT = Output(
     table="job_test",
     summary="A test.",
     window_seconds=60,
+    slide_seconds=60,
+    offset_seconds=0,
+    join_seconds=None,
     key={"url": "string"},
     values={"n": "bigint", "mean": "double", "visitors": "bigint", "sketch": "binary"},
     approximate={"visitors": 0.01, "sketch": 0.01},
@@ -25,6 +28,15 @@ def row(url: str, **values: Any) -> dict[str, Any]:
     start = datetime(2026, 1, 1)
     counted = {"n": 1, "mean": 0.1 + 0.2, "visitors": 1000, "sketch": b"a"}
     return {"window_start": start, "url": url} | counted | values
+
+
+def test_what_a_window_lacks_because_it_came_late_excuses_its_own_rows_alone() -> None:
+    start = row("/a")["window_start"]
+    another = row("/a", window_start=start + timedelta(minutes=1))
+    truth = [row("/a"), row("/b"), another]
+    stored = [row("/a", n=2), row("/c")]
+    findings = compare(OUTPUT, truth, stored, {start})
+    assert (findings.excused, findings.lost, findings.extra, findings.wrong) == (2, 1, 1, 0)
 
 
 def test_equal_rows_are_exact() -> None:

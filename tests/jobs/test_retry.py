@@ -28,13 +28,16 @@ from tests.jobs.running import job_of, records
 from tests.jobs.samples import EVENT, STREAM, at, settings_of
 
 NOON = at("2026-01-01 12:00:00")
-SETTINGS = settings_of("test", like="sessions", window_seconds=60, session_gap_seconds=0)
+SETTINGS = settings_of("test", like="sessions", session_gap_seconds=0)
 SKIP = Skip(Place("events", 0, 0), NOON)
 OUTPUT = Output(
     job="test",
     table="job_test",
     summary="A test.",
     window_seconds=60,
+    slide_seconds=60,
+    offset_seconds=0,
+    join_seconds=None,
     key={"url": "string"},
     values={"n": "bigint"},
     approximate={},

@@ -54,7 +54,7 @@ def test_each_of_them_that_is_missing_is_named(job: str) -> None:
         ("traffic", {"page_view_statuses": ["200"]}, "traffic: page_view_statuses[0]: '200'"),
         ("archive", {"keep_days": None}, "archive: keep_days: None is no int"),
         ("sessions", {"streams": "events"}, "sessions: streams: 'events' is no list"),
-        ("sessions", {"join_seconds": True}, "sessions: join_seconds: True is no int"),
+        ("sessions", {"max_keys": True}, "sessions: max_keys: True is no int"),
     ],
 )
 def test_one_of_another_type_is_named(job: str, changes: dict[str, Any], complaint: str) -> None:

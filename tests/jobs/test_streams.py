@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from millrace_jobs.declared import job as declared_job
-from millrace_jobs.declared import loader, plan_analysis
+from millrace_jobs.declared import loader
 from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.declared.transformation import no_events
 from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
 from millrace_jobs.lookup import Lookup
-from millrace_jobs.output import Output
 from millrace_jobs.requests import recount
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
@@ -25,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millrace.ledger.advertisements import CLICKS, IMPRESSIONS, Truth, advertisements
 from millrace.plan import load_plan
 from tests.jobs import running
-from tests.jobs.running import Events, Query, late_counts, records
+from tests.jobs.running import Events, Query, late_counts, output_of, records
 from tests.jobs.samples import at, millis, settings_of, stream
 
 JOB = "attribution"
@@ -158,28 +157,48 @@ COUNTED = "SELECT window(i.event_time, '1 minute') AS window, i.campaign, count(
 GROUPED = "GROUP BY 1, 2"
 TIMES = "c.event_time BETWEEN i.event_time AND i.event_time + INTERVAL 1 HOUR"
 PAIRS = "impressions i JOIN clicks c ON i.impression_id = c.impression_id"
+UNTIL = "SELECT *, event_time + INTERVAL 1 HOUR AS until FROM impressions"
+LATER = PAIRS.replace("impressions i", f"({UNTIL}) i")
+APART = "unix_millis(c.event_time) - unix_millis(i.event_time)"
 REFUSED = {
-    "has no setting join_seconds": (f"{COUNTED} {PAIRS} AND {TIMES} {GROUPED}", None),
-    "a join of type LEFT OUTER": (
-        f"{COUNTED} {PAIRS.replace('JOIN', 'LEFT JOIN')} AND {TIMES} {GROUPED}",
-        3600,
-    ),
-    "no condition on the times": (f"{COUNTED} {PAIRS} {GROUPED}", 3600),
-    "joins nothing, and has a": (f"{COUNTED} impressions i {GROUPED}", 3600),
+    "a join of type LEFT OUTER": f"{PAIRS.replace('JOIN', 'LEFT JOIN')} AND {TIMES}",
+    "doesn't bound the times": PAIRS,
+    "from below and from above": f"{PAIRS} AND c.event_time >= i.event_time",
+    "keep events for ever": f"{PAIRS} AND abs({APART}) < 9",
+    "no equation of columns": f"impressions i JOIN clicks c ON {TIMES}",
+    "equates times": f"{PAIRS} AND c.event_time = i.event_time",
+    "with until, which is computed": f"{LATER} AND c.event_time BETWEEN i.event_time AND until",
+}
+BOUNDS = {
+    "impressions i": None,
+    f"{PAIRS} AND {TIMES}": 3600,
+    f"impressions i JOIN clicks c USING (impression_id) WHERE {TIMES}": 3600,
+    f"{PAIRS} AND c.event_time > i.event_time AND {TIMES.replace('1 HOUR', '2 HOURS')}": 7200,
+    f"{PAIRS} AND c.event_time BETWEEN i.event_time - INTERVAL 30 MINUTES AND i.event_time": 1800,
 }
 
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_a_join_that_could_not_go_on_is_refused(spark: SparkSession, reason: str) -> None:
-    text, seconds = REFUSED[reason]
     with pytest.raises(InvalidJob, match=reason):
-        described(spark, text, seconds)
+        output_of(spark, f"{COUNTED} {REFUSED[reason]} {GROUPED}", STREAMS, SETTINGS)
 
 
-def test_a_query_has_a_view_for_each_stream(spark: SparkSession) -> None:
-    assert described(spark, f"{COUNTED} {PAIRS} AND {TIMES} {GROUPED}", 3600).key == {
-        "campaign": "string"
-    }
+def test_how_far_apart_partners_may_be_is_read_off_the_plan(spark: SparkSession) -> None:
+    for join, seconds in BOUNDS.items():
+        output = output_of(spark, f"{COUNTED} {join} {GROUPED}", STREAMS, SETTINGS)
+        assert (output.join_seconds, output.key) == (seconds, {"campaign": "string"}), join
+
+
+def test_a_setting_that_says_something_else_than_the_query_is_refused(spark: SparkSession) -> None:
+    query = f"{COUNTED} {PAIRS} AND {TIMES} {GROUPED}"
+    old = {"window_seconds": 60, "join_seconds": 3600}
+    given = settings_of(JOB, watermark_seconds=600, **old)
+    assert output_of(spark, query, STREAMS, given).join_seconds == 3600
+    for name in old:
+        given = settings_of(JOB, watermark_seconds=600, **old | {name: 7})
+        with pytest.raises(InvalidJob, match=f"its setting {name} is 7, and its query says"):
+            output_of(spark, query, STREAMS, given)
 
 
 def test_a_query_of_one_stream_calls_it_by_its_name(spark: SparkSession) -> None:
@@ -189,14 +208,6 @@ def test_a_query_of_one_stream_calls_it_by_its_name(spark: SparkSession) -> None
         "campaign",
         "clicks",
     ]
-
-
-def described(spark: SparkSession, text: str, seconds: int | None) -> Output:
-    settings = settings_of(JOB, watermark_seconds=600, join_seconds=seconds)
-    rows = loader.query("test", text, ["impressions", "clicks"])
-    empty = no_events(job_of(spark).context)
-    found = declared_job.rows_of(rows, empty, STREAMS, settings)
-    return plan_analysis.describe("test", "A test.", found, STREAMS, settings)
 
 
 @pytest.fixture
@@ -244,8 +255,9 @@ def test_a_stream_gives_what_a_batch_gives_but_for_late_events(
     assert written[at("2026-01-01 14:20:00"), "spring"][1:3] == (1, 0)
 
     assert query.dropping == [4, 5]
-    counted = late_counts(monkeypatch, job_of(spark), query, BATCHES)
+    counted, starts = late_counts(monkeypatch, job_of(spark), query, BATCHES)
     assert sum(counted.values()) == sum(LATE.values())
+    assert {start for start, _ in differing} <= starts
     assert {batch for batch, _ in counted} == {query.batches[n].batchId for n in query.dropping}
 
 
@@ -268,7 +280,7 @@ def test_a_recount_reads_each_stream_s_archive_an_hour_further(
     ]
 
     def select(statement: str, values: Any) -> list[Any]:
-        if "late_events" in statement or tuple(values[:2]) != (day.date(), bucket):
+        if "late_windows" in statement or tuple(values[:2]) != (day.date(), bucket):
             return []
         return [SimpleNamespace(_asdict=lambda row=row: row) for row in stored]
 

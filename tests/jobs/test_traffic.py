@@ -13,7 +13,7 @@ from millrace_jobs.kinds import TRAFFIC_KEY, TRAFFIC_VALUE
 from millrace_jobs.query.late_events import JudgedBatch, late_events
 from millrace_jobs.transforms import parse
 from millrace_jobs.transforms.traffic import (
-    WINDOW_SECONDS,
+    LATE_FOR,
     PageViewRule,
     Sketches,
     is_page_view,
@@ -323,7 +323,7 @@ def test_late_events_are_counted_exactly(spark: SparkSession, stream: Stream) ->
         records += [(time, 0, len(records) + place) for place, time in enumerate(times)]
     events = spark.createDataFrame(records, "text string, partition int, offset bigint")
     events = events.withColumn("event_time", F.to_timestamp("text"))
-    found = late_events(events, "event_time", WINDOW_SECONDS, judged).collect()
+    found = late_events(events, "event_time", LATE_FOR, judged).collect()
     for row in found:
         late = {window: late[window] + row[window] for window in late}
     counted = {
@@ -359,7 +359,7 @@ def test_lateness_is_by_batch_window_and_day(spark: SparkSession) -> None:
     ]
     found = {
         (row.number, str(row.bucket)): (row["1m"], row["1h"])
-        for row in late_events(events, "event_time", WINDOW_SECONDS, batches).collect()
+        for row in late_events(events, "event_time", LATE_FOR, batches).collect()
     }
     assert found == {
         (7, "2015-05-16"): (1, 1),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from millrace_jobs.declared.loader import InvalidJob
-from millrace_jobs.declared.session_slots import SAID
+from millrace_jobs.declared.plan.session_slots import SAID
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.output import OWN, Output, Sessions
 from millrace_jobs.sinks.cassandra import Tables

@@ -13,28 +13,29 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 
-from millrace_jobs.declared import plan_analysis
 from millrace_jobs.declared.enrichment import Enrichment, with_columns
 from millrace_jobs.declared.loader import Declaration, InvalidJob, Rows
-from millrace_jobs.declared.transformation import Transformation, no_events
+from millrace_jobs.declared.plan.describe import SAID_BY_THE_QUERY, describe, stored
+from millrace_jobs.declared.transformation import Read, Transformation, no_events
 from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.checkpoint import Offsets
-from millrace_jobs.output import Output, window_name
+from millrace_jobs.output import Output, Window, span
 from millrace_jobs.quarantine.search import Quarantined, Skip
 from millrace_jobs.quarantine.store import Quarantine, in_a_line, is_of_values, left_out, without
 from millrace_jobs.query import limits
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import MicroBatches, StoredRows, results_of
-from millrace_jobs.query.late_events import LateEvents
+from millrace_jobs.query.late_events import LateEvents, Touched, Windows
 from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks.batch_commit import Effects, commit
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse
-from millrace_jobs.transforms.watermark import watermarked
+from millrace_jobs.transforms.watermark import behind_the_clock
 
 log = logging.getLogger(__name__)
 
+ARRIVED = "timestamp"  # at its broker, one of `parse.COORDINATES`
 DESCRIPTIONS = "job_outputs"
 DESCRIPTION_COLUMNS = ("job", "description")
 
@@ -53,14 +54,33 @@ class Computation(Transformation):
         """The description of the job's rows. Raises InvalidJob where there can be none."""
         context = self.context
         streams, settings = context.streams, self.settings
-        rows = rows_of(self.declaration.rows, no_events(context), streams, settings)
-        output = plan_analysis.describe(
-            context.job, self.declaration.summary, rows, streams, settings
+        events = no_events(context)
+        output = describe(
+            context.job,
+            self.declaration.summary,
+            lambda: rows_of(self.declaration.rows, events, streams, settings),
+            streams,
+            settings,
         )
         return with_columns(output, context.lookups)
 
-    def analyse(self) -> None:
-        _ = self.output
+    def analyse(self) -> Read:
+        output, settings = self.output, self.settings
+        waits = span(settings.watermark_seconds)
+        join = span(output.join_seconds) if output.join_seconds is not None else ""
+        kept = f"a row for each key and window, until {waits} behind the window's end"
+        return Read(
+            windows=output.window.name,
+            join=join,
+            key=[f"{name} {kind}" for name, kind in output.key.items()],
+            values=[f"{name} {kind}" for name, kind in output.values.items()],
+            state=f"{kept}; events for {join} and {waits}" if join else kept,
+            notes=[
+                f"its setting {name} says what the query says; leave it out"
+                for name in SAID_BY_THE_QUERY
+                if name in settings.given
+            ],
+        )
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
         """The query's rows; in batches of ``max_offsets`` records, or as it starts with."""
@@ -88,9 +108,7 @@ class Computation(Transformation):
 
     def rows(self, events: Iterable[DataFrame]) -> DataFrame:
         """The events of each stream, or of its archive, → the rows that are stored."""
-        return plan_analysis.stored(
-            rows_of(self.declaration.rows, events, self.context.streams, self.settings)
-        )
+        return stored(rows_of(self.declaration.rows, events, self.context.streams, self.settings))
 
 
 class Declared(Computation, MicroBatches):
@@ -123,7 +141,8 @@ class Declared(Computation, MicroBatches):
 
     @cached_property
     def late_events(self) -> LateEvents:
-        return LateEvents(self.context, late_windows(self.output, self.settings))
+        touched = Touched(self.output.window, self.output.join_seconds or 0)
+        return LateEvents(self.context, late_for(self.output), touched)
 
     @property
     def isolating_for(self) -> str:
@@ -219,11 +238,13 @@ class Declared(Computation, MicroBatches):
         )
         kept = json.loads(row.description) if row else {}
         offered = json.loads(self.output.to_json())
-        if kept.get("table") == self.output.table and kept["state"] != self.output.state:
-            raise InvalidJob(
-                f"job {self.context.job}: its checkpoint holds {kept['state']}, this version"
-                f" aggregates {self.output.state}; give it another checkpoint: docs/new-state.md"
-            )
+        if kept.get("table") == self.output.table:
+            for name, was in state_of(kept).items():
+                if was != (would_be := state_of(offered)[name]):
+                    raise InvalidJob(
+                        f"job {self.context.job}: its checkpoint holds {name} {was}, this version"
+                        f" has {would_be}; give it another checkpoint: docs/new-state.md"
+                    )
         if kept.get("table") == self.output.table:
             _refuse_other_types(self.context.job, kept["values"], self.output.values)
         return bool(kept == offered)
@@ -233,9 +254,9 @@ def rows_of(
     rows: Rows, events: Iterable[DataFrame], streams: Sequence[Stream], settings: DeclaredSettings
 ) -> DataFrame:
     """Each stream has its watermark; the slowest is that of the query."""
-    waits = settings.watermark_seconds, settings.tasks
+    waits = ARRIVED, settings.watermark_seconds, settings.tasks
     marked = [
-        found.transform(watermarked, stream.event_time, *waits).transform(_once, stream)
+        found.transform(behind_the_clock, stream.event_time, *waits).transform(_once, stream)
         for found, stream in zip(events, streams, strict=True)
     ]
     return rows(*marked, settings.given)
@@ -249,6 +270,16 @@ def _once(events: DataFrame, stream: Stream) -> DataFrame:
     return events.dropDuplicates([stream.deduplicate_by, stream.event_time])
 
 
+def state_of(description: dict[str, Any]) -> dict[str, Any]:
+    """What of an `Output` the checkpoint holds. Older ones don't say of a window more than how long
+    it is, nor what a join's bounds are."""
+    seconds = description["window_seconds"]
+    window = Window(
+        seconds, description.get("slide_seconds", seconds), description.get("offset_seconds", 0)
+    )
+    return {"state": description["state"], "windows of": window.name}
+
+
 def _refuse_other_types(job: str, kept: dict[str, str], offered: dict[str, str]) -> None:
     """A table's columns can be added to, but stay what they are."""
     for name, kind in offered.items():
@@ -259,7 +290,6 @@ def _refuse_other_types(job: str, kept: dict[str, str], offered: dict[str, str])
             )
 
 
-def late_windows(output: Output, settings: DeclaredSettings) -> dict[str, int]:
+def late_for(output: Output) -> Windows:
     """As `LateEvents` has them: a join drops an event that its window would still take."""
-    seconds, joins = output.window_seconds, settings.join_seconds is not None
-    return {window_name(seconds): 0 if joins else seconds}
+    return {output.window.name: None if output.join_seconds is not None else output.window}

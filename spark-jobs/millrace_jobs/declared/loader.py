@@ -9,6 +9,7 @@ that a job needs is made from that by `declared`.
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from string import Template
 from typing import Any, NamedTuple
 
@@ -29,8 +30,24 @@ class Declaration(NamedTuple):
     summary: str
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where something stands: in a job's query, both from 1, or in a file of Python."""
+
+    line: int
+    column: int | None = None
+    file: str = ""
+
+
 class InvalidJob(Exception):
-    """A declaration can't be run as a job; says of which one, why, and what to do."""
+    """A declaration can't be run as a job; says of which one, why, and what to do.
+
+    ``place`` is where in the job's file, with its settings filled in, as far as that is known.
+    """
+
+    def __init__(self, why: str, place: Place | None = None) -> None:
+        self.place = place
+        super().__init__(why)
 
 
 def load(job: str, streams: Sequence[str] = EVENTS) -> Declaration:

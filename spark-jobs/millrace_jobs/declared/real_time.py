@@ -15,8 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from millrace_jobs.declared.loader import Declaration, InvalidJob
-from millrace_jobs.declared.plan_analysis import UNREPEATABLE
-from millrace_jobs.declared.transformation import Transformation, no_events
+from millrace_jobs.declared.plan.refused import Refused
+from millrace_jobs.declared.plan.repeatable import refuse_unrepeatable
+from millrace_jobs.declared.plan.tree import Node, tree_of
+from millrace_jobs.declared.transformation import Read, Transformation, no_events
 from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.checkpoint import Offsets
 from millrace_jobs.quarantine.search import NotIsolatable
@@ -24,27 +26,29 @@ from millrace_jobs.quarantine.store import in_a_line, is_of_values
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import Write, positions_of
 from millrace_jobs.sinks.positions import Positions
-from millrace_jobs.spark_internals import analysed_plan, cause_of, jvm
+from millrace_jobs.spark_internals import cause_of, jvm
 from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse
 
 PLACE = ("partition", "offset")  # what names an event in its stream
 OWN = ("key", "job")
 # What makes at most one row of each event: these, over the events.
-OF_ONE_EVENT = {"Project", "Filter", "SubqueryAlias", "View", "LogicalRDD"}
+OF_ONE_EVENT = {"Project", "Filter", "LogicalRDD"}
 INSTEAD = "filter and select the events of the one stream, or leave out trigger: real-time"
 
 
 class Selection(Transformation):
     """At most one record of each event, made of that event alone."""
 
-    def analyse(self) -> None:
+    def analyse(self) -> Read:
         """Raises InvalidJob for a declaration that can't be run in real time."""
         context = self.context
         [events] = no_events(context)
         rows = self.declaration.rows(events, context.settings.given)
         for problem in (*of_stream(context.stream), *of_rows(rows, events)):
             raise InvalidJob(f"job {context.job}: {problem}")
+        columns = [f"{name} {kind}" for name, kind in rows.dtypes]
+        return Read(windows="", join="", key=[], values=columns, state="none", notes=[])
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
         """The query's records: in real time, or in batches of ``max_offsets``, to rehearse with."""
@@ -163,43 +167,35 @@ def of_stream(stream: Stream) -> Iterator[str]:
 
 def of_rows(rows: DataFrame, events: DataFrame) -> Iterator[str]:
     """Why the rows aren't each of one event, the same whenever it is read, and named by it."""
-    plan = analysed_plan(rows)
-    catalyst = jvm(rows.sparkSession.sparkContext).org.apache.spark.sql.catalyst
-    patterns = catalyst.trees.TreePattern
-    if others := sorted(_nodes(plan) - OF_ONE_EVENT):
+    context, plan = rows.sparkSession.sparkContext, tree_of(rows)
+    patterns = jvm(context).org.apache.spark.sql.catalyst.trees.TreePattern
+    if others := sorted({node.kind for node in plan.walk()} - OF_ONE_EVENT):
         yield f"{', '.join(others)} isn't of each event alone; {INSTEAD}"
-    if plan.containsPattern(patterns.PLAN_EXPRESSION()):
+    if plan.java.containsPattern(patterns.PLAN_EXPRESSION()):
         yield f"a query within the query isn't of each event alone; {INSTEAD}"
-    if plan.containsPattern(patterns.PYTHON_UDF()):
+    if plan.java.containsPattern(patterns.PYTHON_UDF()):
         yield (
             "Spark calls no function in Python in real time; say it with functions of"
             " pyspark.sql.functions"
         )
-    text = plan.toString().lower()
-    if found := [name for name in UNREPEATABLE if name in text]:
-        yield f"{', '.join(found)}…) gives something else when an event is read again"
+    try:
+        refuse_unrepeatable(plan, (), (), context)
+    except Refused as refused:
+        yield str(refused)
     if taken := [name for name in rows.columns if name in OWN]:
         yield f"columns {', '.join(taken)} are the framework's; rename them"
-    if lacking := [name for name in PLACE if name not in _passed_on(plan, events)]:
+    passed = _passed_on(plan, events)
+    if lacking := [name for name in PLACE if name not in passed]:
         yield (
-            f"its rows lack the events' {' and '.join(lacking)}, by which readers know a record"
-            " that comes again; select them as they are"
+            f"its rows lack the events' {' and '.join(lacking)}, by which readers know a"
+            " record that comes again; select them as they are"
         )
 
 
-def _nodes(plan: Any) -> set[str]:
-    children = plan.children()
-    below = (_nodes(children.apply(index)) for index in range(children.size()))
-    return {str(plan.nodeName())}.union(*below)
-
-
-def _passed_on(plan: Any, events: DataFrame) -> set[str]:
+def _passed_on(plan: Node, events: DataFrame) -> set[str]:
     """Columns of the events that are among the rows' columns, untouched and by their names."""
 
-    def columns(plan: Any) -> set[tuple[str, int]]:
-        output = plan.output()
-        found = map(output.apply, range(output.size()))
-        return {(str(column.name()), int(column.exprId().id())) for column in found}
+    def columns(plan: Node) -> set[tuple[str, int]]:
+        return {(column.name, column.id) for column in plan.output}
 
-    of_events = columns(analysed_plan(events))
-    return {name for name, _ in of_events & columns(plan)}
+    return {name for name, _ in columns(tree_of(events)) & columns(plan)}

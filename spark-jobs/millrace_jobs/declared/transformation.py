@@ -2,12 +2,35 @@
 
 from abc import ABC, abstractmethod
 from functools import cached_property
+from typing import TypedDict
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from millrace_jobs.declared.loader import Declaration, load
 from millrace_jobs.query.context import AnalysisContext
+from millrace_jobs.spark_internals import stream_of_nothing
+from millrace_jobs.stream import Stream
 from millrace_jobs.transforms import parse
+
+
+class Read(TypedDict):
+    """How a declaration was understood, for people: texts, empty where there is nothing.
+
+    Attributes:
+        windows: as ``10m by 1m``.
+        join: how far apart are events that are joined.
+        key, values: columns with their types.
+        state: what is kept, and for how long.
+        notes: what is to be known besides.
+    """
+
+    windows: str
+    join: str
+    key: list[str]
+    values: list[str]
+    state: str
+    notes: list[str]
 
 
 class Transformation(ABC):
@@ -26,7 +49,7 @@ class Transformation(ABC):
         return self._given or load(self.context.job, self.context.settings.stream_names)
 
     @abstractmethod
-    def analyse(self) -> None:
+    def analyse(self) -> Read:
         """Raises InvalidJob for a declaration that can't be run."""
 
     @abstractmethod
@@ -35,9 +58,18 @@ class Transformation(ABC):
 
 
 def no_events(context: AnalysisContext) -> list[DataFrame]:
-    """An empty batch of each stream's events, to analyse rows with."""
-    schemas = (
-        ", ".join(f"{name} {kind}" for name, kind in (stream.columns | parse.COORDINATES).items())
-        for stream in context.streams
+    """Each stream's events, of which there are none, to analyse rows with."""
+    return [stream_of_nothing(context.spark, schema_of(stream)) for stream in context.streams]
+
+
+def schema_of(stream: Stream) -> StructType:
+    """Of a stream's valid events: what it requires, and where an event stands, is never null."""
+    optional = {field.name for field in stream.fields if not field.required}
+    columns = (stream.columns | parse.COORDINATES).items()
+    schema = StructType.fromDDL(
+        ", ".join(
+            f"{name} {kind}{'' if name in optional else ' NOT NULL'}" for name, kind in columns
+        )
     )
-    return [context.spark.createDataFrame([], schema) for schema in schemas]
+    assert isinstance(schema, StructType)
+    return schema

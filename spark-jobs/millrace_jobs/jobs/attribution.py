@@ -15,7 +15,7 @@ def attribution(impressions: DataFrame, clicks: DataFrame, settings: dict[str, A
         clicked,
         F.expr(
             "of.campaign = campaign AND of.impression_id = ad AND clicked BETWEEN shown AND shown"
-            f" + INTERVAL {settings['join_seconds']} SECONDS"
+            f" + INTERVAL {settings['match_seconds']} SECONDS"
         ),
     )
     took = F.unix_millis("clicked") - F.unix_millis("shown")
@@ -25,7 +25,7 @@ def attribution(impressions: DataFrame, clicks: DataFrame, settings: dict[str, A
         .unionByName(_rows(pairs, "match", F.col("clicked"), took))
     )
     number = {kind: F.count_if(F.col("kind") == kind) for kind in ("impression", "click", "match")}
-    counted = rows.groupBy(F.window("at", f"{settings['window_seconds']} seconds"), "campaign").agg(
+    counted = rows.groupBy(F.window("at", "1 minute"), "campaign").agg(
         number["impression"].alias("impressions"),
         number["click"].alias("clicks"),
         number["match"].alias("matched"),

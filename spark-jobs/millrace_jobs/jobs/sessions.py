@@ -8,7 +8,8 @@ from pyspark.sql import functions as F
 
 def sessions(events: DataFrame, settings: dict[str, Any]) -> DataFrame:
     """Each visitor's events by slot: how many, when, from which page to which."""
-    slot = F.window("event_time", f"{settings['window_seconds']} seconds")
+    # As long as the gap: no two events in a slot are further apart, so each is in one session.
+    slot = F.window("event_time", f"{settings['session_gap_seconds']} seconds")
     moment = F.struct("event_time", "event_id")  # ties broken, or a second run differs
     return events.groupBy(slot, "visitor_id").agg(
         F.count("*").alias("events"),

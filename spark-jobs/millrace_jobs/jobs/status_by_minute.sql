@@ -1,4 +1,4 @@
 -- Requests by status code and minute.
-SELECT window(event_time, '$window_seconds seconds') AS window, status, count(*) AS requests, sum(bytes) AS bytes
+SELECT window(event_time, '1 minute') AS window, status, count(*) AS requests, sum(bytes) AS bytes
 FROM events
-GROUP BY window(event_time, '$window_seconds seconds'), status
+GROUP BY window(event_time, '1 minute'), status

@@ -18,9 +18,9 @@ from millrace_jobs.sinks.live import LiveStream
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
 from millrace_jobs.transforms.traffic import (
+    LATE_FOR,
     PAGE_WINDOW,
     STATUS_CLASSES,
-    WINDOW_SECONDS,
     PageViewRule,
     Sketches,
     page_error,
@@ -50,7 +50,7 @@ class Traffic(MicroBatches):
         self._live = live or LiveStream(context.config)
         self._settings = context.settings.as_kind(TrafficSettings)
         self._written = Written(self._settings.watermark_seconds)
-        self.late_events = LateEvents(context, WINDOW_SECONDS)
+        self.late_events = LateEvents(context, LATE_FOR)
 
     def frame(self, max_offsets: int | None = None) -> DataFrame:
         """The query's rows; in batches of ``max_offsets`` records, or as it starts with."""

@@ -5,7 +5,8 @@ does it when asked (see Coordination), beside its streams: it has Spark, the cod
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, TypeVar
@@ -15,13 +16,12 @@ from pyspark.sql import functions as F
 
 from millrace_jobs.declared.enrichment import Enrichment
 from millrace_jobs.inputs.skipped import SkippedRange
-from millrace_jobs.output import WINDOW_START, Output, window_name
+from millrace_jobs.output import WINDOW_START, Output
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import skips_of, without
 from millrace_jobs.query.job import StoredRows
 from millrace_jobs.query.skips import ranges_of
 from millrace_jobs.requests.slices import ROWS, Slice, in_slices
-from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks import archive
 
 EXAMPLES = 5
@@ -37,6 +37,7 @@ RowT = TypeVar("RowT", bound=Row)
 class Findings:
     """Rows: ``lost`` are missing, ``extra`` stand for no event, ``wrong`` have other values.
 
+    Rows of windows that lack late events are ``excused`` where they would be lost or wrong: these
     ``late`` events came after their window was closed, so they are in the archive alone; so are
     those that are ``quarantined``, whenever that was, and those that are ``skipped``: offsets that
     the job leaves out for good.
@@ -46,6 +47,7 @@ class Findings:
     lost: int = 0
     extra: int = 0
     wrong: int = 0
+    excused: int = 0
     late: int = 0
     quarantined: int = 0
     skipped: int = 0
@@ -57,22 +59,39 @@ class Findings:
         self.lost += other.lost
         self.extra += other.extra
         self.wrong += other.wrong
+        self.excused += other.excused
         for example in other.examples:
             _show(self, example)
 
 
-def compare(output: Output, computed: Iterable[Row], stored: Iterable[Row]) -> Findings:
-    """Rows by their names, then value by value; sketches by their errors."""
+def compare(
+    output: Output,
+    computed: Iterable[Row],
+    stored: Iterable[Row],
+    lacking: Collection[datetime] = (),
+) -> Findings:
+    """Rows by their names, then value by value; sketches by their errors.
+
+    Args:
+        lacking: starts of the windows that lack late events.
+    """
     truth, found = by_name(output, computed), by_name(output, stored)
     findings = Findings(checked=len(truth))
     for name in truth.keys() | found.keys():
-        if name not in found:
+        start, *_ = name
+        if name not in found and start in lacking:
+            findings.excused += 1
+        elif name not in found:
             findings.lost += 1
             _show(findings, f"lost: {name}")
         elif name not in truth:
             findings.extra += 1
             _show(findings, f"extra: {name}")
-        elif columns := differing(output, truth[name], found[name]):
+        elif not (columns := differing(output, truth[name], found[name])):
+            continue
+        elif start in lacking:
+            findings.excused += 1
+        else:
             findings.wrong += 1
             _show(findings, f"wrong: {name}: {columns}")
     return findings
@@ -100,26 +119,34 @@ def recount(job: StoredRows, start: datetime, end: datetime) -> Findings:
     context, output = job.context, job.output
     skips = [skip for skip in skips_of(context) if not skip.retried]
     facts = Enrichment(context.tables, context.lookups, context.job)
+    late = late_events(job, start, end)
 
     def compare_slice(part: Slice) -> Findings:
         context.lease.verify()
         stored = stored_rows(job, part)
         computed = computed_rows(job, part, skips)
-        return compare(output, with_facts(output, facts, computed, stored), stored)
+        return compare(output, with_facts(output, facts, computed, stored), stored, late.keys())
 
     findings = Findings()
     for found in in_slices(Slice(start, end), output, compare_slice):
         findings.add(found)
-    late = "SELECT events FROM {keyspace}.late_events WHERE bucket = ? AND window = ? AND job = ?"
-    name = window_name(output.window_seconds)
     findings.quarantined = len(skips)
     findings.skipped = sum(one.end - one.start for one in ranges_of(context))
-    findings.late = sum(
-        row.events
-        for day in _days(start, end)
-        for row in context.tables.select(late, (day, name, output.job))
-    )
+    findings.late = late.total()
     return findings
+
+
+def late_events(job: StoredRows, start: datetime, end: datetime) -> Counter[datetime]:
+    """Start of a window → how many events it lacks because they were late."""
+    query = (
+        "SELECT window_start, events FROM {keyspace}.late_windows WHERE day = ? AND job = ?"
+        " AND window_start >= ? AND window_start < ?"
+    )
+    found = Counter[datetime]()
+    for day in _days(start, end):
+        for row in job.context.tables.select(query, (day, job.output.job, start, end)):
+            found[row.window_start] += row.events
+    return found
 
 
 def computed_rows(job: StoredRows, part: Slice, skips: Iterable[Skip]) -> list[dict[str, Any]]:
@@ -130,8 +157,7 @@ def computed_rows(job: StoredRows, part: Slice, skips: Iterable[Skip]) -> list[d
     context = job.context
     session = context.spark.newSession()
     session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-    settings = context.settings.as_kind(DeclaredSettings)
-    partner = timedelta(seconds=settings.join_seconds or 0)
+    partner = timedelta(seconds=job.output.join_seconds or 0)
     first = part.start - partner
     last = part.end + timedelta(seconds=job.output.window_seconds) + partner
     ranges = ranges_of(context)

@@ -27,7 +27,6 @@ from millrace_jobs.requests.recount import (
     with_facts,
 )
 from millrace_jobs.requests.slices import Slice, TooManyRows
-from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks import archive
 
 Row = dict[str, Any]
@@ -144,8 +143,7 @@ def _length(job: StoredRows) -> timedelta:
 
 def _partner(job: StoredRows) -> timedelta:
     """How far an event's rows may be from its own time, by a join."""
-    settings = job.context.settings.as_kind(DeclaredSettings)
-    return timedelta(seconds=settings.join_seconds or 0)
+    return timedelta(seconds=job.output.join_seconds or 0)
 
 
 def _retried(job: StoredRows, skip: Skip, moment: datetime) -> Retried:

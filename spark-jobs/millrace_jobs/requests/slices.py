@@ -64,7 +64,7 @@ class Slice:
 
     def halves(self, output: Output) -> "Iterator[Slice]":
         """Two slices that have what this one has; none if it can't be cut any more."""
-        if self.end - self.start > timedelta(seconds=output.window_seconds):
+        if self.end - self.start > timedelta(seconds=output.slide_seconds):
             middle = self.start + (self.end - self.start) / 2
             yield replace(self, end=middle)
             yield replace(self, start=middle)

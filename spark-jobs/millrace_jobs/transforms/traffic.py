@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from millrace_jobs.output import Window
 from millrace_jobs.settings import TrafficSettings
 from millrace_jobs.transforms.watermark import watermarked
 
 # Window → the unit its start is truncated to, and its length in seconds.
 WINDOWS = {"1m": ("minute", 60), "1h": ("hour", 3600)}
-WINDOW_SECONDS = {window: seconds for window, (_, seconds) in WINDOWS.items()}
+LATE_FOR: dict[str, Window | None] = {
+    window: Window.plain(seconds) for window, (_, seconds) in WINDOWS.items()
+}
 PAGE_WINDOW = "1h"
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
 # Where a sketch of pages says its error, counted from 1: DataSketches' PreambleUtil of frequencies.

@@ -431,7 +431,8 @@ def test_requests_by_day_take_hours_that_were_not_read_from_the_log(
     assert sum(requests_by_day(records, np.zeros(3), archived, hours).values()) == 2 * 7
 
 
-NONE = dict.fromkeys(("lost", "extra", "wrong", "late", "quarantined", "skipped"), 0)
+KINDS = ("lost", "extra", "wrong", "excused", "late", "quarantined", "skipped")
+NONE = dict.fromkeys(KINDS, 0)
 ANSWER = {"checked": 9, **NONE, "examples": ["lost: x"]}
 
 
@@ -442,8 +443,8 @@ ANSWER = {"checked": 9, **NONE, "examples": ["lost: x"]}
         ({"lost": 1}, False),
         ({"wrong": 2}, False),
         ({"extra": 1}, False),
-        ({"wrong": 1, "lost": 1, "late": 2}, True),  # each late event may miss in one row
-        ({"wrong": 2, "lost": 1, "late": 2}, False),
+        ({"excused": 2, "late": 2}, True),
+        ({"wrong": 1, "excused": 1, "late": 9}, False),  # however many are late elsewhere
         ({"extra": 1, "late": 5}, False),  # nothing that is late adds a row
     ],
 )
@@ -501,7 +502,9 @@ def test_a_recount_that_failed_is_told():
 
 def test_records_of_declared_jobs_are_told_from_the_traffic_jobs() -> None:
     start = datetime(2026, 1, 1)
-    output = Output("test", "job_test", "A test.", 60, {"url": "string"}, {}, {}, 1, 1, [])
+    output = Output(
+        "test", "job_test", "A test.", 60, 60, 0, None, {"url": "string"}, {}, {}, 1, 1, []
+    )
     declared_record = output.record({"window_start": start, "url": "/"}, 1)
     hour = SimpleNamespace(window="1h", window_start=start, window_end=start)
     assert run.is_declared(declared_record)

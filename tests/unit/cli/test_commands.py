@@ -195,7 +195,7 @@ def test_whatever_is_a_name_of_the_plan_is_completed(kind: str) -> None:
 # Who prints no table: words, a file, lines that are made for programs, or what an engine says.
 WITHOUT_TABLES = {
     *("setup", "preflight", "env", "down", "demo", "up", "deploy", "upgrade", "playbook"),
-    *("suspend", "resume", "jobs check", "jobs disable", "jobs enable", "jobs skip"),
+    *("suspend", "resume", "jobs disable", "jobs enable", "jobs skip"),
     *("table remove", "replay", "send", "generate", "load-large", "drill show"),
     *("who", "hosts", "on", "host", "await", "support-bundle", "alerts", "dashboards"),
     *("lock", "docs", "keys add", "keys rotate", "keys revoke", "api"),

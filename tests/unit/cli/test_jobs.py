@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from millrace_api.app import router as api
-from millrace_jobs.transforms.traffic import WINDOW_SECONDS
+from millrace_jobs.transforms.traffic import WINDOWS
 from typer.testing import CliRunner
 
 from millrace.audit import positions
@@ -127,19 +127,12 @@ def test_jobs_are_listed_with_what_they_are_and_do(service: Service) -> None:
         "insights",
         "Python file",
         "events",
-        "30m",
         "disabled on worker-2",
         "1,234",
         "/v1/jobs/sessions",
     ]
-    assert shown["traffic"][:5] == [
-        "insights",
-        "program",
-        "events",
-        "1m, 1h",
-        "running on worker-2",
-    ]
-    assert shown["archive"][5] == "–"
+    assert shown["traffic"][:4] == ["insights", "program", "events", "running on worker-2"]
+    assert shown["archive"][4] == "–"
     assert typed("list").output == typed().output
 
 
@@ -170,7 +163,7 @@ def test_without_a_cluster_jobs_are_listed_by_the_plan(
     done = typed()
     assert done.exit_code == 0
     shown = rows(done.output)
-    assert shown["sessions"][1:6] == ["Python file", "events", "30m", "–", "–"]
+    assert shown["sessions"][1:5] == ["Python file", "events", "–", "–"]
     assert "what they do now is unknown: ZooKeeper doesn't say" in done.output
     told = json.loads(typed("--json").output)
     assert told["unknown"] == "ZooKeeper doesn't say who drives: timed out"
@@ -181,15 +174,12 @@ def test_a_disabled_job_is_listed_as_such_while_nobody_leads(service: Service) -
     service.disable(PLAN, "sessions")
     service.drivers = lambda _: {"insights": []}  # type: ignore[method-assign]
     shown = rows(typed().output)
-    assert (shown["sessions"][4], shown["traffic"][4]) == (
-        "disabled",
-        "nobody leads",
-    )
+    assert (shown["sessions"][3], shown["traffic"][3]) == ("disabled", "nobody leads")
 
 
 def test_what_is_told_of_our_programs_is_true() -> None:
     archive, traffic = (facts_of(PLAN, job) for job in ("archive", "traffic"))
-    assert set(traffic.windows) == WINDOW_SECONDS.keys()
+    assert set(traffic.windows) == WINDOWS.keys()
     tables = set(re.findall(r"EXISTS :keyspace\.(\w+)", SCHEMA.read_text())) | {"archive"}
     assert {*archive.outputs, *traffic.outputs} <= tables
     routes = {getattr(route, "path", "") for route in api.routes}

@@ -16,7 +16,7 @@ WHY = {"why": "because it is a test", "source": "a test"}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    declare(tmp_path, "errors", {"window_seconds": {"value": 60, **WHY}})
+    declare(tmp_path, "errors", {"watermark_seconds": {"value": 60, **WHY}})
     return tmp_path
 
 
@@ -28,7 +28,7 @@ def declare(folder: Path, job: str, settings: dict, code: str = ".py") -> None:
 
 def test_settings_are_the_defaults_and_what_the_job_says(folder: Path) -> None:
     errors = load_job_settings(STREAMS, [folder])["errors"]
-    assert errors["window_seconds"].value == 60
+    assert errors["watermark_seconds"].value == 60
     assert errors["checkpoint"].value == "errors"
     assert errors["keep_days"].value == 30
 
@@ -39,15 +39,15 @@ def test_a_job_without_its_code_is_refused(folder: Path) -> None:
         load_job_settings(STREAMS, [folder])
 
 
-def test_a_job_without_its_window_is_refused(folder: Path) -> None:
-    declare(folder, "endless", {"keep_days": {"value": 1, **WHY}})
-    with pytest.raises(OperatorError, match="window_seconds is missing"):
-        load_job_settings(STREAMS, [folder])
+def test_a_summary_is_all_that_a_job_must_say(folder: Path) -> None:
+    (folder / "plain.yaml").write_text("summary: A test.\n")
+    (folder / "plain.sql").write_text("")
+    assert load_job_settings(STREAMS, [folder])["plain"]["checkpoint"].value == "plain"
 
 
 @pytest.mark.parametrize("taken", ["sessions", "traffic"])
 def test_a_name_that_is_taken_is_refused(folder: Path, taken: str) -> None:
-    declare(folder, taken, {"window_seconds": {"value": 60, **WHY}})
+    declare(folder, taken, {})
     with pytest.raises(OperatorError, match="rename yours"):
         with_jobs(load_component("spark"), load_job_settings(STREAMS, [folder]))
 
@@ -60,21 +60,18 @@ def test_a_name_that_is_taken_is_refused(folder: Path, taken: str) -> None:
         ({"streams": ["clicks", "clicks"]}, "settings.streams: a stream stands twice"),
         ({"streams": "clicks"}, "settings.streams: 'clicks' is no list"),
         ({"streams": ["clicks"], "stream": "clicks"}, "leave one out"),
-        ({"join_seconds": "1h"}, "settings.join_seconds: '1h' is no number"),
-        ({"join_seconds": {"small": 0}}, "settings.join_seconds: 0 is no number"),
     ],
 )
 def test_streams_that_cant_be_read_are_refused_with_file_and_key(
     folder: Path, settings: dict, reason: str
 ) -> None:
-    mine = {"window_seconds": 60} | settings
-    declare(folder, "mine", {name: {"value": value, **WHY} for name, value in mine.items()})
+    declare(folder, "mine", {name: {"value": value, **WHY} for name, value in settings.items()})
     with pytest.raises(OperatorError, match=rf"mine.yaml: .*{reason}"):
         load_job_settings(STREAMS, [folder])
 
 
 def test_only_archives_are_called_so(folder: Path) -> None:
-    declare(folder, "archive_all", {"window_seconds": {"value": 60, **WHY}})
+    declare(folder, "archive_all", {})
     with pytest.raises(OperatorError, match="only archives of streams"):
         load_job_settings(STREAMS, [folder])
 

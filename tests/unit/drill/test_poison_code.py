@@ -97,4 +97,4 @@ def test_its_job_can_be_run(stage, monkeypatch):
     text = (stage.folder / "bin" / "millrace").read_text()
     (stage.folder / "bin" / "millrace").write_text(f"{text}cp -rn $MILLRACE_TRIAL {kept} || true\n")
     stage.run()
-    assert load_job_settings(load_streams(), [kept])["shares"]["window_seconds"].value == 10
+    assert load_job_settings(load_streams(), [kept])["shares"]["watermark_seconds"].value == 60

@@ -181,13 +181,13 @@ def test_one_refusal_has_the_problems_of_all_files(tmp_path):
 
 def test_every_wrong_job_is_named(tmp_path):
     configs = shutil.copytree(CONFIGS, tmp_path / "configs")
-    for job in ("sessions", "status_by_minute"):
+    for job in ("sessions", "attribution"):
         path = configs / "jobs" / f"{job}.yaml"
-        path.write_text(path.read_text().replace("window_seconds:", "windows_seconds:"))
+        path.write_text(path.read_text().replace("settings:\n", "setings:\n"))
     with pytest.raises(OperatorError) as refused:
         load_plan("local", configs)
-    for job in ("sessions", "status_by_minute"):
-        assert f"{job}.yaml: settings.window_seconds is missing" in refused.value.message
+    for job in ("sessions", "attribution"):
+        assert f"{job}.yaml: setings" in refused.value.message
 
 
 def test_an_unknown_environment_names_those_there_are():

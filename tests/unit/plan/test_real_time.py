@@ -72,10 +72,7 @@ def test_it_has_no_settings_of_rows(plan: Plan) -> None:
     ("settings", "reason"),
     [
         ({"trigger": "realtime"}, "trigger: 'realtime' is neither micro-batch nor real-time"),
-        ({"trigger": "micro-batch"}, "window_seconds is missing"),
-        ({"window_seconds": 60}, "window_seconds: in real time .* leave it out"),
         ({"watermark_seconds": 60}, "watermark_seconds: in real time"),
-        ({"join_seconds": 60}, "join_seconds: in real time"),
         ({"streams": ["events", "clicks"]}, "streams: in real time .* one `stream`"),
         ({"tables": ["campaigns"]}, "tables: in real time"),
         ({"keep_days": 3}, "keep_days: in real time"),
