@@ -190,7 +190,7 @@ class Question(Model):
 
     ask: str
     query: str
-    streams: tuple[str, ...] = ("events",)
+    streams: list[str] | None = None
     refused: str | None = None
     instead: str | None = None
 
