@@ -15,13 +15,14 @@ from uuid import uuid4
 import pytest
 
 from millrace.audit.archive import Archive
-from millrace.cluster import kafka, prometheus, yarn
+from millrace.cluster import kafka, prometheus, yarn, zookeeper
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.kafka import TopicPartition
 from millrace.cluster.skips import skipped
 from millrace.common.paths import stack_name
 from millrace.plan import Plan, load_plan
 from tests.drills.steady import wait_until_steady
+from tests.e2e.support import millrace
 from tests.fuzz.records import records
 from tests.fuzz.sender import Place, Sender, Sent
 from tests.waiting import pause, wait_until
@@ -34,8 +35,19 @@ AT_ONCE = 50  # records of a producer, once a second: all that a laptop's cores 
 CAUGHT_UP_SECONDS = 900.0
 
 
-def test_each_record_has_its_place_and_nothing_is_restarted() -> None:
+@pytest.fixture
+def plan() -> Iterator[Plan]:
+    """With all archives at work, also those of jobs that `local` doesn't run."""
     plan = load_plan(stack_name())
+    idle = sorted(zookeeper.disabled(plan) & set(archives(plan)))
+    for job in idle:
+        millrace("jobs", "enable", job, "--within", "10m")
+    yield plan
+    for job in idle:
+        millrace("jobs", "disable", job, "--within", "10m", "--yes")
+
+
+def test_each_record_has_its_place_and_nothing_is_restarted(plan: Plan) -> None:
     print(f"FUZZ_SEED={SEED}")  # shown where the test fails
     wait_until_steady(plan)
     streams = archived_streams(plan)
@@ -52,12 +64,11 @@ def test_each_record_has_its_place_and_nothing_is_restarted() -> None:
 
 def archived_streams(plan: Plan) -> list[str]:
     """The streams of this stack that a job archives."""
-    return [
-        stream
-        for job in plan.jobs
-        if job.startswith("archive")
-        for stream in plan.spark.settings.streams_of(job)
-    ]
+    return [stream for job in archives(plan) for stream in plan.spark.settings.streams_of(job)]
+
+
+def archives(plan: Plan) -> list[str]:
+    return [job for job in plan.jobs if job.startswith("archive")]
 
 
 def everything_sent(plan: Plan, streams: list[str]) -> Sent:
@@ -75,8 +86,7 @@ def everything_sent(plan: Plan, streams: list[str]) -> Sent:
 
 def caught_up(plan: Plan) -> bool:
     admin = kafka.connect(plan)
-    jobs = [job for job in plan.jobs if job.startswith("archive")]
-    return all(kafka.lag(admin, plan, job) == 0 for job in jobs)
+    return all(kafka.lag(admin, plan, job) == 0 for job in archives(plan))
 
 
 # -- Where records are
@@ -112,8 +122,7 @@ def dead_letters(plan: Plan) -> Iterator[Place]:
 
 def left_out(plan: Plan) -> Iterator[Place]:
     """What an archive went on behind, because no executor could hold it."""
-    archives = [job for job in plan.jobs if job.startswith("archive")]
-    for one in skipped(plan, archives):
+    for one in skipped(plan, archives(plan)):
         yield from ((one.topic, one.partition, offset) for offset in range(one.start, one.end))
 
 
