@@ -13,5 +13,6 @@ them, so neither restarts the other.
     compatibility.py   may a version go on from the checkpoints that are there?
     declarations.py    can its declared jobs be run?
     upkeep.py     what has grown is cut back, once a day
+    recount.py    a job's rows are counted again, for an audit
     commands.py   what operators and deployments call
 """

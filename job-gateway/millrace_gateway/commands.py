@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from dataclasses import asdict
 
 from kazoo.handlers.threading import KazooTimeoutError
 
-from millrace_gateway import compatibility, declarations, upkeep
+from millrace_gateway import compatibility, declarations, recount, upkeep
 from millrace_gateway import settings as configuration
 from millrace_gateway.decide import Intent, State
 from millrace_gateway.progress import UNANSWERED, JobActivity
@@ -35,6 +36,9 @@ def main() -> None:
         upkeep.Failed,
     ) as error:
         sys.exit(str(error))
+    except recount.Busy as error:
+        print(error, file=sys.stderr)
+        sys.exit(os.EX_TEMPFAIL)
     except KazooTimeoutError:
         sys.exit(f"ZooKeeper doesn't answer: {settings.zookeeper}")
     except UNANSWERED as error:
@@ -71,6 +75,14 @@ def _parser() -> argparse.ArgumentParser:
         "--due", action="store_true", help="have the next look do it: `systemctl start upkeep`"
     )
     look.set_defaults(run=_upkeep)
+
+    again = commands.add_parser(
+        "recount", help="a declared job's rows, counted again from the archive, as JSON"
+    )
+    again.add_argument("job")
+    for end in ("start", "end"):
+        again.add_argument(end, help="of the windows' starts, in UTC: 2026-01-01T00:00:00")
+    again.set_defaults(run=_recount)
 
     wait_stopped = commands.add_parser("wait-stopped", help="until it has ended")
     wait_stopped.add_argument("application")
@@ -155,6 +167,9 @@ def _upkeep(registry: Registry, settings: Settings, arguments: argparse.Namespac
         registry.put_upkeep(upkeep.due(registry.upkeep(), time.time()))
         print("due: the next look does it, on either edge host; `systemctl start upkeep` is one")
         return
+    if recount.at_work([recount.UNIT]):
+        print("a recount is at work, and memory is for one: the next look")
+        return
     lock = registry.client.Lock(f"{settings.znodes.upkeep}/lock", settings.name)
     if not lock.acquire(blocking=False):
         print("another host is at it")
@@ -166,6 +181,12 @@ def _upkeep(registry: Registry, settings: Settings, arguments: argparse.Namespac
             registry, settings, lambda what: upkeep.cut_back(what, settings, yarn.running())
         )
     )
+
+
+def _recount(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
+    what = recount.running_version(registry, settings, arguments.job)
+    question = {name: getattr(arguments, name) for name in ("job", "start", "end")}
+    sys.exit(recount.run(what, settings, question))
 
 
 def _intend(registry: Registry, application: str, intent: Intent, *, check: bool) -> None:

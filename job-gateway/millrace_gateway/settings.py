@@ -49,6 +49,10 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class Settings:
+    """``user`` is the owner of what jobs have in HDFS; ``account`` is that of this program, and
+    ``environment`` is what whoever starts Spark has to have.
+    """
+
     name: str  # of this gateway: its host
     zookeeper: str
     znodes: ZookeeperNames
@@ -57,6 +61,8 @@ class Settings:
     metrics_port: int
     resourcemanagers: list[str]
     user: str
+    account: str
+    environment: dict[str, str]
     spark_submit: Path
     deployments: Path
     logs: Path
@@ -70,6 +76,7 @@ class Settings:
     settled_seconds: float
     warm_timeout_seconds: float
     deploy_timeout_seconds: float
+    recount_timeout_seconds: float
     catch_up_seconds: float
     upkeep: Upkeep
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -110,7 +110,7 @@ def cut_back(what: Deployment, settings: Settings, running: Iterable[str]) -> No
             done = subprocess.run(
                 command(what, settings, running),
                 cwd=folder,
-                env=os.environ | environment(what, settings),
+                env=os.environ | environment(what, settings, os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -131,9 +131,11 @@ def command(what: Deployment, settings: Settings, running: Iterable[str]) -> lis
     ]
 
 
-def environment(what: Deployment, settings: Settings) -> dict[str, str]:
-    """Everything else that Spark needs to know stands in spark-defaults.conf."""
-    path = [str(what.package), *filter(None, [os.environ.get("PYTHONPATH")])]
+def environment(
+    what: Deployment, settings: Settings, inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """Of a Spark on this host; everything else that it needs to know is in spark-defaults.conf."""
+    path = [str(what.package), *filter(None, [inherited.get("PYTHONPATH")])]
     local = {
         "spark.driver.memory": f"{settings.upkeep.heap_mb}m",
         "spark.driver.host": "localhost",

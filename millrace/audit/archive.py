@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
@@ -100,6 +101,20 @@ class Archive:
             parts = list(pool.map(lambda file: self._of_hours(file, hours), files))
         return pa.concat_tables(parts) if parts else EMPTY
 
+    def between(
+        self, first: datetime, last: datetime, event_time: str, schema: pa.Schema
+    ) -> pa.Table:
+        """Reads the rows whose ``event_time`` is in a range, both ends included. A column that a
+        file doesn't have yet is null."""
+        hours = range(_hour(first), _hour(last) + 1)
+        files = [file for file in self._files if file.may_have(hours)]
+        with ThreadPoolExecutor(FETCHES) as pool:
+            parts = list(pool.map(lambda file: self._as(file, schema), files))
+        rows = pa.concat_tables(parts) if parts else schema.empty_table()
+        times = rows[event_time]
+        inside = pc.and_(pc.greater_equal(times, first), pc.less_equal(times, last))
+        return rows.filter(inside)
+
     def places(self) -> Counter[tuple[int, int]]:
         """Returns how often it has each record, by partition and offset. Reads all files."""
         names = ["partition", "offset"]
@@ -116,6 +131,16 @@ class Archive:
         if file.hour is not None:
             return rows
         return rows.filter(pa.array(np.isin(_hours_of(rows["event_time"]), list(hours))))
+
+    def _as(self, file: File, schema: pa.Schema) -> pa.Table:
+        found = pq.read_table(io.BytesIO(self._hdfs.read(f"{self._path}/{file.path}")))
+        columns = [
+            found[field.name].cast(field.type)
+            if field.name in found.column_names
+            else pa.nulls(found.num_rows, field.type)
+            for field in schema
+        ]
+        return pa.table(columns, schema)
 
     def _fetch(self, file: File, columns: list[str]) -> pa.Table:
         content = self._hdfs.read(f"{self._path}/{file.path}")

@@ -1,11 +1,10 @@
-"""Any declared job: its rows are counted again from the archive, by the driver that leads.
+"""Any declared job: its rows are counted again from the archive, on an edge host.
 
-The driver has the code, Spark and the tables; see millrace_jobs.requests.recount. What is asked
-here has come to rest: the archive and the job have taken in all that is in the topic.
+By a Spark of its own there, with the code of the version that runs; see millrace_jobs.recount.run.
+What is asked here has come to rest: the archive and the job have taken in all that is in the topic.
 """
 
 import time
-import uuid
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,10 +13,13 @@ import numpy as np
 
 from millrace.audit.positions import Positions
 from millrace.audit.report import Plane, Report
+from millrace.audit.second_look import Described, second_look
+from millrace.audit.second_truth import NotExpressible
 from millrace.audit.skipped import uncovered
 from millrace.cluster import zookeeper
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
+from millrace.cluster.job_gateway import Gateway
 from millrace.cluster.skips import skipped
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
@@ -48,7 +50,7 @@ def audit_job(
 
     Args:
         start, end: with their zones. By default the last day of the job's events.
-        wait: seconds that the jobs, and then the recount, are given.
+        wait: seconds that the jobs are given to catch up.
 
     Raises OperatorError when there is no such job, or it can't be counted again.
     """
@@ -68,14 +70,21 @@ def audit_job(
     start = start or end - DAY
     if not timedelta(0) < end - start <= LONGEST:
         raise OperatorError(f"from {start} to {end} is no range of at most {LONGEST.days} days")
-    question = {
-        "id": uuid.uuid4().hex,
-        "start": _naive(start),
-        "end": _naive(end),
-    }
-    path = f"{plan.names.zookeeper.jobs}/{job}/recount"
-    answer = zookeeper.ask(plan, path, question, wait)
-    return report(job, answer, unarchived(plan, job))
+    answer = Gateway(plan).recount(job, _naive(start), _naive(end))
+    found = report(job, answer, unarchived(plan, job))
+    look_again(plan, found, job, (start, end), answer)
+    return found
+
+
+def look_again(
+    plan: Plan, found: Report, job: str, span: tuple[datetime, datetime], answer: dict[str, Any]
+) -> None:
+    """Adds what another engine says of a few windows, or why none can say it."""
+    described = Described.of(_said(plan, job))
+    try:
+        found.planes.append(second_look(plan, described, *span, answer))
+    except NotExpressible as why:
+        found.notes.append(f"no other engine has counted a part of job {job} again: {why}")
 
 
 def await_archives(plan: Plan, job: str, wait: float) -> dict[str, np.ndarray]:
@@ -98,6 +107,11 @@ def audit_job_since(plan: Plan, job: str, moment: datetime, wait: float) -> Repo
 def window_of(plan: Plan, job: str) -> timedelta:
     """Returns how long a declared job's windows are. Raises OperatorError when it has written
     nothing yet."""
+    return timedelta(seconds=_said(plan, job)["window_seconds"])
+
+
+def _said(plan: Plan, job: str) -> dict[str, Any]:
+    """What the API says of a job. Raises OperatorError when it has written nothing yet."""
     declared = {one["job"]: one for one in InsightApi(plan).get("/v1/jobs")["jobs"]}
     if job not in declared:
         known = ", ".join(declared) or "none"
@@ -105,7 +119,8 @@ def window_of(plan: Plan, job: str) -> timedelta:
             f"no declared job {job} has written yet; those that have: {known}",
             "`millrace audit` without --job audits the jobs archive and traffic",
         )
-    return timedelta(seconds=declared[job]["window_seconds"])
+    said: dict[str, Any] = declared[job]
+    return said
 
 
 def require_archives(plan: Plan, job: str) -> None:
@@ -131,7 +146,7 @@ def unarchived(plan: Plan, job: str) -> int:
 
 
 def report(job: str, answer: dict[str, Any], unarchived: int = 0) -> Report:
-    """The driver's findings as an audit's. Rows of windows that lack late events are excused, and
+    """The recount's findings as an audit's. Rows of windows that lack late events are excused, and
     so are as many as records that the archive lacks; both are told."""
     if "error" in answer:
         raise OperatorError(f"job {job} could not be counted again: {answer['error']}")
@@ -168,6 +183,6 @@ def report(job: str, answer: dict[str, Any], unarchived: int = 0) -> Report:
     return Report([job], answer["checked"], 0, 0, [plane], notes, unit="rows")
 
 
-def _naive(moment: datetime) -> str:
+def _naive(moment: datetime) -> datetime:
     """UTC without saying so, as Spark has it."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return moment.astimezone(UTC).replace(tzinfo=None)

@@ -1,6 +1,7 @@
 """`job-gateway`, the program on the edge hosts that keeps the jobs running, by its own command."""
 
 import json
+from datetime import datetime
 from subprocess import TimeoutExpired
 from typing import Any
 
@@ -10,6 +11,7 @@ from millrace.plan import Plan
 
 MARGIN = 30  # s, for SSH to tell what the gateway found
 SSH_REFUSED = 255
+BUSY = 75  # EX_TEMPFAIL of sysexits.h, by which the gateway says that another host may do it
 
 
 class Gateway:
@@ -20,6 +22,7 @@ class Gateway:
         self.applications = list(plan.applications)
         settings = plan.services["job_gateway"].settings["gateway.json"]
         self._longest = settings["deploy_timeout_seconds"] + MARGIN
+        self._recount = settings["recount_timeout_seconds"] + MARGIN
 
     def run(self, *words: str, timeout: float = 30) -> str:
         """Runs a command; returns what it prints. Raises OperatorError with its reason if it
@@ -33,7 +36,7 @@ class Gateway:
                 continue
             if done.returncode == 0:
                 return done.stdout.strip()
-            if done.returncode != SSH_REFUSED:
+            if done.returncode not in (SSH_REFUSED, BUSY):
                 raise OperatorError((done.stderr or done.stdout).strip())
             reasons.append(f"{host.name}: {done.stderr.strip()}")
         raise UnreachableError("\n".join(reasons), "`millrace status` shows which hosts are down")
@@ -41,6 +44,13 @@ class Gateway:
     def wait(self, *words: str) -> str:
         """Runs a command that waits, as long as the plan says."""
         return self.run(*words, timeout=self._longest)
+
+    def recount(self, job: str, start: datetime, end: datetime) -> dict[str, Any]:
+        """Has a declared job's rows counted again; times are naive, in UTC."""
+        words = (job, start.isoformat(), end.isoformat())
+        [*_, last] = self.run("recount", *words, timeout=self._recount).splitlines()
+        answer: dict[str, Any] = json.loads(last)
+        return answer
 
     def ask(self, *words: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.run(*words))

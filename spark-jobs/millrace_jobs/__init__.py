@@ -3,11 +3,12 @@
 A deployable of its own: everything it knows about the cluster stands in the configuration file that
 a deployment renders (see `millrace_jobs.config`). A module imports only what is below it:
 
-    main.py       what spark-submit runs; check.py, contract.py and upkeep.py are run by the gateway
+    main.py       what spark-submit runs; the gateway runs check, contract, upkeep and recount
     driver/       a driver process, from its start to its end
     leader/       starts the jobs, keeps them running and apart, drains them
-    requests/     what operators ask of a job: rows counted again, records retried
+    requests/     what operators ask of who leads: that records are retried
     standby/      keeps a driver warm with all jobs until it leads
+    recount/      a job's rows, counted again and compared
     programs/     the jobs archive and traffic
     declared/     how jobs are run that are one file each
     jobs/         those files

@@ -35,6 +35,8 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
         metrics_port=0,
         resourcemanagers=[],
         user="millrace",
+        account="gateway",
+        environment={"PYTHONPATH": "/gateway.zip", "HADOOP_USER_NAME": "millrace"},
         spark_submit=spark_submit(tmp_path, "exit 0"),
         deployments=deployments,
         logs=tmp_path,
@@ -48,6 +50,7 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
         settled_seconds=300,
         warm_timeout_seconds=900,
         deploy_timeout_seconds=480,
+        recount_timeout_seconds=7200,
         catch_up_seconds=20,
         upkeep=Upkeep(
             hour_utc=3,

@@ -94,7 +94,12 @@ class Cluster:
 
 
 def spark_submit(folder: Path, script: str) -> Path:
-    path = folder / "spark-submit"
+    return program(folder, "spark-submit", script)
+
+
+def program(folder: Path, name: str, script: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return path

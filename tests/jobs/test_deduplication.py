@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from millrace_jobs.declared import job as declared_job
-from millrace_jobs.requests import recount
+from millrace_jobs.recount import run as recount
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
@@ -128,7 +128,6 @@ def test_a_recount_leaves_out_what_the_archive_has_twice(
     job = job_of(
         spark,
         tables=SimpleNamespace(select=select, scan=select),
-        lease=SimpleNamespace(verify=lambda: None),
         config=SimpleNamespace(kafka="", archive_of=lambda _: folder),
     )
     answer = recount.recount(job, at("2026-01-01 12:00:00"), at("2026-01-01 12:01:00"))

@@ -15,7 +15,8 @@ from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.output import Output, Sessions
 from millrace_jobs.query.write_version import write_version
-from millrace_jobs.requests.recount import compare, with_facts
+from millrace_jobs.recount.comparison import compare
+from millrace_jobs.recount.rows import with_facts
 from millrace_jobs.sinks.batch_commit import BatchIdentity
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F

@@ -14,7 +14,6 @@ from millrace_jobs.requests.retry import Outcome
 
 from tests.waiting import PATIENCE_SECONDS
 
-RECOUNT = {"id": "q", "start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
 RETRY = {"id": "r", "records": ["events-0-7"]}
 
 
@@ -52,26 +51,24 @@ def asked(tries: int = 0, **questions: Any) -> dict[str, list[dict[str, Any]]]:
     return coordination.answers
 
 
+def counted(_: Any, ids: list[str]) -> list[Outcome]:
+    return [Outcome(id, True, "counted") for id in ids]
+
+
+COUNTED = {"outcomes": [{"id": "events-0-7", "counted": True, "what": "counted"}], "id": "r"}
+
+
 def test_an_error_is_told_and_the_question_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise ValueError("no archive\nand a plan")
 
-    monkeypatch.setattr(module, "recount", fail)
-    assert asked(recount=RECOUNT) == {
-        "recount": [{"error": "ValueError: no archive", "id": "q"}],
-    }
+    monkeypatch.setattr(module, "retry", fail)
+    assert asked(retry=RETRY) == {"retry": [{"error": "ValueError: no archive", "id": "r"}]}
 
 
-def test_both_questions_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "recount", lambda *_: Outcome("", True, "a recount"))
-    monkeypatch.setattr(
-        module, "retry", lambda _, ids: [Outcome(id, True, "counted") for id in ids]
-    )
-    answers = asked(recount=RECOUNT, retry=RETRY)
-    assert answers["recount"][0]["what"] == "a recount"
-    assert answers["retry"] == [
-        {"outcomes": [{"id": "events-0-7", "counted": True, "what": "counted"}], "id": "r"}
-    ]
+def test_a_question_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "retry", counted)
+    assert asked(retry=RETRY) == {"retry": [COUNTED]}
 
 
 def test_who_leads_no_more_leaves_the_answer_to_who_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,10 +82,10 @@ def test_who_leads_no_more_leaves_the_answer_to_who_does(monkeypatch: pytest.Mon
 def test_a_question_by_which_drivers_end_is_not_taken_up_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "recount", lambda *_: Outcome("", True, "a recount"))
+    monkeypatch.setattr(module, "retry", counted)
     for tries in range(module.TRIES):
-        assert asked(tries, recount=RECOUNT)["recount"][0]["what"] == "a recount"
-    [answer] = asked(module.TRIES, recount=RECOUNT)["recount"]
+        assert asked(tries, retry=RETRY)["retry"] == [COUNTED]
+    [answer] = asked(module.TRIES, retry=RETRY)["retry"]
     assert "2 drivers have ended while they answered it; ask for less" in answer["error"]
 
 
@@ -96,7 +93,7 @@ def test_a_question_by_which_drivers_end_is_not_taken_up_for_ever(
 def test_a_question_that_nobody_waits_for_is_not_answered(
     monkeypatch: pytest.MonkeyPatch, ahead: float, answered: bool
 ) -> None:
-    monkeypatch.setattr(module, "recount", lambda *_: Outcome("", True, "a recount"))
-    [answer] = asked(recount=RECOUNT | {"until": time.time() + ahead})["recount"]
-    assert ("what" in answer) == answered
+    monkeypatch.setattr(module, "retry", counted)
+    [answer] = asked(retry=RETRY | {"until": time.time() + ahead})["retry"]
+    assert ("outcomes" in answer) == answered
     assert answered or answer["error"] == "nobody answered in time; ask again"

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 import yaml
 from millrace_jobs.declared import loader
-from millrace_jobs.requests.recount import compare
+from millrace_jobs.recount.comparison import compare
 from millrace_jobs.stream import Stream
 from pyspark.sql import SparkSession
 
+from millrace.audit.second_truth import rows_of
 from millrace.common.paths import REPO
 from tests.jobs.running import Events, Query, job_of
 from tests.jobs.samples import EVENT, settings_of, stream
-from tests.second_truth import rows_of
 
 QUESTIONS: list[dict[str, Any]] = yaml.safe_load((REPO / "docs" / "queries.yaml").read_text())[
     "queries"

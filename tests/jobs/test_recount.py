@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from millrace_jobs.output import Output
-from millrace_jobs.requests.recount import compare
+from millrace_jobs.recount.comparison import compare
 
 OUTPUT = Output(
     job="test",

@@ -16,7 +16,7 @@ from millrace_jobs.output import Output
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import left_out, row_of
 from millrace_jobs.query.write_version import write_version
-from millrace_jobs.requests.recount import recount
+from millrace_jobs.recount.run import recount
 from millrace_jobs.requests.retry import Retried, RetryRefused, retry, to_write, together
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse

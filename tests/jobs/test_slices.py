@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from millrace_jobs.output import Output
-from millrace_jobs.requests import slices
-from millrace_jobs.requests.slices import Slice, TooManyRows, in_slices
+from millrace_jobs.recount import slices
+from millrace_jobs.recount.slices import Slice, TooManyRows, in_slices
 from pyspark.sql import SparkSession
 
 NOON = datetime(2026, 1, 1, 12)

@@ -16,7 +16,7 @@ from millrace_jobs.declared.loader import InvalidJob
 from millrace_jobs.declared.transformation import no_events
 from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
 from millrace_jobs.lookup import Lookup
-from millrace_jobs.requests import recount
+from millrace_jobs.recount import run as recount
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
@@ -285,7 +285,6 @@ def test_a_recount_reads_each_stream_s_archive_an_hour_further(
         return [SimpleNamespace(_asdict=lambda row=row: row) for row in stored]
 
     job.context.tables = SimpleNamespace(select=select, scan=select)  # type: ignore[assignment]
-    job.context.lease = SimpleNamespace(verify=lambda: None)  # type: ignore[assignment]
     job.context.config = SimpleNamespace(archive_of=lambda one: str(tmp_path / one.name))  # type: ignore[assignment]
     found = recount.recount(job, at("2026-01-01 12:00:00"), at("2026-01-01 12:01:00"))
     assert (found.checked, found.lost, found.extra, found.wrong) == (1, 0, 0, 0), found.examples

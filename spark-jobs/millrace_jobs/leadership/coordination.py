@@ -2,10 +2,9 @@
 
 JOBS/JOB/epoch                      the highest epoch that was given out
         /contract                   what the job's checkpoint can't change
-        /recount                    an operator's question, to be answered from the archive
-        /recount/answer             the answer to the last one
-        /recount/tries              how many drivers have begun to answer it
-        /retry                      records to be counted that were put aside; the same below it
+        /retry                      an operator's question: count records that were put aside
+        /retry/answer               the answer to the last one
+        /retry/tries                how many drivers have begun to answer it
         /skip                       offsets that the job is to leave out; an answer, too
         /disabled                   there while an operator wants the job not to run
         /handover                   there from when a driver ended by the job until it goes on
@@ -45,7 +44,7 @@ ATTEMPTS_PER_SESSION = 5  # one server lost, another tried in vain: a third of t
 ORPHAN_POLL_SECONDS = 0.05
 
 State = Literal["warming", "standby", "leading", "draining"]
-Topic = Literal["recount", "retry", "skip"]
+Topic = Literal["retry", "skip"]
 JobState = Literal["starting", "running", "isolating", "failed", "draining", "disabled"]
 
 

@@ -32,7 +32,7 @@ from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.checkpoint import Offsets
 from millrace_jobs.inputs.place import Place
 from millrace_jobs.quarantine.search import NotIsolatable, Range, Skip, find
-from millrace_jobs.query.context import JobContext
+from millrace_jobs.query.context import JobContext, StoredContext
 from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.sinks.dead_letters import DeadLetters
 from millrace_jobs.transforms import large, parse
@@ -192,7 +192,7 @@ class Quarantine:
             context.setJobGroup(group, "looking for records", interruptOnCancel=True)
 
 
-def skips_of(context: JobContext) -> list[Skip]:
+def skips_of(context: StoredContext) -> list[Skip]:
     """What the job has ever put aside, in the order of its place."""
     return _select(context, "")
 
@@ -211,7 +211,7 @@ def skips_from(context: JobContext, start: Offsets) -> list[Skip]:
     return found
 
 
-def _select(context: JobContext, further: str, *values: Any) -> list[Skip]:
+def _select(context: StoredContext, further: str, *values: Any) -> list[Skip]:
     query = f"SELECT {', '.join(COLUMNS)} FROM {{keyspace}}.quarantine WHERE job = ?{further}"
     return [
         Skip(

@@ -74,7 +74,14 @@ class AnalysisContext:
 
 
 @dataclass
-class JobContext(AnalysisContext):
+class StoredContext(AnalysisContext):
+    """What it takes to hold a job's rows to its archives."""
+
+    tables: Tables
+
+
+@dataclass
+class JobContext(StoredContext):
     """One run of one job in a driver.
 
     Attributes:
@@ -88,7 +95,6 @@ class JobContext(AnalysisContext):
         batch_size: what its last query here has learnt of these cores; None for one that failed.
     """
 
-    tables: Tables
     checkpoint: Checkpoint
     lease: Lease
     epoch: int | None = None

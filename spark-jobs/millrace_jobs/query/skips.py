@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from millrace_jobs.inputs.skipped import SkippedRange, joined
-from millrace_jobs.query.context import JobContext
+from millrace_jobs.query.context import JobContext, StoredContext
 
 TABLE = "skipped"
 COLUMNS = (
@@ -73,7 +73,7 @@ def rehearsed_around(context: JobContext) -> Iterator[None]:
         context.skipped = own
 
 
-def ranges_of(context: JobContext) -> list[SkippedRange]:
+def ranges_of(context: StoredContext) -> list[SkippedRange]:
     """All that the job has ever left out and the table still knows."""
     rows = context.tables.select(f"{RANGES} WHERE job = ?", [context.job])
     return joined(map(_range, rows))

@@ -9,13 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from millrace_jobs.leadership.coordination import Coordination, Topic
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.query.job import StoredRows
-from millrace_jobs.requests.recount import recount
 from millrace_jobs.requests.retry import retry
 
 TRIES = 2  # a driver may end for any reason
@@ -25,17 +23,11 @@ log = logging.getLogger(__name__)
 Question = dict[str, Any]
 
 
-def _recounted(job: StoredRows, question: Question) -> dict[str, Any]:
-    start, end = (datetime.fromisoformat(question[name]) for name in ("start", "end"))
-    return asdict(recount(job, start, end))
-
-
 def _retried(job: StoredRows, question: Question) -> dict[str, Any]:
     return {"outcomes": [asdict(outcome) for outcome in retry(job, question["records"])]}
 
 
 ANSWERS: Mapping[Topic, Callable[[StoredRows, Question], dict[str, Any]]] = {
-    "recount": _recounted,
     "retry": _retried,
 }
 

@@ -19,14 +19,9 @@ from millrace_jobs.output import Output
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import COLUMNS, in_a_line, is_of_values, row_of, skips_of
 from millrace_jobs.query.job import StoredRows
-from millrace_jobs.requests.recount import (
-    by_name,
-    computed_rows,
-    differing,
-    stored_rows,
-    with_facts,
-)
-from millrace_jobs.requests.slices import Slice, TooManyRows
+from millrace_jobs.recount.comparison import by_name, differing
+from millrace_jobs.recount.rows import computed_rows, stored_rows, with_facts
+from millrace_jobs.recount.slices import Slice, TooManyRows
 from millrace_jobs.sinks import archive
 
 Row = dict[str, Any]

@@ -56,7 +56,7 @@ def rows_of(
         for name, table in events.items():
             database.register(name, table)
         try:
-            rows = database.execute(text).to_arrow_table().to_pylist()
+            rows = database.sql(text).to_arrow_table().to_pylist()
         except duckdb.Error as error:
             raise NotExpressible(f"DuckDB: {str(error).splitlines()[0]}") from error
     return rows
@@ -103,6 +103,8 @@ def _expand(call: exp.Anonymous) -> None:
 def _source(select: exp.Select, table: str) -> exp.Expression:
     """What the select reads the time from."""
     origin = select.args.get("from_") or select.args.get("from")
+    if origin is None:
+        raise NotExpressible("a window over nothing")
     sources = [origin.this, *(join.this for join in select.args.get("joins") or [])]
     found = [one for one in sources if not table or one.alias_or_name == table]
     if len(found) != 1:

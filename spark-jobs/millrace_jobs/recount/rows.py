@@ -1,0 +1,120 @@
+"""A job's rows of some windows: as the archive gives them, and as its table has them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from millrace_jobs.declared.enrichment import Enrichment
+from millrace_jobs.inputs.skipped import SkippedRange
+from millrace_jobs.output import WINDOW_START, Output
+from millrace_jobs.quarantine.search import Skip
+from millrace_jobs.quarantine.store import without
+from millrace_jobs.query.context import StoredContext
+from millrace_jobs.query.skips import ranges_of
+from millrace_jobs.recount.comparison import Row, by_name
+from millrace_jobs.recount.slices import ROWS, Slice
+from millrace_jobs.sinks import archive
+
+# Of the driver's scheduler, where a retry counts beside the streams.
+POOL = "recount"
+
+
+class Countable(Protocol):
+    """A job whose rows can be computed from archives again."""
+
+    @property
+    def context(self) -> StoredContext: ...
+
+    @property
+    def output(self) -> Output: ...
+
+    def rows(self, events: Iterable[DataFrame]) -> DataFrame:
+        """The events of each stream → the rows that are stored."""
+
+
+def with_facts(
+    output: Output,
+    facts: Enrichment,
+    computed: Iterable[dict[str, Any]],
+    stored: Iterable[Row],
+) -> list[dict[str, Any]]:
+    """What was counted again, with the facts of the versions that the stored rows name."""
+    found = by_name(output, stored)
+    return [
+        facts.as_stored(row, found[name]) if name in found else row
+        for name, row in by_name(output, computed).items()
+    ]
+
+
+def late_events(job: Countable, start: datetime, end: datetime) -> Counter[datetime]:
+    """Start of a window → how many events it lacks because they were late."""
+    query = (
+        "SELECT window_start, events FROM {keyspace}.late_windows WHERE day = ? AND job = ?"
+        " AND window_start >= ? AND window_start < ?"
+    )
+    found = Counter[datetime]()
+    for day in _days(start, end):
+        for row in job.context.tables.select(query, (day, job.output.job, start, end)):
+            found[row.window_start] += row.events
+    return found
+
+
+def computed_rows(job: Countable, part: Slice, skips: Iterable[Skip]) -> list[dict[str, Any]]:
+    """What the archive gives for the windows of a slice, without what is skipped.
+
+    Raises TooManyRows.
+    """
+    context = job.context
+    session = context.spark.newSession()
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+    partner = timedelta(seconds=job.output.join_seconds or 0)
+    first = part.start - partner
+    last = part.end + timedelta(seconds=job.output.window_seconds) + partner
+    ranges = ranges_of(context)
+    events = [
+        unskipped(
+            without(
+                archive.read(session, context.config.archive_of(stream), stream, first, last),
+                stream.topic,
+                skips,
+            ),
+            stream.topic,
+            ranges,
+        )
+        for stream in context.streams
+    ]
+    rows = job.rows(events).where(part.condition(job.output))
+    return [row.asDict() for row in part.bounded(rows.limit(ROWS + 1).collect())]
+
+
+def unskipped(events: DataFrame, topic: str, ranges: Iterable[SkippedRange]) -> DataFrame:
+    """Events of a topic that the job has read; the archive may have more."""
+    for one in ranges:
+        if one.topic == topic:
+            offsets = F.col("offset").between(one.start, one.end - 1)
+            events = events.where(~((F.col("partition") == one.partition) & offsets))
+    return events
+
+
+def stored_rows(job: Countable, part: Slice) -> list[dict[str, Any]]:
+    """What the job's table has of the windows of a slice. Raises TooManyRows."""
+    output = job.output
+    query = (
+        f'SELECT * FROM {{keyspace}}."{output.table}" WHERE day = ? AND bucket = ?'
+        f" AND {WINDOW_START} >= ? AND {WINDOW_START} < ?"
+    )
+    rows = (
+        row._asdict()
+        for day in _days(part.start, part.end)
+        for bucket in range(output.buckets)
+        for row in job.context.tables.scan(query, (day, bucket, part.start, part.end))
+    )
+    return part.bounded(row for row in rows if part.has(output, row))
+
+
+def _days(start: datetime, end: datetime) -> list[date]:
+    return [start.date() + timedelta(days=n) for n in range((end.date() - start.date()).days + 1)]
