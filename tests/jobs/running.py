@@ -16,7 +16,7 @@ from millrace_jobs.declared import loader
 from millrace_jobs.declared.loader import Declaration
 from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
-from millrace_jobs.output import Output
+from millrace_jobs.output import WINDOW_START, Output
 from millrace_jobs.query.late_events import JudgedBatch, LateEvents, Touched
 from millrace_jobs.settings import DeclaredSettings
 from millrace_jobs.stream import Stream
@@ -134,6 +134,32 @@ class Query:
             for number, progress in enumerate(self.batches)
             if any(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
         ]
+
+
+def rows_of_stream(
+    spark: SparkSession,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    job: declared_job.Declared,
+    batches: Sequence[Sequence[Events]],
+) -> list[dict[str, Any]]:
+    """What is stored once these batches, of each topic, have gone through the job, one after the
+    other; none of their events came too late."""
+    stored: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def write(frame: DataFrame) -> None:
+        for row in frame.collect():
+            found = row.asDict()
+            stored[tuple(found[name] for name in (WINDOW_START, *job.output.key))] = found
+
+    query = Query(spark, folder, monkeypatch, job, write)
+    try:
+        for batch in batches:
+            query.send(*batch)
+        assert query.dropping == []
+    finally:
+        query.query.stop()
+    return [*stored.values()]
 
 
 def _record(topic: str, event: dict[str, Any]) -> dict[str, Any]:
