@@ -30,7 +30,7 @@ SETTINGS = settings_of("test", like="attribution", watermark_seconds=10 * 86_400
 
 
 def examples(number: int) -> settings:
-    """Their fixtures are the same ones, and may be. They aren't made smaller: that takes minutes."""
+    """Their fixtures are the same ones, and may be. None is made smaller: that takes long."""
     same = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
     phases = (Phase.explicit, Phase.reuse, Phase.generate)
     return settings(max_examples=number, deadline=None, phases=phases, suppress_health_check=same)
