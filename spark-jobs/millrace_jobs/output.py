@@ -159,6 +159,11 @@ class Output:
         columns = ", ".join(f'"{name}" {CQL_TYPES[kind]}' for name, kind in kinds.items())
         return f'ALTER TABLE {keyspace}."{self.table}" ADD IF NOT EXISTS ({columns})'
 
+    def keep(self, keyspace: str) -> str:
+        """The statement by which rows that are written from now on stay as long as is said."""
+        kept = f"default_time_to_live = {self.keep_seconds}"
+        return f'ALTER TABLE {keyspace}."{self.table}" WITH {kept}'
+
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 

@@ -423,5 +423,5 @@ def test_a_table_that_is_described_is_not_made_again() -> None:
     for _ in range(2):  # a first driver, and the one after it
         one.prepare()
         one.on_lead()
-    assert made == [OUTPUT.create_table, OUTPUT.add_columns]
+    assert made == [OUTPUT.create_table, OUTPUT.add_columns, OUTPUT.keep]
     assert len(written) == 1

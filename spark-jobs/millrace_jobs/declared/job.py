@@ -169,6 +169,7 @@ class Declared(Computation, MicroBatches):
             tables, output = self.context.tables, self.output
             tables.create(output.create_table)
             tables.create(output.add_columns)
+            tables.create(output.keep)
             self.context.lease.confirm()
             described = (output.job, output.to_json())
             tables.upsert(DESCRIPTIONS, DESCRIPTION_COLUMNS, [described], self.context.version(0))
