@@ -40,7 +40,11 @@ def test_a_job_goes_on_without_what_it_fails_by(plan: Plan, insights: Insights) 
     sent = datetime.now(UTC)
     produce(plan, [json.dumps(event(moment)).encode()])
     wait_until(lambda: insights.job(JOB)["updated"] > sent, PATIENCE_SECONDS, "the job goes on")
-    millrace("audit", "--job", JOB, "--wait", "180s")
+    audit = json.loads(millrace("audit", "--job", JOB, "--wait", "180s", "--json"))
+    recounted, by_another_engine = audit["planes"]
+    assert recounted["checked"] > 0
+    assert "by DuckDB" in by_another_engine["name"]
+    assert by_another_engine["checked"] > 0
     assert leading() == leaders, "a driver has ended"
 
 
