@@ -112,7 +112,7 @@ class Reader(threading.Thread):
     def run(self) -> None:
         while not self._stopping.is_set():
             message = self._consumer.poll(0.1)
-            if message and not message.error():
+            if message is not None and not message.error():
                 self.seen.append((time.time(), message.value()))
 
 

@@ -103,7 +103,7 @@ def read_dead_letters(plan: Plan, keys: set[str]) -> dict[str, Message]:
 
     def all_are_there() -> bool:
         message = consumer.poll(1)
-        if message and not message.error() and message.key().decode() in keys:
+        if message is not None and not message.error() and message.key().decode() in keys:
             found[message.key().decode()] = message
         return found.keys() == keys
 

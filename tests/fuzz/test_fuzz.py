@@ -110,7 +110,7 @@ def dead_letters(plan: Plan) -> Iterator[Place]:
     ended: set[int] = set()
     while len(ended) < number:
         message = consumer.poll(10)
-        assert message, f"{topic} can't be read to its end"
+        assert message is not None, f"{topic} can't be read to its end"
         if message.error():
             assert message.error().code() == kafka.KafkaError._PARTITION_EOF, message.error()
             ended.add(message.partition())
