@@ -5,7 +5,6 @@ With a Spark of its own on this host, which systemd keeps small: neither a drive
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -85,6 +84,6 @@ def command(what: Deployment, settings: Settings, question: Mapping[str, str]) -
         *("systemd-run", "--pipe", "--wait", "--collect", "--quiet", f"--unit={UNIT}"),
         *(f"--property={name}={value}" for name, value in limits.items()),
         *(f"--setenv={name}={value}" for name, value in given.items()),
-        *(sys.executable, "-m", MODULE, "--config", str(what.config)),
+        *(str(settings.python), "-m", MODULE, "--config", str(what.config)),
         *(f"--{name}={value}" for name, value in question.items()),
     ]

@@ -81,6 +81,11 @@ class Settings:
     upkeep: Upkeep
 
     @property
+    def python(self) -> Path:
+        """With the jobs' packages in its environment; `sys.executable` is the bare one behind it."""
+        return self.spark_submit.with_name("python")
+
+    @property
     def limits(self) -> Limits:
         return Limits(
             drivers=self.drivers,

@@ -32,6 +32,7 @@ def test_it_is_small_and_of_the_gateway_s_account(settings):
     command = recount.command(what, settings, QUESTION)
     assert {"--property=MemoryMax=900M", "--property=User=gateway"} <= set(command)
     assert f"--setenv=PYTHONPATH={what.package}:/gateway.zip" in command
+    assert str(settings.spark_submit.parent / "python") in command
     assert command[-3:] == [f"--{name}={value}" for name, value in QUESTION.items()]
 
 
