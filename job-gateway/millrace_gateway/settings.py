@@ -82,7 +82,7 @@ class Settings:
 
     @property
     def python(self) -> Path:
-        """With the jobs' packages in its environment; `sys.executable` is the bare one behind it."""
+        """With the jobs' packages around it; `sys.executable` is the bare one behind it."""
         return self.spark_submit.with_name("python")
 
     @property

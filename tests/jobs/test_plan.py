@@ -9,6 +9,7 @@ from millrace_jobs.declared.loader import InvalidJob, Place
 from millrace_jobs.output import Output
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from tests.jobs.running import output_of
 from tests.jobs.samples import STREAM, settings_of
@@ -204,6 +205,30 @@ def minute(events: DataFrame, *keys: Any) -> DataFrame:
 def test_a_function_that_asks_the_clock_is_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidJob, match=r"datetime\.now"):
         read(spark, lambda events, _: minute(events.where(F.col("event_time") < datetime.now())))
+
+
+def by_minute(events: DataFrame) -> DataFrame:
+    return events.groupBy(F.window("event_time", "1 minute"), "url").agg(F.count("*").alias("n"))
+
+
+@F.udf(StringType())
+def shorter(url: str) -> str:
+    return url[:5]
+
+
+IN_PYTHON = {
+    "a key": lambda events, _: by_minute(
+        events.withColumn("url", F.coalesce(shorter("url"), F.lit("")))
+    ),
+    "a filter": lambda events, _: by_minute(events.where(shorter("url") == "/a")),
+    "around": lambda events, _: by_minute(events).withColumn("short", shorter("url")),
+}
+
+
+@pytest.mark.parametrize("where", IN_PYTHON)
+def test_a_function_in_python_is_refused(spark: SparkSession, where: str) -> None:
+    with pytest.raises(InvalidJob, match="executors run no function in Python"):
+        read(spark, IN_PYTHON[where])
 
 
 def test_state_that_would_stay_for_ever_is_refused(spark: SparkSession) -> None:

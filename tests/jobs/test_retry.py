@@ -20,9 +20,8 @@ from millrace_jobs.recount.run import recount
 from millrace_jobs.requests.retry import Retried, RetryRefused, retry, to_write, together
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType
 
 from tests.jobs.running import job_of, records
 from tests.jobs.samples import EVENT, STREAM, at, settings_of
@@ -142,11 +141,12 @@ def test_what_was_retried_is_left_out_by_its_query_and_read_by_a_new_one() -> No
 # -- A job whose windows are closed, and whose archive is a table of Delta
 
 
-@F.udf(LongType())
-def picky(number: int) -> int:
-    if number == 666:
-        raise ValueError(f"no such number: {number}")
-    return number
+RAISED = "[USER_RAISED_EXCEPTION] no such number: 666 SQLSTATE: P0001"
+
+
+def picky(column: str) -> Column:
+    no_such = F.raise_error(F.lit("no such number: 666")).cast("bigint")
+    return F.when(F.col(column) == 666, no_such).otherwise(F.col(column))
 
 
 def mended(found: DataFrame, _: dict[str, Any]) -> DataFrame:
@@ -346,7 +346,7 @@ def test_one_after_the_other_each_is_newer_than_the_last(make: Make) -> None:
 def test_what_still_fails_stays_aside_and_hinders_no_other(make: Make) -> None:
     job, service = make(as_before, BEFORE)
     outcomes = {one.id: one for one in retry(job, ALL)}
-    assert outcomes[ALL[2]].what == "fails: ValueError: no such number: 666"
+    assert outcomes[ALL[2]].what == f"fails: {RAISED}"
     assert service.retried == {1, 2}
     assert service.counts == {name: row for name, row in AFTER.items() if name != (1, "/c")}
 

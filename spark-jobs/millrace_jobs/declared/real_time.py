@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from millrace_jobs.declared.loader import Declaration, InvalidJob
+from millrace_jobs.declared.plan.python import refuse_python
 from millrace_jobs.declared.plan.refused import Refused
 from millrace_jobs.declared.plan.repeatable import refuse_unrepeatable
 from millrace_jobs.declared.plan.tree import Node, tree_of
@@ -173,12 +174,8 @@ def of_rows(rows: DataFrame, events: DataFrame) -> Iterator[str]:
         yield f"{', '.join(others)} isn't of each event alone; {INSTEAD}"
     if plan.java.containsPattern(patterns.PLAN_EXPRESSION()):
         yield f"a query within the query isn't of each event alone; {INSTEAD}"
-    if plan.java.containsPattern(patterns.PYTHON_UDF()):
-        yield (
-            "Spark calls no function in Python in real time; say it with functions of"
-            " pyspark.sql.functions"
-        )
     try:
+        refuse_python(plan, context)
         refuse_unrepeatable(plan, (), (), context)
     except Refused as refused:
         yield str(refused)

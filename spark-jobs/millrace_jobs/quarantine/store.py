@@ -20,7 +20,6 @@ from pyspark.errors import (
     IllegalArgumentException,
     NumberFormatException,
     PySparkException,
-    PythonException,
     SparkNoSuchElementException,
     SparkRuntimeException,
     UnsupportedOperationException,
@@ -46,14 +45,13 @@ LISTED = 1000  # places that a filter names; of more, a table is joined
 PROBES_AT_ONCE = 4  # most of a small one's time is its planning
 REASON_CHARACTERS = 200
 JOB_GROUP = "spark.jobGroup.id"  # Spark's name for it, where a query has put its run
-# What an expression makes of a value, or a function in Python. A store that is away, an executor
-# that is lost: those are others.
+# What an expression makes of a value. A store that is away, an executor that is lost: those are
+# others.
 OF_VALUES = (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
     DateTimeException,
     NumberFormatException,
-    PythonException,
     SparkNoSuchElementException,
     SparkRuntimeException,
 )
@@ -274,10 +272,9 @@ def is_of_values(error: Exception) -> bool:
 
 
 def in_a_line(error: Exception) -> str:
-    """What Spark says first, or Python last, behind its traceback."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    line = lines[-1] if isinstance(error, PythonException) else lines[0]
-    return line[:REASON_CHARACTERS]
+    """What Spark says first."""
+    first, *_ = str(error).strip().splitlines() or [type(error).__name__]
+    return first[:REASON_CHARACTERS]
 
 
 def _ranges_of(events: DataFrame) -> list[Range]:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from millrace_jobs.declared.loader import InvalidJob
-from millrace_jobs.declared.plan import joins, keys, repeatable, session_slots, windows
+from millrace_jobs.declared.plan import joins, keys, python, repeatable, session_slots, windows
 from millrace_jobs.declared.plan.refused import Refused
 from millrace_jobs.declared.plan.tree import Expression, Node, optimised, trace, tree_of
 from millrace_jobs.output import CQL_TYPES, OWN, PARAMETERS, WINDOW_START, Output
@@ -78,6 +78,7 @@ def _describe(
     _refuse_columns(types)
     _refuse_unbounded(plan)
     ids = {one.id for one in streams if one.id}
+    python.refuse_python(plan, context)
     repeatable.refuse_unrepeatable(plan, ids, settings.approximate_columns, context)
     repeatable.refuse_moments(plan, tree_of(again))
     grouping, window = windows.window_of(aggregate, event_time)
