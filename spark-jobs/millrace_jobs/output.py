@@ -5,6 +5,7 @@ makes the job's route and panel of it, the audit its comparison.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -134,7 +135,7 @@ class Output:
             "key": "|".join(map(str, (self.job, start, *names))),
             "job": self.job,
             WINDOW_START: start,
-            **{name: plain(values[name]) for name in (*self.key, *self.values)},
+            **{name: _json(values[name]) for name in (*self.key, *self.values)},
             "version": version,
         }
 
@@ -166,6 +167,11 @@ class Output:
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
+
+
+def _json(value: Any) -> Any:
+    """What is no number, such as 0/0, is null there, as the API has it: JSON has no word for it."""
+    return None if isinstance(value, float) and not math.isfinite(value) else plain(value)
 
 
 def span(seconds: int) -> str:

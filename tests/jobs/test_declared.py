@@ -1,8 +1,10 @@
 """Jobs of one file: what is made of them, what is refused, and what they compute."""
 
 import json
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import date, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -254,6 +256,13 @@ def test_a_record_is_json_under_its_key() -> None:
     assert json.loads(json.dumps(record))["last"] == "2026-01-01T00:05:07Z"
 
 
+def test_what_is_no_number_is_null_in_a_record() -> None:
+    of_doubles = replace(OUTPUT, values={"rate": "double"})
+    for rate in (math.nan, math.inf, -math.inf):
+        record = of_doubles.record(ROW | {"rate": rate}, 7)
+        assert json.loads(json.dumps(record, allow_nan=False))["rate"] is None
+
+
 def test_the_table_has_its_key() -> None:
     statement = OUTPUT.create_table("millrace")
     assert 'PRIMARY KEY (("day", "bucket"), "window_start", "url")' in statement
@@ -374,7 +383,13 @@ def test_a_batch_is_stored_and_published_once_under_its_version(
 def test_a_checkpoint_of_another_aggregation_is_refused(
     table: str, state: list[str], goes_on: bool
 ) -> None:
-    before = {"table": table, "state": state, "window_seconds": 60, "values": {"n": "bigint"}}
+    before = {
+        "table": table,
+        "state": state,
+        "window_seconds": 60,
+        "key": OUTPUT.key,
+        "values": {"n": "bigint"},
+    }
     kept = json.dumps(before)
     one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
     with nullcontext() if goes_on else pytest.raises(InvalidJob, match="another checkpoint"):
@@ -382,15 +397,36 @@ def test_a_checkpoint_of_another_aggregation_is_refused(
 
 
 def test_windows_of_another_length_are_refused() -> None:
-    before = {"table": "job_test", "state": [], "window_seconds": 3600, "values": {"n": "bigint"}}
+    before = {
+        "table": "job_test",
+        "state": [],
+        "window_seconds": 3600,
+        "key": OUTPUT.key,
+        "values": {"n": "bigint"},
+    }
     kept = json.dumps(before)
     one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
     with pytest.raises(InvalidJob, match="holds windows of 1h, this version has 1m"):
         one._keep_state()
 
 
+@pytest.mark.parametrize("key", [{"page": "string"}, {"url": "string", "status": "int"}])
+def test_a_key_by_other_names_is_refused(key: dict[str, str]) -> None:
+    before = {"table": "job_test", "state": [], "window_seconds": 60, "key": key, "values": {}}
+    kept = json.dumps(before)
+    one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
+    with pytest.raises(InvalidJob, match="this version has url string; keep the names"):
+        one._keep_state()
+
+
 def test_a_column_of_another_type_is_refused() -> None:
-    before = {"table": "job_test", "state": [], "window_seconds": 60, "values": {"n": "double"}}
+    before = {
+        "table": "job_test",
+        "state": [],
+        "window_seconds": 60,
+        "key": OUTPUT.key,
+        "values": {"n": "double"},
+    }
     kept = json.dumps(before)
     one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
     with pytest.raises(InvalidJob, match="has n as double, this version as bigint"):

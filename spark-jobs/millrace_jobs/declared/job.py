@@ -247,6 +247,7 @@ class Declared(Computation, MicroBatches):
                         f" has {would_be}; give it another checkpoint: docs/new-state.md"
                     )
         if kept.get("table") == self.output.table:
+            _refuse_other_key(self.context.job, kept["key"], self.output.key)
             _refuse_other_types(self.context.job, kept["values"], self.output.values)
         return bool(kept == offered)
 
@@ -279,6 +280,16 @@ def state_of(description: dict[str, Any]) -> dict[str, Any]:
         seconds, description.get("slide_seconds", seconds), description.get("offset_seconds", 0)
     )
     return {"state": description["state"], "windows of": window.name}
+
+
+def _refuse_other_key(job: str, kept: dict[str, str], offered: dict[str, str]) -> None:
+    """Another name above the same aggregation is another key of the table, and of its readers."""
+    was, would_be = (", ".join(map(" ".join, key.items())) for key in (kept, offered))
+    if was != would_be:
+        raise InvalidJob(
+            f"job {job}: its table has the key {was}, this version has {would_be}; keep the names,"
+            " or give the job another checkpoint: docs/new-state.md"
+        )
 
 
 def _refuse_other_types(job: str, kept: dict[str, str], offered: dict[str, str]) -> None:
