@@ -8,7 +8,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from millrace_jobs.inputs.checkpoint import Offsets
 from millrace_jobs.output import Output
-from millrace_jobs.query.context import JobContext
+from millrace_jobs.query.context import JobContext, StoredContext
 from millrace_jobs.query.late_events import LateEvents
 from millrace_jobs.sinks.positions import Positions
 from millrace_jobs.sinks.results import Results
@@ -92,17 +92,24 @@ class Job(Protocol):
         """Why the query ended, if the job can tell more of it than Spark's wrapper says."""
 
 
-class StoredRows(Protocol):
+class Countable(Protocol):
     """A job whose rows stand in a table by their keys, and can be computed from archives again."""
 
     @property
-    def context(self) -> JobContext: ...
+    def context(self) -> StoredContext: ...
 
     @property
     def output(self) -> Output: ...
 
     def rows(self, events: Iterable[DataFrame]) -> DataFrame:
         """The events of each stream → the rows that are stored."""
+
+
+class StoredRows(Countable, Protocol):
+    """Such a job in the driver that leads."""
+
+    @property
+    def context(self) -> JobContext: ...
 
     def correct(self, rows: Sequence[dict[str, Any]], version: int) -> None:
         """Replace rows that no batch writes any more. May be repeated."""

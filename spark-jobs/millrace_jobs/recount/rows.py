@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -13,7 +13,7 @@ from millrace_jobs.inputs.skipped import SkippedRange
 from millrace_jobs.output import WINDOW_START, Output
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import without
-from millrace_jobs.query.context import StoredContext
+from millrace_jobs.query.job import Countable
 from millrace_jobs.query.skips import ranges_of
 from millrace_jobs.recount.comparison import Row, by_name
 from millrace_jobs.recount.slices import ROWS, Slice
@@ -21,19 +21,6 @@ from millrace_jobs.sinks import archive
 
 # Of the driver's scheduler, where a retry counts beside the streams.
 POOL = "recount"
-
-
-class Countable(Protocol):
-    """A job whose rows can be computed from archives again."""
-
-    @property
-    def context(self) -> StoredContext: ...
-
-    @property
-    def output(self) -> Output: ...
-
-    def rows(self, events: Iterable[DataFrame]) -> DataFrame:
-        """The events of each stream → the rows that are stored."""
 
 
 def with_facts(

@@ -23,10 +23,10 @@ from millrace_jobs.declared.enrichment import Enrichment
 from millrace_jobs.kinds import kind_of
 from millrace_jobs.quarantine.store import in_a_line, skips_of
 from millrace_jobs.query.context import StoredContext
+from millrace_jobs.query.job import Countable
 from millrace_jobs.query.skips import ranges_of
 from millrace_jobs.recount.comparison import Findings, compare
 from millrace_jobs.recount.rows import (
-    Countable,
     computed_rows,
     late_events,
     stored_rows,
