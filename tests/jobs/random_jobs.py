@@ -52,7 +52,7 @@ KEYS = [
     Part("rand() > 0.5 AS coin", "random"),
     Part("current_date() AS today", "a clock"),
     Part("url AS bucket", "reserved"),
-    Part("no name that the table takes"),
+    Part("url AS `Straße`", "no name that the table takes"),
     Part("url AS `from`", "a word of Python's"),
     Part("array(url) AS urls", "no type of a column"),
 ]

@@ -36,7 +36,7 @@ def examples(number: int) -> settings:
     return settings(max_examples=number, deadline=None, phases=phases, suppress_health_check=same)
 
 
-@examples(30)
+@examples(20)
 @given(made=random_jobs.jobs(flawed=True))
 def test_what_has_a_flaw_is_refused_in_a_sentence(spark: SparkSession, made: RandomJob) -> None:
     with pytest.raises(Exception) as refused:  # noqa: PT011 - Spark's own, too
@@ -47,7 +47,7 @@ def test_what_has_a_flaw_is_refused_in_a_sentence(spark: SparkSession, made: Ran
     assert "Py4J" not in said, (made, said)
 
 
-@examples(30)
+@examples(20)
 @given(made=random_jobs.jobs(flawed=False))
 def test_what_has_none_is_taken(spark: SparkSession, made: RandomJob) -> None:
     taken(spark, made)
