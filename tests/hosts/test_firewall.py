@@ -323,7 +323,7 @@ def test_an_edge_is_needed(plan, host_named, hosts_of, client, service, port):
     first.check_output(health)
 
 
-NOTICED_SECONDS = 30  # a scrape, and a heartbeat of whatever is idle
+NOTICED_SECONDS = 60  # a scrape, and a heartbeat of whatever is idle
 ASKED_SECONDS = 90  # Hadoop's clients go on asking
 
 
@@ -334,7 +334,8 @@ def _healed(plan):
     assert wait_until(lambda: judge(plan, collect(plan, fresh=True)).state == HEALTHY, 600, 10)
 
 
-MISSED = [edge for edge in AMONG if edge.name not in SELDOM | AT_STARTS]
+# These tests themselves come in by the other one, and couldn't give it back.
+MISSED = [edge for edge in AMONG if edge.name not in SELDOM | AT_STARTS and edge.purpose != "ssh"]
 
 
 @pytest.mark.extended
