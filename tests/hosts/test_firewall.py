@@ -367,9 +367,12 @@ def unmissed(plan: Plan, host_named, edges: set[Edge]) -> set[Edge]:
             return set(cuts)
 
         wait_until(lambda: not left(), NOTICED_SECONDS)
-        for group in (*sorted({edge.client for edge in left()}), None):
-            if left():  # a client may call on behalf of another group's host
-                ask_for_everything(plan, group, ASKED_SECONDS)
+        asked: set[str] = set()
+        while callers := sorted({edge.client for edge in left()} - asked):
+            ask_for_everything(plan, callers[0], ASKED_SECONDS)
+            asked.add(callers[0])
+        if left():  # a client may call on behalf of another group's host
+            ask_for_everything(plan, None, ASKED_SECONDS)
         return left()
 
 
