@@ -4,7 +4,7 @@ import io
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -67,17 +67,27 @@ class File:
 
 
 class Archive:
-    """One version of a stream's table, the newest when opened."""
+    """One version of a stream's table.
 
-    def __init__(self, hdfs: Hdfs, plan: Plan, stream: str | None = None) -> None:
-        """
+    Args:
+        folder: of the table, in HDFS.
+    """
+
+    def __init__(self, hdfs: Hdfs, folder: str, files: Sequence[File]) -> None:
+        self._hdfs = hdfs
+        self._path = folder
+        self._files = files
+
+    @classmethod
+    def newest(cls, hdfs: Hdfs, plan: Plan, stream: str | None = None) -> "Archive":
+        """The table as it is now.
+
         Args:
             stream: by default that of the events that `millrace load` sends.
         """
-        self._hdfs = hdfs
         common = plan.spark.settings.common
-        self._path = f"{common.archives}/{stream or common.stream}"
-        self._files = self._list_files()
+        folder = f"{common.archives}/{stream or common.stream}"
+        return cls(hdfs, folder, _files_in(hdfs, folder))
 
     def rows_by_hour(self, days: Collection[int]) -> dict[int, int]:
         """Hours since 1970 with the number of their rows, as Delta's log counts them.
@@ -146,19 +156,20 @@ class Archive:
         content = self._hdfs.read(f"{self._path}/{file.path}")
         return pq.read_table(io.BytesIO(content), columns=columns, read_dictionary=SHARED)
 
-    def _list_files(self) -> list[File]:
-        """Delta's reader needs the log only, so only the log is copied, from its checkpoint on."""
-        log = f"{self._path}/_delta_log"
-        names = self._hdfs.names(log)
-        wanted = [name for name in names if _is_needed(name, _last_checkpoint(names))]
-        with tempfile.TemporaryDirectory(prefix="millrace-archive-") as folder:
-            copy = Path(folder) / "_delta_log"
-            copy.mkdir()
-            with ThreadPoolExecutor(FETCHES) as pool:
-                contents = pool.map(lambda name: self._hdfs.read(f"{log}/{name}"), wanted)
-                for name, content in zip(wanted, contents, strict=True):
-                    (copy / name).write_bytes(content)
-            return files_of(pa.table(DeltaTable(folder).get_add_actions(flatten=True)))
+
+def _files_in(hdfs: Hdfs, folder: str) -> list[File]:
+    """Delta's reader needs the log only, so only the log is copied, from its checkpoint on."""
+    log = f"{folder}/_delta_log"
+    names = hdfs.names(log)
+    wanted = [name for name in names if _is_needed(name, _last_checkpoint(names))]
+    with tempfile.TemporaryDirectory(prefix="millrace-archive-") as place:
+        copy = Path(place) / "_delta_log"
+        copy.mkdir()
+        with ThreadPoolExecutor(FETCHES) as pool:
+            contents = pool.map(lambda name: hdfs.read(f"{log}/{name}"), wanted)
+            for name, content in zip(wanted, contents, strict=True):
+                (copy / name).write_bytes(content)
+        return files_of(pa.table(DeltaTable(place).get_add_actions(flatten=True)))
 
 
 def files_of(added: pa.Table) -> list[File]:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -15,11 +16,16 @@ from millrace.plan import Plan
 
 
 class Positions:
-    def __init__(self, plan: Plan, hdfs: Hdfs) -> None:
+    """Args: ``api`` tells of batches; by default the service's own."""
+
+    def __init__(self, plan: Plan, hdfs: Hdfs, api: InsightApi | None = None) -> None:
         self._plan = plan
         self._hdfs = hdfs
-        self._api = InsightApi(plan)
-        self._admin = kafka.connect(plan)
+        self._api = api or InsightApi(plan)
+
+    @cached_property
+    def _admin(self) -> kafka.AdminClient:
+        return kafka.connect(self._plan)
 
     def ends(self, topic: str, partitions: int) -> np.ndarray:
         """Up to where a ``read_committed`` reader can read each partition."""

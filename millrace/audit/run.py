@@ -74,7 +74,7 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
 
     stream = plan.spark.settings.common.stream
     positions.wait_for_archive(stream, positions.event_ends(), deadline)
-    early = Archive(hdfs, plan).rows_by_hour(dates)
+    early = Archive.newest(hdfs, plan).rows_by_hour(dates)
     before = positions.event_ends()
     positions.wait_for(kafka.JOB, {stream: before}, deadline)
     with cassandra.reading(plan) as session:
@@ -84,7 +84,7 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     after = positions.event_ends()
     positions.wait_for_archive(stream, after, deadline)
 
-    archive = Archive(hdfs, plan)
+    archive = Archive.newest(hdfs, plan)
     rows = archive.read({hour // HOUR for hour in hours})
     own = pa.concat_tables([own_records(ledger, rows) for ledger in ledgers])
     foreign = foreign_records(ledgers, rows)

@@ -156,7 +156,9 @@ def events_of(
     first, last = window - described.join, window + described.window + described.join
     fields = {name: TYPES[field.type] for name, field in streams.fields.items()}
     schema = pa.schema(list((fields | COORDINATES).items()))
-    events = Archive(Hdfs(plan), plan, stream).between(first, last, streams.event_time, schema)
+    events = Archive.newest(Hdfs(plan), plan, stream).between(
+        first, last, streams.event_time, schema
+    )
     events = once(without(events, streams.topic, left_out), streams)
     naive = [
         pa.field(

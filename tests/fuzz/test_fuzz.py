@@ -95,7 +95,7 @@ def caught_up(plan: Plan) -> bool:
 def archived(plan: Plan, streams: list[str]) -> Iterator[Place]:
     hdfs = Hdfs(plan)
     for stream in streams:
-        found = Archive(hdfs, plan, stream).places()
+        found = Archive.newest(hdfs, plan, stream).places()
         twice = [place for place, times in found.items() if times > 1]
         assert not twice, f"FUZZ_SEED={SEED}: archived twice: {twice}"
         yield from ((plan.streams[stream].topic, *place) for place in found)

@@ -36,12 +36,8 @@ def archive(files: dict[tuple[date, int], list[datetime]]) -> Archive:
         }
         for (day, hour), times in files.items()
     ]
-    found: Any = Archive.__new__(Archive)
-    found._files = files_of(pa.Table.from_pylist(actions))
-    found._path = "/archive"
-    found._hdfs = SimpleNamespace(read=lambda path: contents[path.removeprefix("/archive/")])
-    archive: Archive = found
-    return archive
+    hdfs: Any = SimpleNamespace(read=lambda path: contents[path.removeprefix("/archive/")])
+    return Archive(hdfs, "/archive", files_of(pa.Table.from_pylist(actions)))
 
 
 def test_what_was_old_when_it_came_is_found_by_its_own_time() -> None:

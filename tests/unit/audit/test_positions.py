@@ -72,9 +72,9 @@ def test_a_job_is_there_when_it_has_read_all_its_streams(
     commit: Callable[..., None], read: dict[str, int], batch: int, is_there: bool
 ) -> None:
     commit(**read)
-    positions = Positions.__new__(Positions)
-    positions._plan = PLAN
-    positions._api = SimpleNamespace(progress=lambda _: {"batch": batch})  # type: ignore[assignment]
+    api: Any = SimpleNamespace(progress=lambda _: {"batch": batch})
+    hdfs: Any = SimpleNamespace()
+    positions = Positions(PLAN, hdfs, api)
     ends = {"impressions": np.full(3, 100), "clicks": np.full(3, 7)}
     assert positions._is_at(JOB, ends) is is_there
 

@@ -125,12 +125,9 @@ def archived(*seconds: float) -> Archive:
         }
     )
     pq.write_table(table, content)
-    archive = Archive.__new__(Archive)
-    archive._hdfs = SimpleNamespace(read=lambda _: content.getvalue())  # type: ignore[assignment]
-    archive._path = ""
+    hdfs: Any = SimpleNamespace(read=lambda _: content.getvalue())
     hour = int(NOON.timestamp()) // 3600
-    archive._files = [File("a", len(times), hour, hour, hour)]
-    return archive
+    return Archive(hdfs, "", [File("a", len(times), hour, hour, hour)])
 
 
 def test_an_archive_is_read_between_two_times_and_a_new_field_is_null() -> None:
