@@ -96,6 +96,7 @@ def filled(page: Path, text: str, plan: Plan) -> str:
         "retention": retention_table,
         "exits": _exits_table,
         "queries": _queries,
+        "verdicts": _verdicts_table,
     }
 
     def made(block: re.Match[str]) -> str:
@@ -199,10 +200,23 @@ class Questions(Model):
     queries: list[Question]
 
 
+def _questions() -> list[Question]:
+    return validate(Questions, read_yaml(QUERIES), QUERIES).queries
+
+
+def _verdicts_table(_: Plan) -> str:
+    """Each question, and what the analysis says of it."""
+    rows = ["| question | the analysis says | instead |", "|---|---|---|"]
+    for one in _questions():
+        verdict = f"refused: *{one.refused} …*" if one.refused else "taken"
+        rows.append(f"| {one.ask} | {verdict} | {one.instead or ''} |")
+    return "\n".join(rows) + "\n"
+
+
 def _queries(_: Plan) -> str:
     """Each question with its query, and what the analysis says of it."""
     parts = []
-    for one in validate(Questions, read_yaml(QUERIES), QUERIES).queries:
+    for one in _questions():
         refused = f"**Refused**: *{one.refused} …* {one.instead}"
         verdict = refused if one.refused else "**Taken.**"
         parts.append(f"### {one.ask}\n\n{verdict}\n\n```sql\n{one.query.strip()}\n```\n")
