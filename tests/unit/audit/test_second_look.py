@@ -1,6 +1,7 @@
 """Some windows of a SQL job are counted by another engine from the archive's files."""
 
 import io
+import math
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -76,6 +77,10 @@ def test_each_difference_is_found(found: list[dict[str, Any]], kind: str) -> Non
     assert compared([counted()], found) == expected
 
 
+def test_what_is_no_number_is_null_for_readers() -> None:
+    assert compared([counted(mean=math.nan)], [row(mean=None)])["wrong"] == 0
+
+
 class Api:
     """Rows of some windows; pages of two."""
 
@@ -137,6 +142,16 @@ def test_an_archive_is_read_between_two_times_and_a_new_field_is_null() -> None:
     found = archived(-1, 0, 30, 61).between(NOON, NOON + MINUTE, "event_time", schema)
     assert found["offset"].to_pylist() == [1, 2]
     assert found["new"].to_pylist() == [None, None]
+    assert archived(-1, 0, 30, 61).rows_to_read(NOON, NOON + MINUTE) == 4
+    assert archived(0).rows_to_read(NOON + 60 * MINUTE, NOON + 61 * MINUTE) == 0
+
+
+def test_no_more_events_are_read_than_a_laptop_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_EVENTS", 3)
+    monkeypatch.setattr(module, "Hdfs", lambda _: None)
+    monkeypatch.setattr(Archive, "newest", lambda *_: archived(0, 1, 2, 3))
+    with pytest.raises(NotExpressible, match="have 4 events, and 3 are read here at most"):
+        module.events_of(load_plan("local"), "events", DESCRIBED, NOON, [])
 
 
 def test_what_a_job_leaves_out_is_left_out_here() -> None:
