@@ -17,7 +17,9 @@ from millrace.plan import Plan
 
 def declare(plan: Plan, manifest: dict[str, dict[str, str]]) -> None:
     planned = aws_plan(plan)
-    provider = aws.Provider(plan.cluster, region=planned.region)
+    # Also for who runs `pulumi destroy` by hand, which never gets to the refusals here.
+    accounts = [planned.account] if planned.account else None
+    provider = aws.Provider(plan.cluster, region=planned.region, allowed_account_ids=accounts)
     region = observe(plan, provider)
     refuse_problems(plan, region)
     config = pulumi.Config("millrace")

@@ -42,7 +42,8 @@ class Key(ComponentResource):
             deletion_window_in_days=RECOVERABLE,
             policy=json.dumps(key_policy(account)),
             tags=tags(plan, "key"),
-            opts=child,
+            # Without it nothing can be read of volumes that `down` leaves.
+            opts=ResourceOptions.merge(child, ResourceOptions(protect=True)),
         )
         kms.Alias("key", name=f"alias/{plan.cluster}", target_key_id=key.key_id, opts=child)
         self.arn = key.arn

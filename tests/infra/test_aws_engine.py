@@ -169,7 +169,7 @@ def test_only_data_is_protected(running: Account) -> None:
     protected = {
         r["urn"].split("::")[-1] for r in resources(running.stack(plan)) if r.get("protect")
     }
-    assert protected == {"archive"} | {v.name for host in plan.hosts for v in host.volumes}
+    assert protected == {"archive", "key"} | {v.name for host in plan.hosts for v in host.volumes}
 
 
 def previewed(stack: auto.Stack) -> dict[str, set[str]]:

@@ -33,7 +33,7 @@ class Account(Mocks):
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str, dict[str, Any]]:
         kind = args.typ.rpartition(":")[2]
-        if args.typ.startswith("aws:"):
+        if args.typ.startswith(("aws:", "pulumi:providers:")):
             self.made.setdefault(kind, {})[args.name] = args.inputs
         computed = {
             "arn": ARN_OF + args.name,
@@ -88,13 +88,15 @@ def declare(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Declare
         name: str,
         outside: dict[str, list[str]] | None = None,
         sign_in: SignIn | None = None,
+        account_id: str | None = None,
     ) -> Declared:
-        as_it_ships = outside is None and sign_in is None
+        as_it_ships = outside is None and sign_in is None and account_id is None
         if name in done and as_it_ships:
             return done[name]
         plan = load_plan(name)
         assert plan.aws
-        plan = plan.model_copy(update={"aws": plan.aws.model_copy(update={"sign_in": sign_in})})
+        own = {"sign_in": sign_in, "account": account_id}
+        plan = plan.model_copy(update={"aws": plan.aws.model_copy(update=own)})
         if outside is not None:
             network = plan.network.model_copy(update={"outside": outside})
             plan = plan.model_copy(update={"network": network})
@@ -121,6 +123,13 @@ def declare(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Declare
 @pytest.fixture(params=["dev", "staging", "prod"])
 def declared(request, declare) -> tuple[Plan, dict[str, dict[str, dict[str, Any]]]]:
     return load_plan(request.param), declare(request.param)[0]
+
+
+def test_nobody_s_credentials_for_another_account_do_anything(declare) -> None:
+    """Also not those of who runs `pulumi destroy`, for which the program isn't run."""
+    plan = load_plan("dev")
+    provider = declare("dev", account_id=ACCOUNT)[0]["aws"][plan.cluster]
+    assert json.loads(provider["allowedAccountIds"]) == [ACCOUNT]
 
 
 def test_hosts_are_where_and_what_the_plan_says(declared) -> None:
