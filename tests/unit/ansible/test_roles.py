@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from millrace.common.paths import ANSIBLE, CONFIGS
+from millrace.config import component_names
 from millrace.inventory import PATHS
 
 ROLES = sorted(path for path in (ANSIBLE / "roles").iterdir() if path.is_dir())
@@ -45,6 +46,15 @@ def files(role: Path) -> list[Path]:
 def tasks_of(folder: Path) -> Iterator[Path]:
     """Files of tasks and plays below a folder."""
     return (path for path in folder.rglob("*.yml") if path.parent.name in ("tasks", "playbooks"))
+
+
+def test_all_that_can_be_verified_is() -> None:
+    """A release and an `up` go on once every standby is well: none may be left out."""
+    plays = read(ANSIBLE / "playbooks" / "verify.yml")
+    verified = {play["hosts"] for play in plays}
+    services = set(component_names())
+    able = {role.name for role in ROLES if (role / "tasks" / "verify.yml").exists()}
+    assert verified == able & services
 
 
 @each_role
