@@ -85,7 +85,8 @@ def second_look(
     lacking = {datetime.fromisoformat(each).replace(tzinfo=UTC) for each in answer["lacking"]}
     api = InsightApi(plan)
     windows = [at for at in sampled(api, described, start, end) if at not in lacking]
-    plane = Plane(f"job {described.job}, {len(windows)} windows by DuckDB")
+    number = "1 window" if len(windows) == 1 else f"{len(windows)} windows"
+    plane = Plane(f"job {described.job}, {number} by DuckDB")
     settings = settings_of(plan, described.job)
     for window in windows:
         events = {
