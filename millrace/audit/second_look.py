@@ -88,10 +88,15 @@ def second_look(
     number = "1 window" if len(windows) == 1 else f"{len(windows)} windows"
     plane = Plane(f"job {described.job}, {number} by DuckDB")
     settings = settings_of(plan, described.job)
+    hdfs = Hdfs(plan)
+    archives = {
+        name: Archive.newest(hdfs, plan, name)
+        for name in plan.spark.settings.streams_of(described.job)
+    }
     for window in windows:
         events = {
-            name: events_of(plan, name, described, window, answer["left_out"])
-            for name in plan.spark.settings.streams_of(described.job)
+            name: events_of(archive, plan.streams[name], described, window, answer["left_out"])
+            for name, archive in archives.items()
         }
         truth = [row for row in rows_of(query, settings, events) if _at(row) == window]
         compare(plane, described, truth, stored(api, described, window))
@@ -150,15 +155,17 @@ def rows_between(
 
 
 def events_of(
-    plan: Plan, stream: str, described: Described, window: datetime, left_out: LeftOut
+    archive: Archive,
+    declared: StreamPlan,
+    described: Described,
+    window: datetime,
+    left_out: LeftOut,
 ) -> pa.Table:
     """What the archive has that a window may count, without what the job leaves out: times in UTC,
     and without their zone."""
-    declared = plan.streams[stream]
     first, last = window - described.join, window + described.window + described.join
     fields = {name: TYPES[field.type] for name, field in declared.fields.items()}
     schema = pa.schema(list((fields | COORDINATES).items()))
-    archive = Archive.newest(Hdfs(plan), plan, stream)
     if (rows := archive.rows_to_read(first, last)) > MOST_EVENTS:
         raise NotExpressible(
             f"the hours of its window from {window} have {rows:,} events, and {MOST_EVENTS:,} are"

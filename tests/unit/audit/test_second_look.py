@@ -148,10 +148,9 @@ def test_an_archive_is_read_between_two_times_and_a_new_field_is_null() -> None:
 
 def test_no_more_events_are_read_than_a_laptop_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_EVENTS", 3)
-    monkeypatch.setattr(module, "Hdfs", lambda _: None)
-    monkeypatch.setattr(Archive, "newest", lambda *_: archived(0, 1, 2, 3))
+    events = load_plan("local").streams["events"]
     with pytest.raises(NotExpressible, match="have 4 events, and 3 are read here at most"):
-        module.events_of(load_plan("local"), "events", DESCRIBED, NOON, [])
+        module.events_of(archived(0, 1, 2, 3), events, DESCRIBED, NOON, [])
 
 
 def test_what_a_job_leaves_out_is_left_out_here() -> None:
