@@ -372,6 +372,12 @@ def test_a_batch_is_stored_and_published_once_under_its_version(
     assert not calls
 
 
+def described_before(kept: dict[str, Any]) -> declared_job.Declared:
+    """A job of which Cassandra has this description, by an earlier version."""
+    row = SimpleNamespace(description=json.dumps(kept))
+    return described(tables=SimpleNamespace(select_one=lambda *_: row))
+
+
 @pytest.mark.parametrize(
     ("table", "state", "goes_on"),
     [
@@ -390,8 +396,7 @@ def test_a_checkpoint_of_another_aggregation_is_refused(
         "key": OUTPUT.key,
         "values": {"n": "bigint"},
     }
-    kept = json.dumps(before)
-    one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
+    one = described_before(before)
     with nullcontext() if goes_on else pytest.raises(InvalidJob, match="another checkpoint"):
         assert one._keep_state() is False  # another summary, or another table
 
@@ -404,8 +409,7 @@ def test_windows_of_another_length_are_refused() -> None:
         "key": OUTPUT.key,
         "values": {"n": "bigint"},
     }
-    kept = json.dumps(before)
-    one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
+    one = described_before(before)
     with pytest.raises(InvalidJob, match="holds windows of 1h, this version has 1m"):
         one._keep_state()
 
@@ -413,8 +417,7 @@ def test_windows_of_another_length_are_refused() -> None:
 @pytest.mark.parametrize("key", [{"page": "string"}, {"url": "string", "status": "int"}])
 def test_a_key_by_other_names_is_refused(key: dict[str, str]) -> None:
     before = {"table": "job_test", "state": [], "window_seconds": 60, "key": key, "values": {}}
-    kept = json.dumps(before)
-    one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
+    one = described_before(before)
     with pytest.raises(InvalidJob, match="this version has url string; keep the names"):
         one._keep_state()
 
@@ -427,8 +430,7 @@ def test_a_column_of_another_type_is_refused() -> None:
         "key": OUTPUT.key,
         "values": {"n": "double"},
     }
-    kept = json.dumps(before)
-    one = described(tables=SimpleNamespace(select_one=lambda *_: SimpleNamespace(description=kept)))
+    one = described_before(before)
     with pytest.raises(InvalidJob, match="has n as double, this version as bigint"):
         one._keep_state()
 
