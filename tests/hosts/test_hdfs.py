@@ -42,7 +42,7 @@ def hdfs_file(hosts_of):
 def test_every_host_of_a_service_does_its_part(plan, hosts_of, service):
     connections = hosts_of(service)
     for connection in connections.values():
-        connection.check_output(f"hadoop-health {service} {len(connections)}")
+        connection.check_output(f"service-gate after {service}")
 
 
 def test_one_namenode_is_active_and_the_other_keeps_up(beans):
