@@ -95,8 +95,8 @@ def test_only_the_host_itself_and_what_an_operator_knows_may_be_missing(
 # -- What services say
 
 UNDER = """\
-\tTopic: events\tPartition: 3\tLeader: 1\tReplicas: 2,1,3\tIsr: 1,3\tElr: \tLastKnownElr: 
-\tTopic: results\tPartition: 0\tLeader: none\tReplicas: 2,3\tIsr: \tElr: 2\tLastKnownElr: 
+Topic: events  Partition: 3  Leader: 1     Replicas: 2,1,3  Isr: 1,3  Elr:    LastKnownElr:
+Topic: results Partition: 0  Leader: none  Replicas: 2,3    Isr:      Elr: 2  LastKnownElr:
 """
 
 
@@ -109,19 +109,19 @@ def test_brokers_whose_replicas_are_missing() -> None:
 
 
 QUORUM = """\
-NodeId\tDirectoryId           \tLogEndOffset\tLag\tLastFetchTimestamp\tLastCaughtUpTimestamp\tStatus  \t
-1002  \tWvdlCBNCQI5CVoMGbVLAQg\t86413       \t0  \t1764500000100     \t1764500000100        \tLeader  \t
-1001  \tAgMIDgEGCwIPCQgAAQIDBA\t86412       \t1  \t1764500000000     \t1764499999600        \tFollower\t
-1003  \tAgMIDgEGCwIPCQgAAQIDBB\t86300       \t113\t1764499940000     \t1764499940000        \tFollower\t
-1     \tAgMIDgEGCwIPCQgAAQIDBC\t86413       \t0  \t1764500000100     \t1764500000100        \tObserver\t
+NodeId DirectoryId LogEndOffset Lag LastFetchTimestamp LastCaughtUpTimestamp Status
+102    WvdlCBNCQI5 86413        0   1764500000100      1764500000100         Leader
+101    AgMIDgEGCwI 86412        1   1764500000000      1764499999600         Follower
+103    AgMIDgEGCwJ 86300        113 1764499940000      1764499940000         Follower
+1      AgMIDgEGCwK 86413        0   1764500000100      1764500000100         Observer
 """
 
 
 def test_a_voter_that_died_is_still_listed_but_behind() -> None:
     assert gate.behind(QUORUM) == {
-        1002: "leader",
-        1001: "",
-        1003: "its voter is 113 records and 60 s behind",
+        102: "leader",
+        101: "",
+        103: "its voter is 113 records and 60 s behind",
     }
 
 

@@ -17,7 +17,7 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("rendered")
     play = {
         "hosts": HOST,
-        "vars_files": [f"{ROLE}/defaults/main.yml"],
+        "vars_files": [f"{ROLE}/defaults/main.yml", f"{ROLE}/vars/main.yml"],
         "vars": {
             "systemd_service_name": "zookeeper",
             "systemd_service_exec": "/bin/true",

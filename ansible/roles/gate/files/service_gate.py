@@ -11,8 +11,8 @@ MOMENT is one of
 --accept names may be missing: an operator knows of them.
 
 /etc/millrace/gate.json has all services' hosts, ports and patience. Where a service answers over a
-socket it is asked there; a tool that starts a JVM is the last resort. Services that are asked by the
-X-Health of their unit know of themselves only: ask each of their hosts.
+socket it is asked there; a tool that starts a JVM is the last resort. Services that are asked by
+the X-Health of their unit know of themselves only: ask each of their hosts.
 """
 
 import argparse
