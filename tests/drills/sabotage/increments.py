@@ -54,9 +54,9 @@ def incremented(job: Traffic, row: Row, brought: dict[Any, Row]) -> Row:
     return Row(**(row.asDict() | sums))
 
 
-def publish(self: Results, *arguments: Any) -> None:
+def publish(self: Results, *arguments: Any, **named: Any) -> None:
     time.sleep(DYING_TIME)
-    publish_at_once(self, *arguments)
+    publish_at_once(self, *arguments, **named)
 
 
 Traffic.write = write

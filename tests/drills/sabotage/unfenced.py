@@ -28,8 +28,8 @@ def upsert(
     upsert_with_version(self, table, columns, rows, now, partition_columns)
 
 
-def connect(self: Results, *arguments: Any) -> None:
-    connect_as_job(self, *arguments)
+def connect(self: Results, *arguments: Any, **named: Any) -> None:
+    connect_as_job(self, *arguments, **named)
     self._settings |= {"transactional.id": f"{self._settings['transactional.id']}-{uuid.uuid4()}"}
     self._producer = Producer(self._settings)
 
