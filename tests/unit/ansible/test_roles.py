@@ -156,6 +156,16 @@ def test_no_role_knows_where_things_are(role: Path) -> None:
     assert found == []
 
 
+def test_what_runs_names_its_version() -> None:
+    """The link is another version's before a host's turn; what operators and boot scripts call is
+    started anew each time."""
+    link = re.compile(r"(distributions[.\[][^ ]*|distribution_artifact)\.path\b")
+    follow = {role.name for role in ROLES if any(link.search(f.read_text()) for f in files(role))}
+    assert follow == {"alertmanager", "distribution", "firewall", "operator_commands"}
+    daemon = (ANSIBLE / "roles" / "alertmanager" / "tasks" / "main.yml").read_text()
+    assert link.findall(daemon) == ["distributions[alertmanager_plan.distribution]"]  # its pages
+
+
 def test_every_user_of_a_service_has_a_number_of_its_own() -> None:
     """Without one, a host that gets the service can't be prepared."""
     numbers = read(ANSIBLE / "roles" / "base" / "defaults" / "main.yml")["base_user_ids"]
