@@ -18,11 +18,12 @@ from millrace.plan import Host, Plan, load_plan
 from millrace.setup.artifacts import read_manifest
 
 Recap = dict[str, tuple[str, ...]]
+DEPRECATION = "[DEPRECATION WARNING]"
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.M)
 
 
 def run_playbook(playbook: str | Path, *arguments: str) -> Recap:
-    """Host → (changed, unreachable, failed) of a run that must succeed."""
+    """Host → (changed, unreachable, failed) of a run that must succeed, by no deprecated way."""
     tunnel.enter(load_plan(stack_name()))
     ansible = Path(sys.executable).with_name("ansible-playbook")
     environment = os.environ | {
@@ -38,6 +39,7 @@ def run_playbook(playbook: str | Path, *arguments: str) -> Recap:
         text=True,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert DEPRECATION not in done.stdout + done.stderr, done.stderr
     return {host: counts for host, *counts in RECAP.findall(done.stdout)}
 
 

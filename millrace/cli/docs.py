@@ -23,6 +23,7 @@ from millrace.config import environment_names, load_component
 from millrace.config.alerts import load_alerts
 from millrace.config.load import read_yaml, validate
 from millrace.config.model import Model
+from millrace.drill.availability import availability_tables, load_faults
 from millrace.drill.guarantees import guarantees_table
 from millrace.drill.report import Audit
 from millrace.drill.runbook import INDEX, RUNBOOKS, load_operations, load_runbooks
@@ -97,6 +98,7 @@ def filled(page: Path, text: str, plan: Plan) -> str:
         "exits": _exits_table,
         "queries": _queries,
         "verdicts": _verdicts_table,
+        "availability": _availability,
     }
 
     def made(block: re.Match[str]) -> str:
@@ -221,6 +223,11 @@ def _queries(_: Plan) -> str:
         verdict = refused if one.refused else "**Taken.**"
         parts.append(f"### {one.ask}\n\n{verdict}\n\n```sql\n{one.query.strip()}\n```\n")
     return "\n" + "\n".join(parts) + "\n"
+
+
+def _availability(_: Plan) -> str:
+    faults = load_faults()
+    return availability_tables(faults, load_plan(faults.environment), load_records())
 
 
 def _exits_table(_: Plan) -> str:

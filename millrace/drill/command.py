@@ -18,6 +18,7 @@ from millrace.common.exits import Exit
 from millrace.common.paths import stack_name, stack_state
 from millrace.common.tables import NOTHING, Answer, Column, JsonOption, Row, Table, tell
 from millrace.drill.options import FLOOR_SECONDS, DrillOptions
+from millrace.drill.rate import events_per_second
 from millrace.drill.runbook import Runbook, load_runbook, load_runbooks
 from millrace.plan import Plan, load_plan
 
@@ -37,7 +38,14 @@ DrillName = Annotated[
     typer.Argument(metavar="DRILL", help="`millrace drill list` has them.", autocompletion=_drills),
 ]
 Times = Annotated[int, typer.Option(min=1, help="How often, under the same load.")]
-Rate = Annotated[float, typer.Option(min=1, help="Events a second.")]
+Rate = Annotated[
+    float,
+    typer.Option(
+        parser=events_per_second,
+        metavar="RATE",
+        help="Events a second; or, as 50%, a share of what the bench recorded as sustained.",
+    ),
+]
 Record = Annotated[bool, typer.Option("--record", help="Keep the report in docs/drills/.")]
 Variant = Annotated[
     str,

@@ -38,6 +38,7 @@ the API and the results topic.
 ```sh
 millrace drill list                          # what can be broken, and the goals
 millrace drill run driver-killed             # break it three times under 2,000 events/s
+millrace drill run driver-killed --rate 50%  # … under half of what the bench recorded as sustained
 millrace drill run driver-killed --standby-idle 30   # each time, once its standby is 30 min old
 millrace drill run datanode-lost --alerts    # until its alert has fired and resolved
 millrace drill run driver-killed --floor 20  # watch for 20 s before each fault instead of 60

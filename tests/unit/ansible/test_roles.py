@@ -12,6 +12,7 @@ import yaml
 from millrace.common.paths import ANSIBLE, CONFIGS
 from millrace.config import component_names
 from millrace.inventory import PATHS
+from millrace.plan import load_plan
 
 ROLES = sorted(path for path in (ANSIBLE / "roles").iterdir() if path.is_dir())
 RUNS_A_ROLE = ("ansible.builtin.import_role", "ansible.builtin.include_role")
@@ -57,6 +58,27 @@ def test_all_that_can_be_verified_is() -> None:
     assert verified == able & services
 
 
+def test_a_play_is_tagged_by_the_services_that_it_makes() -> None:
+    """So that `--tags redis` makes Redis, and nothing is left out of every choice."""
+    services = set(load_plan("prod").services)
+    plays = [play for play in read(ANSIBLE / "playbooks" / "site.yml") if "hosts" in play]
+    made = set()
+    for play in plays:
+        roles = {*play.get("roles", []), *(run["name"] for run in runs(play.get("tasks")))}
+        everywhere = play["hosts"] == "all"
+        makes = roles if everywhere else {*play["hosts"].split(":"), *roles} & services
+        assert set(play["tags"]) == makes, play["name"]
+        made |= makes
+    assert services <= made
+    for play in read(ANSIBLE / "playbooks" / "verify.yml"):
+        assert play["tags"] == [play["hosts"]]
+
+
+def test_whatever_is_chosen_the_hosts_are_checked() -> None:
+    [first, *_] = read(ANSIBLE / "playbooks" / "site.yml")
+    assert (first["ansible.builtin.import_playbook"], first["tags"]) == ("preflight.yml", "always")
+
+
 @each_role
 def test_every_option_has_a_type_and_a_description(role: Path) -> None:
     for entry, spec in entry_points(role).items():
@@ -81,6 +103,11 @@ def calls(tasks: Any) -> Iterator[dict[str, Any]]:
             yield from calls(task.get(inner))
         if task.keys() & set(RUNS_A_ROLE):
             yield task
+
+
+def runs(tasks: Any) -> Iterator[dict[str, Any]]:
+    """What is said of the roles that these tasks run."""
+    return (task[name] for task in calls(tasks) for name in RUNS_A_ROLE if name in task)
 
 
 def test_a_call_that_is_not_validated_on_hosts_is_as_the_role_has_it() -> None:
@@ -127,6 +154,16 @@ def test_no_role_knows_where_things_are(role: Path) -> None:
     roots = re.compile("|".join(map(re.escape, PATHS.values())))
     found = [path for path in files(role) if roots.search(path.read_text())]
     assert found == []
+
+
+def test_what_runs_names_its_version() -> None:
+    """The link is another version's before a host's turn; what operators and boot scripts call is
+    started anew each time."""
+    link = re.compile(r"(distributions[.\[][^ ]*|distribution_artifact)\.path\b")
+    follow = {role.name for role in ROLES if any(link.search(f.read_text()) for f in files(role))}
+    assert follow == {"alertmanager", "distribution", "firewall", "operator_commands"}
+    daemon = (ANSIBLE / "roles" / "alertmanager" / "tasks" / "main.yml").read_text()
+    assert link.findall(daemon) == ["distributions[alertmanager_plan.distribution]"]  # its pages
 
 
 def test_every_user_of_a_service_has_a_number_of_its_own() -> None:

@@ -31,6 +31,7 @@ from millrace.drill.guarantees import GUARANTEES, guarantees_table
 from millrace.drill.nemesis import Nemesis, choose, healing
 from millrace.drill.options import DrillOptions
 from millrace.drill.picture import gaps_svg
+from millrace.drill.rate import sustained
 from millrace.drill.report import (
     AlertOutcomes,
     Audit,
@@ -711,6 +712,7 @@ def test_a_variant_is_recorded_beside_the_drill_itself():
             DrillOptions(rate=500, await_alerts=True, floor_seconds=60),
         ),
         (["random", "--floor", "9"], DrillOptions(floor_seconds=9)),
+        (["run", "driver-killed", "--rate", "50%"], DrillOptions(rate=sustained() / 2)),
     ],
 )
 def test_a_drill_is_performed_as_the_command_line_says(monkeypatch, arguments, options):
@@ -727,6 +729,12 @@ def test_a_drill_is_performed_as_the_command_line_says(monkeypatch, arguments, o
     assert done.exit_code == 0
     assert [one["verdict"] for one in json.loads(done.stdout)["reports"]] == ["passed"]
     assert asked == [options]
+
+
+@pytest.mark.parametrize("rate", ["half", "50 of 100", "0.5", "0%", "nan", "inf"])
+def test_a_rate_that_is_no_load_is_refused(rate):
+    done = CliRunner().invoke(app, ["run", "driver-killed", "--yes", f"--rate={rate}"])
+    assert (done.exit_code, repr(rate) in done.output) == (2, True)
 
 
 def test_what_a_drill_prints_has_a_line_for_each_plane_with_a_goal_and_marks_what_was_missed() -> (
