@@ -18,7 +18,7 @@ STATUS_CHECKS = {
 }
 # What an existing instance keeps though the plan says otherwise: it would be replaced for it.
 # Replacing is an operation of its own (runbooks/upgrade-image.md), a host at a time.
-KEPT = ["ami", "user_data"]
+KEPT = ["ami", "user_data", "placement_group"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class HostArgs:
     subnet: pulumi.Input[str]
     security_group: pulumi.Input[str]
     profile: pulumi.Input[str]
+    placement: pulumi.Input[str]
     key: pulumi.Input[str]
     alarm_topic: pulumi.Input[str]
     renew: bool
@@ -70,6 +71,7 @@ class Host(ComponentResource):
             associate_public_ip_address=False,
             vpc_security_group_ids=[args.security_group],
             iam_instance_profile=args.profile,
+            placement_group=args.placement,
             metadata_options={
                 "http_endpoint": "enabled",
                 "http_tokens": "required",

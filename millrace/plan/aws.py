@@ -37,6 +37,8 @@ MOST_RULES = 60
 MOST_NAME = 27
 # Recommended names of further volumes (EC2 User Guide, "Device names for volumes").
 DEVICES = [f"/dev/sd{letter}" for letter in "fghijklmnop"]
+# Running instances of a spread placement group in a zone (EC2 User Guide, "Placement strategies").
+MOST_SPREAD = 7
 # Services that hosts call by endpoints in the VPC: they are entered without a way in from outside,
 # and their logs leave by no NAT gateway, which costs by the byte.
 ENDPOINTS = ("ssm", "ssmmessages", "ec2messages", "logs")
@@ -65,7 +67,8 @@ class VolumePlan(Model):
 
 
 class AwsPlan(Model):
-    """``instances`` and ``volumes`` by the name of host and volume.
+    """``instances`` and ``volumes`` by the name of host and volume, ``placements`` by that of a host:
+    hosts with the same one share no rack.
 
     ``vcpus`` are those of all instances. ``state`` is there once the account is known.
     ``log_group`` is where hosts' logs go.
@@ -79,6 +82,7 @@ class AwsPlan(Model):
     subnets: list[Subnet]
     nat: list[str]  # zones with a NAT gateway
     instances: dict[str, str]
+    placements: dict[str, str]
     vcpus: int
     root_disk: Disk
     volumes: dict[str, VolumePlan]
@@ -124,6 +128,7 @@ def plan_aws(
         subnets=list(subnets(environment)),
         nat=environment.zones if aws.nat == "zonal" else environment.zones[:1],
         instances={host.name: types[host.group] for host in hosts},
+        placements={host.name: _placement(environment, host) for host in hosts},
         vcpus=sum(aws.instance_types[types[host.group]].vcpus for host in hosts),
         root_disk=aws.root_disk,
         volumes=dict(_volumes(aws, components, hosts)),
@@ -206,6 +211,13 @@ def _volumes(
         for device, service, volume in zip(DEVICES, services, host.volumes, strict=False):
             disk = aws.disks[service]
             yield volume.name, VolumePlan(host=host.name, device=device, disk=disk)
+
+
+def _placement(environment: Environment, host: Host) -> str:
+    """Hosts are dealt to the zones in turn. Those for whom a group has no place get another one, as
+    AWS advises; no host that is there would have to leave its own."""
+    number = (host.index - 1) // (MOST_SPREAD * len(environment.zones)) + 1
+    return f"{host.group}-spread-{number}"
 
 
 def subnet_problems(environment: Environment) -> Iterator[str]:

@@ -142,12 +142,20 @@ def test_hosts_are_where_and_what_the_plan_says(declared) -> None:
         assert instance["instanceType"] == plan.aws.instances[host.name]
         assert instance["vpcSecurityGroupIds"] == [f"{host.group}-id"]
         assert instance["iamInstanceProfile"] == f"{plan.cluster}-{host.group}"
+        assert instance["placementGroup"] == f"{plan.cluster}-{host.group}-spread-1"
     subnets = made["Subnet"]
     placed = Counter(
         subnets[i["subnetId"].removesuffix("-id")]["availabilityZone"]
         for i in made["Instance"].values()
     )
     assert placed == Counter(plan.aws.subnet(host.zone).availability_zone for host in plan.hosts)
+
+
+def test_hosts_of_a_group_share_no_rack(declared) -> None:
+    plan, made = declared
+    groups = {group["name"]: group["strategy"] for group in made["PlacementGroup"].values()}
+    assert set(groups.values()) == {"spread"}
+    assert {instance["placementGroup"] for instance in made["Instance"].values()} == set(groups)
 
 
 def test_hosts_are_closed_hardened_and_recovered(declared) -> None:

@@ -1,5 +1,6 @@
 """The plan's part for AWS: pure, so that it can be asked about every topology."""
 
+from collections import Counter
 from ipaddress import IPv4Address, IPv4Network
 
 import pytest
@@ -83,6 +84,18 @@ def test_a_group_may_have_more_hosts_than_nine_and_no_other_host_moves():
     assert {host.name: host.address for host in before.hosts}.items() <= addresses.items()
     with pytest.raises(OperatorError, match=r"groups\.kafka\.hosts: 120 is over 99, the numbers"):
         plan_of(changed("groups/kafka/hosts", 120))
+
+
+def test_a_placement_group_has_seven_hosts_in_a_zone_and_none_has_to_leave_its_own():
+    before, after = load_plan("dev"), plan_of(changed("groups/kafka/hosts", 24))
+    assert before.aws.placements.items() <= after.aws.placements.items()
+    brokers = after.hosts_of("kafka_broker")
+    placed = Counter((after.aws.placements[host.name], host.zone) for host in brokers)
+    assert placed == {
+        (f"kafka-spread-{number}", zone): hosts
+        for number, hosts in ((1, 7), (2, 1))
+        for zone in after.zones
+    }
 
 
 def test_no_two_environments_share_addresses():
