@@ -1,4 +1,4 @@
-"""A host: an instance, its data volumes, and the two alarms for what Prometheus can't see."""
+"""A host: an instance, its data volumes, and the alarms for what Prometheus can't see."""
 
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from millrace.plan import Plan
 STATUS_CHECKS = {
     "StatusCheckFailed_System": "the machine below it is broken; AWS moves the instance by itself",
     "StatusCheckFailed_Instance": "the system doesn't answer: runbooks/replace-instance.md",
+    "StatusCheckFailed_AttachedEBS": "its volumes don't answer: stop and start the instance",
 }
 # What an existing instance keeps though the plan says otherwise: it would be replaced for it.
 # Replacing is an operation of its own (runbooks/upgrade-image.md), a host at a time.

@@ -43,6 +43,13 @@ MOST_SPREAD = 7
 # and their logs leave by no NAT gateway, which costs by the byte.
 ENDPOINTS = ("ssm", "ssmmessages", "ec2messages", "logs")
 GIB = 2**30
+# Of a root disk, beside what services keep there: Debian, the distributions that run and those before,
+# the journal and all logs at their bounds.
+SYSTEM_GIB = 10
+# What services keep on it that have no disk of their own: service → the setting that bounds it.
+ON_ROOT = {"prometheus_server": ("flags", "storage.tsdb.retention.size")}
+# Prometheus documentation, Storage: powers of 1,024, whatever they are called.
+UNITS = {"MB": 2**20, "GB": 2**30}
 # Clients that come by way of the load balancer.
 BALANCED = (READERS, PRODUCERS)
 
@@ -196,7 +203,33 @@ def problems(
     for group, count in rules.items():
         if count > MOST_RULES:
             yield f"groups.{group}: {count} security rules; a security group takes {MOST_RULES}"
+    yield from _root_problems(environment, aws, components)
     yield from _capacity_problems(environment, aws, topics, events)
+
+
+def _root_problems(
+    environment: Environment, aws: Aws, components: Mapping[str, Component]
+) -> Iterator[str]:
+    """Root disks that what services keep there would fill: a full one stops the whole host."""
+    fill = load_assumptions()["disk_fill"]
+    room = aws.root_disk.size * fill
+    for name in environment.groups:
+        kept = {
+            service: _size(components[service].settings[file][key].at(environment.profile))
+            for service, (file, key) in ON_ROOT.items()
+            if service in environment.services(name)
+        }
+        if SYSTEM_GIB + sum(kept.values()) > room:
+            shown = "".join(f", {service} {size:g}" for service, size in kept.items())
+            yield (
+                f"aws.root_disk.size: {aws.root_disk.size} GiB; on hosts of {name} the system takes"
+                f" {SYSTEM_GIB}{shown}, and {fill:.0%} of the disk are {room:g} GiB"
+            )
+
+
+def _size(text: str) -> float:
+    """Returns GiB of what Prometheus writes as ``512MB``."""
+    return int(text[:-2]) * UNITS[text[-2:]] / GIB
 
 
 def _blocks(environment: Environment) -> list[IPv4Network]:

@@ -414,7 +414,12 @@ def test_alarms_watch_what_prometheus_cannot_see(declared) -> None:
     plan, made = declared
     alarms = made["MetricAlarm"].values()
     assert Counter(a["metricName"] for a in alarms) == dict.fromkeys(
-        ("StatusCheckFailed_System", "StatusCheckFailed_Instance"), len(plan.hosts)
+        (
+            "StatusCheckFailed_System",
+            "StatusCheckFailed_Instance",
+            "StatusCheckFailed_AttachedEBS",
+        ),
+        len(plan.hosts),
     )
     assert {a["dimensions"]["InstanceId"] for a in alarms} == {f"{h.name}-id" for h in plan.hosts}
 

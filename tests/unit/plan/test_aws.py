@@ -159,6 +159,8 @@ def test_what_is_local_knows_nothing_of_aws():
         ("aws/disks/kafka_broker", {"size": 5}, "topics may keep 4 GiB on each broker, 70% of"),
         ("aws/disks/kafak_broker", {"size": 5}, "aws.disks.kafak_broker: no service of that name"),
         ("groups/worker/instance", "t3.small", "1904 MiB of t3.small; its services need 3726 MiB"),
+        ("aws/root_disk", {"size": 14}, "14 GiB; on hosts of coord the system takes 10, and 70%"),
+        ("aws/root_disk", {"size": 14}, "on hosts of edge the system takes 10, prometheus_"),
         ("load", {"events_per_second": 10**6, "bytes": 240, "retention_days": 7}, "brokers, there"),
         ("load", {"events_per_second": 1000, "bytes": 240, "retention_days": 7}, "keeps 9 GiB (re"),
     ],
