@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pulumi import ComponentResource, Output, ResourceOptions
-from pulumi_aws import sns
+from pulumi_aws import ec2, sns
 
 from infra.aws.edge import Edge, EdgeArgs
 from infra.aws.firewall import PUBLIC, Firewall
@@ -102,7 +102,7 @@ class AwsCluster(ComponentResource):
             tags=tags(plan, "alarms"),
             opts=self._child,
         )
-        region = aws_plan(plan).region
+        region, placements = aws_plan(plan).region, self._make_placements(plan)
         return {
             host.name: Host(
                 host.name,
@@ -114,6 +114,7 @@ class AwsCluster(ComponentResource):
                     subnet=self._network.private[host.zone],
                     security_group=self._firewall.groups[host.group],
                     profile=self._identities.profiles[host.group],
+                    placement=placements[host.name],
                     key=self._key.arn,
                     alarm_topic=topic.arn,
                     renew=host.name in args.renew,
@@ -122,6 +123,21 @@ class AwsCluster(ComponentResource):
             )
             for host in plan.hosts
         }
+
+    def _make_placements(self, plan: Plan) -> dict[str, Output[str]]:
+        """Placement groups by host: a rack that fails takes one host of a group in its zone."""
+        planned = aws_plan(plan).placements
+        groups = {
+            name: ec2.PlacementGroup(
+                name,
+                name=named(plan, name),
+                strategy="spread",
+                tags=tags(plan, name),
+                opts=self._child,
+            ).name
+            for name in dict.fromkeys(planned.values())
+        }
+        return {host: groups[name] for host, name in planned.items()}
 
     def _make_edge(self, plan: Plan, hosts: dict[str, Host]) -> Edge:
         args = EdgeArgs(

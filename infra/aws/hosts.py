@@ -1,4 +1,4 @@
-"""A host: an instance, its data volumes, and the two alarms for what Prometheus can't see."""
+"""A host: an instance, its data volumes, and the alarms for what Prometheus can't see."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,11 @@ from millrace.plan import Plan
 STATUS_CHECKS = {
     "StatusCheckFailed_System": "the machine below it is broken; AWS moves the instance by itself",
     "StatusCheckFailed_Instance": "the system doesn't answer: runbooks/replace-instance.md",
+    "StatusCheckFailed_AttachedEBS": "its volumes don't answer: stop and start the instance",
 }
 # What an existing instance keeps though the plan says otherwise: it would be replaced for it.
 # Replacing is an operation of its own (runbooks/upgrade-image.md), a host at a time.
-KEPT = ["ami", "user_data"]
+KEPT = ["ami", "user_data", "placement_group"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class HostArgs:
     subnet: pulumi.Input[str]
     security_group: pulumi.Input[str]
     profile: pulumi.Input[str]
+    placement: pulumi.Input[str]
     key: pulumi.Input[str]
     alarm_topic: pulumi.Input[str]
     renew: bool
@@ -70,6 +72,7 @@ class Host(ComponentResource):
             associate_public_ip_address=False,
             vpc_security_group_ids=[args.security_group],
             iam_instance_profile=args.profile,
+            placement_group=args.placement,
             metadata_options={
                 "http_endpoint": "enabled",
                 "http_tokens": "required",

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.aws.permissions import by_service
 from millrace.cli.alert_docs import alerts_page
 from millrace.cli.job_facts import PROGRAM, Facts, all_jobs, facts_of
 from millrace.cli.network_docs import network_page
@@ -99,6 +100,7 @@ def filled(page: Path, text: str, plan: Plan) -> str:
         "queries": _queries,
         "verdicts": _verdicts_table,
         "availability": _availability,
+        "permissions": _permissions_table,
     }
 
     def made(block: re.Match[str]) -> str:
@@ -233,6 +235,12 @@ def _availability(_: Plan) -> str:
 def _exits_table(_: Plan) -> str:
     rows = ["| exit code | when |", "|---:|---|"]
     return "\n".join([*rows, *(f"| {exit.value} | {exit.when} |" for exit in Exit)]) + "\n"
+
+
+def _permissions_table(_: Plan) -> str:
+    rows = ["| service | actions |", "|---|---|"]
+    rows += [f"| `{service}` | {', '.join(actions)} |" for service, actions in by_service().items()]
+    return "\n".join(rows) + "\n"
 
 
 def _topology_table(plan: Plan) -> str:

@@ -37,10 +37,19 @@ MOST_RULES = 60
 MOST_NAME = 27
 # Recommended names of further volumes (EC2 User Guide, "Device names for volumes").
 DEVICES = [f"/dev/sd{letter}" for letter in "fghijklmnop"]
+# Running instances of a spread placement group in a zone (EC2 User Guide, "Placement strategies").
+MOST_SPREAD = 7
 # Services that hosts call by endpoints in the VPC: they are entered without a way in from outside,
 # and their logs leave by no NAT gateway, which costs by the byte.
 ENDPOINTS = ("ssm", "ssmmessages", "ec2messages", "logs")
 GIB = 2**30
+# Of a root disk, beside what services keep there: Debian, the distributions that run and those before,
+# the journal and all logs at their bounds.
+SYSTEM_GIB = 10
+# What services keep on it that have no disk of their own: service → the setting that bounds it.
+ON_ROOT = {"prometheus_server": ("flags", "storage.tsdb.retention.size")}
+# Prometheus documentation, Storage: powers of 1,024, whatever they are called.
+UNITS = {"MB": 2**20, "GB": 2**30}
 # Clients that come by way of the load balancer.
 BALANCED = (READERS, PRODUCERS)
 
@@ -65,7 +74,8 @@ class VolumePlan(Model):
 
 
 class AwsPlan(Model):
-    """``instances`` and ``volumes`` by the name of host and volume.
+    """``instances`` and ``volumes`` by the name of host and volume, ``placements`` by that of a host:
+    hosts with the same one share no rack.
 
     ``vcpus`` are those of all instances. ``state`` is there once the account is known.
     ``log_group`` is where hosts' logs go.
@@ -79,6 +89,7 @@ class AwsPlan(Model):
     subnets: list[Subnet]
     nat: list[str]  # zones with a NAT gateway
     instances: dict[str, str]
+    placements: dict[str, str]
     vcpus: int
     root_disk: Disk
     volumes: dict[str, VolumePlan]
@@ -124,6 +135,7 @@ def plan_aws(
         subnets=list(subnets(environment)),
         nat=environment.zones if aws.nat == "zonal" else environment.zones[:1],
         instances={host.name: types[host.group] for host in hosts},
+        placements={host.name: _placement(environment, host) for host in hosts},
         vcpus=sum(aws.instance_types[types[host.group]].vcpus for host in hosts),
         root_disk=aws.root_disk,
         volumes=dict(_volumes(aws, components, hosts)),
@@ -191,7 +203,33 @@ def problems(
     for group, count in rules.items():
         if count > MOST_RULES:
             yield f"groups.{group}: {count} security rules; a security group takes {MOST_RULES}"
+    yield from _root_problems(environment, aws, components)
     yield from _capacity_problems(environment, aws, topics, events)
+
+
+def _root_problems(
+    environment: Environment, aws: Aws, components: Mapping[str, Component]
+) -> Iterator[str]:
+    """Root disks that what services keep there would fill: a full one stops the whole host."""
+    fill = load_assumptions()["disk_fill"]
+    room = aws.root_disk.size * fill
+    for name in environment.groups:
+        kept = {
+            service: _size(components[service].settings[file][key].at(environment.profile))
+            for service, (file, key) in ON_ROOT.items()
+            if service in environment.services(name)
+        }
+        if SYSTEM_GIB + sum(kept.values()) > room:
+            shown = "".join(f", {service} {size:g}" for service, size in kept.items())
+            yield (
+                f"aws.root_disk.size: {aws.root_disk.size} GiB; on hosts of {name} the system takes"
+                f" {SYSTEM_GIB}{shown}, and {fill:.0%} of the disk are {room:g} GiB"
+            )
+
+
+def _size(text: str) -> float:
+    """Returns GiB of what Prometheus writes as ``512MB``."""
+    return int(text[:-2]) * UNITS[text[-2:]] / GIB
 
 
 def _blocks(environment: Environment) -> list[IPv4Network]:
@@ -206,6 +244,13 @@ def _volumes(
         for device, service, volume in zip(DEVICES, services, host.volumes, strict=False):
             disk = aws.disks[service]
             yield volume.name, VolumePlan(host=host.name, device=device, disk=disk)
+
+
+def _placement(environment: Environment, host: Host) -> str:
+    """Hosts are dealt to the zones in turn. Those for whom a group has no place get another one, as
+    AWS advises; no host that is there would have to leave its own."""
+    number = (host.index - 1) // (MOST_SPREAD * len(environment.zones)) + 1
+    return f"{host.group}-spread-{number}"
 
 
 def subnet_problems(environment: Environment) -> Iterator[str]:

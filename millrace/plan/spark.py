@@ -49,11 +49,17 @@ class Defaults(Settings):
         return self.executors * self.executor_cores
 
     @property
+    def container_mebibytes(self) -> tuple[int, int]:
+        """Returns what the containers of a driver and of an executor ask YARN for, each."""
+        driver = _mebibytes(self.driver_memory) + _mebibytes(self.driver_overhead)
+        executor = _mebibytes(self.executor_memory) + _mebibytes(self.executor_overhead)
+        return driver, executor
+
+    @property
     def application_mebibytes(self) -> int:
         """Returns what the containers of one application ask YARN for: its driver and its
         executors."""
-        driver = _mebibytes(self.driver_memory) + _mebibytes(self.driver_overhead)
-        executor = _mebibytes(self.executor_memory) + _mebibytes(self.executor_overhead)
+        driver, executor = self.container_mebibytes
         return driver + self.executors * executor
 
 

@@ -53,14 +53,61 @@ def test_workers_lend_what_the_configuration_says_from_the_racks_of_the_plan(pla
     }
 
 
-def test_drivers_may_take_most_of_the_queue(plan, rest):
-    percent = plan.services["resourcemanager"].settings["capacity-scheduler.xml"][
-        "yarn.scheduler.capacity.maximum-am-resource-percent"
-    ]
-    queues = rest("scheduler")["scheduler"]["schedulerInfo"]["queues"]["queue"]
-    assert [queue["queueName"] for queue in queues] == ["default"]
-    limit = queues[0]["capacities"]["queueCapacitiesByPartition"][0]["maxAMLimitPercentage"]
-    assert limit == pytest.approx(percent * 100)
+@pytest.fixture(scope="session")
+def queues(rest):
+    """Name → what YARN says of the queue."""
+    told = rest("scheduler")["scheduler"]["schedulerInfo"]["queues"]["queue"]
+    return {queue["queueName"]: queue for queue in told}
+
+
+@pytest.fixture(scope="session")
+def scheduler(plan):
+    """What the configuration says of the queues."""
+    told = plan.services["resourcemanager"].settings["capacity-scheduler.xml"]
+    return {key.removeprefix("yarn.scheduler.capacity."): value for key, value in told.items()}
+
+
+def test_queues_have_the_shares_of_the_configuration(queues, scheduler):
+    assert {name: (queue["capacity"], queue["maxCapacity"]) for name, queue in queues.items()} == {
+        name: (
+            scheduler[f"root.{name}.capacity"],
+            scheduler[f"root.{name}.maximum-capacity"],
+        )
+        for name in scheduler["root.queues"].split(",")
+    }
+
+
+def test_drivers_may_take_most_of_the_queue(queues, scheduler):
+    [whole] = queues["stream"]["capacities"]["queueCapacitiesByPartition"]
+    percent = scheduler["maximum-am-resource-percent"]
+    assert whole["maxAMLimitPercentage"] == pytest.approx(percent * 100)
+
+
+def test_drivers_run_in_the_queue_of_streams_and_all_may_see_since_when(plan, rest):
+    """The gateway and `millrace status` ask without a name."""
+    running = (rest("apps?states=RUNNING")["apps"] or {}).get("app", [])
+    ours = [app for app in running if app["name"] in plan.applications]
+    assert {app["queue"] for app in ours} == {"root.stream"}
+    assert all(app["startedTime"] and app["runningContainers"] for app in ours)
+
+
+@pytest.mark.parametrize(
+    ("user", "queue", "may"),
+    [
+        ("millrace", "stream", True),
+        ("stranger", "stream", False),
+        ("stranger", "adhoc", True),
+        ("millrace", "default", False),
+    ],
+)
+def test_a_queue_takes_what_its_list_says(plan, hosts_of, user, queue, may):
+    master, connection = next(iter(hosts_of("resourcemanager").items()))
+    query = f"user={user}&queue-acl-type=SUBMIT_APPLICATIONS&user.name=root"
+    port = plan.services["resourcemanager"].ports["http"]
+    url = f"http://{master}:{port}/ws/v1/cluster/queues/{queue}/access?{query}"
+    # Hadoop 3.5 fails to say it in JSON.
+    told = connection.check_output("curl -sSfL -H 'Accept: application/xml' %s", url)
+    assert f"<allowed>{str(may).lower()}</allowed>" in told
 
 
 def test_containers_survive_their_nodemanagers_restart(hosts_of):

@@ -14,6 +14,7 @@ from infra import certificates, keys
 from infra.aws import edge, program, region
 from infra.aws.firewall import PUBLIC
 from infra.aws.first_boot import user_data
+from infra.aws.permissions import load_permissions
 from infra.aws.region import ADDRESSES, DISKS, NETWORKS, QUOTAS, VCPUS, Region, problems
 from millrace.common.errors import OperatorError
 from millrace.config import OPERATOR, PRODUCERS, READERS, THIS_MACHINE, SignIn
@@ -22,6 +23,7 @@ from millrace.plan import Plan, load_plan
 ACCOUNT = "123456789012"
 ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
 MANIFEST = {"store": {"version": "1", "file": "store-1.tar", "sha256": "0" * 64}}
+PERMISSIONS = load_permissions()
 ARN_OF = "arn:aws:test:us-east-1:123456789012:"
 
 
@@ -45,6 +47,8 @@ class Account(Mocks):
         return f"{args.name}-id", computed | args.inputs
 
     def call(self, args: MockCallArgs) -> dict[str, Any]:
+        question = args.token.rpartition(":")[2]
+        assert question in PERMISSIONS["questions"], f"{question}: permissions.yaml lacks it"
         types = args.args.get("filters", [{}])[0].get("values", [])
         pairs = [(kind, zone) for kind in types for zone in ZONES]
         return {
@@ -57,7 +61,7 @@ class Account(Mocks):
                 "instanceTypes": [kind for kind, _ in pairs],
                 "locations": [zone for _, zone in pairs],
             },
-        }[args.token.rpartition(":")[2]]
+        }[question]
 
 
 SIGN_IN = SignIn(
@@ -125,6 +129,13 @@ def declared(request, declare) -> tuple[Plan, dict[str, dict[str, dict[str, Any]
     return load_plan(request.param), declare(request.param)[0]
 
 
+def test_what_an_operator_must_be_allowed_is_what_the_program_makes(declare) -> None:
+    made = {kind for name in ("dev", "staging", "prod") for kind in declare(name)[0]}
+    made |= declare("dev", sign_in=SIGN_IN)[0].keys()
+    documented = {resource.partition(":")[2] for resource in PERMISSIONS["resources"]}
+    assert documented == made - {"aws"}  # the provider itself
+
+
 def test_nobody_s_credentials_for_another_account_do_anything(declare) -> None:
     """Also not those of who runs `pulumi destroy`, for which the program isn't run."""
     plan = load_plan("dev")
@@ -142,12 +153,20 @@ def test_hosts_are_where_and_what_the_plan_says(declared) -> None:
         assert instance["instanceType"] == plan.aws.instances[host.name]
         assert instance["vpcSecurityGroupIds"] == [f"{host.group}-id"]
         assert instance["iamInstanceProfile"] == f"{plan.cluster}-{host.group}"
+        assert instance["placementGroup"] == f"{plan.cluster}-{host.group}-spread-1"
     subnets = made["Subnet"]
     placed = Counter(
         subnets[i["subnetId"].removesuffix("-id")]["availabilityZone"]
         for i in made["Instance"].values()
     )
     assert placed == Counter(plan.aws.subnet(host.zone).availability_zone for host in plan.hosts)
+
+
+def test_hosts_of_a_group_share_no_rack(declared) -> None:
+    plan, made = declared
+    groups = {group["name"]: group["strategy"] for group in made["PlacementGroup"].values()}
+    assert set(groups.values()) == {"spread"}
+    assert {instance["placementGroup"] for instance in made["Instance"].values()} == set(groups)
 
 
 def test_hosts_are_closed_hardened_and_recovered(declared) -> None:
@@ -395,7 +414,12 @@ def test_alarms_watch_what_prometheus_cannot_see(declared) -> None:
     plan, made = declared
     alarms = made["MetricAlarm"].values()
     assert Counter(a["metricName"] for a in alarms) == dict.fromkeys(
-        ("StatusCheckFailed_System", "StatusCheckFailed_Instance"), len(plan.hosts)
+        (
+            "StatusCheckFailed_System",
+            "StatusCheckFailed_Instance",
+            "StatusCheckFailed_AttachedEBS",
+        ),
+        len(plan.hosts),
     )
     assert {a["dimensions"]["InstanceId"] for a in alarms} == {f"{h.name}-id" for h in plan.hosts}
 

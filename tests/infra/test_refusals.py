@@ -58,6 +58,18 @@ BUCKET = "aws:s3/bucket:Bucket"
             {"a": refusals.Resource(refusals.ATTACHMENT, ATTACHED)},
             "/dev/sdf is in use",
         ),
+        (
+            refusals.INSTANCE,
+            HOST | {"placementGroup": "spread"},
+            {"subnet": SUBNET}
+            | {
+                f"host-{number}": refusals.Resource(
+                    refusals.INSTANCE, {"subnetId": "subnet", "placementGroup": "spread"}
+                )
+                for number in range(7)
+            },
+            "InsufficientInstanceCapacity: spread has 7 instances in",
+        ),
         (BUCKET, {"bucket": "Millrace"}, {}, "InvalidBucketName"),
         (refusals.BALANCER, {"name": "millrace-" + "x" * 30}, {}, "isn't allowed"),
         (refusals.BALANCER, {"name": "internal-edge"}, {}, "isn't allowed"),

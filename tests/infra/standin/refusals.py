@@ -25,6 +25,7 @@ VOLUME = "aws:ebs/volume:Volume"
 ATTACHMENT = "aws:ec2/volumeAttachment:VolumeAttachment"
 INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
+MOST_SPREAD = 7
 SOURCES = ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroupId")
 # kind → what its name has to match, and where that is said.
 NAMES = {
@@ -40,6 +41,10 @@ NAMES = {
     "aws:iam/instanceProfile:InstanceProfile": (
         r"[\w+=,.@-]{1,128}",
         "IAM API, CreateInstanceProfile",
+    ),
+    "aws:ec2/placementGroup:PlacementGroup": (
+        r"[\x20-\x7e]{1,255}",
+        "EC2 API, CreatePlacementGroup",
     ),
     "aws:ec2/securityGroup:SecurityGroup": (
         r"(?!sg-)[\w .:/()#,@\[\]+=&;{}!$*-]{1,255}",
@@ -125,6 +130,20 @@ def _instance(given: Inputs, made: Made) -> Iterator[str]:
     for other in made.values():
         if address and other.kind == INSTANCE and other.inputs.get("privateIp") == address:
             yield f"InvalidIPAddress.InUse: {address}"
+    yield from _placement(given, made)
+
+
+def _placement(given: Inputs, made: Made) -> Iterator[str]:
+    """EC2 User Guide, "Placement strategies": seven running instances in a zone."""
+
+    def place(inputs: Inputs) -> tuple[str | None, str | None]:
+        subnet = made.get(inputs.get("subnetId", ""))
+        return inputs.get("placementGroup"), subnet and subnet.inputs["availabilityZone"]
+
+    group, zone = place(given)
+    there = [other for other in made.values() if other.kind == INSTANCE]
+    if group and sum(place(other.inputs) == (group, zone) for other in there) >= MOST_SPREAD:
+        yield f"InsufficientInstanceCapacity: {group} has {MOST_SPREAD} instances in {zone}"
 
 
 def _attachment(given: Inputs, made: Made) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The plan's part for AWS: pure, so that it can be asked about every topology."""
 
+from collections import Counter
 from ipaddress import IPv4Address, IPv4Network
 
 import pytest
@@ -85,6 +86,18 @@ def test_a_group_may_have_more_hosts_than_nine_and_no_other_host_moves():
         plan_of(changed("groups/kafka/hosts", 120))
 
 
+def test_a_placement_group_has_seven_hosts_in_a_zone_and_none_has_to_leave_its_own():
+    before, after = load_plan("dev"), plan_of(changed("groups/kafka/hosts", 24))
+    assert before.aws.placements.items() <= after.aws.placements.items()
+    brokers = after.hosts_of("kafka_broker")
+    placed = Counter((after.aws.placements[host.name], host.zone) for host in brokers)
+    assert placed == {
+        (f"kafka-spread-{number}", zone): hosts
+        for number, hosts in ((1, 7), (2, 1))
+        for zone in after.zones
+    }
+
+
 def test_no_two_environments_share_addresses():
     names = ("local", "test", *ON_AWS)
     networks = [IPv4Network(load_plan(name).network.subnet) for name in names]
@@ -146,6 +159,8 @@ def test_what_is_local_knows_nothing_of_aws():
         ("aws/disks/kafka_broker", {"size": 5}, "topics may keep 4 GiB on each broker, 70% of"),
         ("aws/disks/kafak_broker", {"size": 5}, "aws.disks.kafak_broker: no service of that name"),
         ("groups/worker/instance", "t3.small", "1904 MiB of t3.small; its services need 3726 MiB"),
+        ("aws/root_disk", {"size": 14}, "14 GiB; on hosts of coord the system takes 10, and 70%"),
+        ("aws/root_disk", {"size": 14}, "on hosts of edge the system takes 10, prometheus_"),
         ("load", {"events_per_second": 10**6, "bytes": 240, "retention_days": 7}, "brokers, there"),
         ("load", {"events_per_second": 1000, "bytes": 240, "retention_days": 7}, "keeps 9 GiB (re"),
     ],
