@@ -36,8 +36,8 @@ options:
     required: true
   compaction:
     description: >-
-      How the keyspaces' tables are to be compacted, also those that others made. It is no part of the
-      statements, as it is to be the nodes' own default.
+      How the keyspaces' tables are to be compacted, also those that others made. It is no part of
+      the statements, as it is to be the nodes' own default.
     type: dict
     required: true
 attributes:
