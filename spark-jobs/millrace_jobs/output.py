@@ -146,12 +146,10 @@ class Output:
         columns["version"] = "bigint"
         definitions = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
         clustering = ", ".join(f'"{name}"' for name in (WINDOW_START, *self.key))
-        # Leveled: the rows of open windows are overwritten with every batch.
         return (
             f'CREATE TABLE IF NOT EXISTS {keyspace}."{self.table}" ({definitions},'
             f' PRIMARY KEY (("day", "bucket"), {clustering}))'
-            " WITH compaction = {'class': 'LeveledCompactionStrategy'}"
-            f" AND default_time_to_live = {self.keep_seconds}"
+            f" WITH default_time_to_live = {self.keep_seconds}"
         )
 
     def add_columns(self, keyspace: str) -> str:

@@ -33,6 +33,12 @@ def test_all_nodes_have_one_schema(nodes):
     assert "UNREACHABLE" not in versions
 
 
+def test_nodes_repair_themselves(nodes):
+    for node in nodes.values():
+        full = node.check_output("nodetool getautorepairconfig").partition("repair_type: full")[2]
+        assert re.match(r"\s+enabled: true\s+min_repair_interval: 5d", full)
+
+
 def test_acknowledged_writes_are_on_disk(nodes):
     for node in nodes.values():
         settings = node.file("/etc/millrace/cassandra/cassandra.yaml").content_string

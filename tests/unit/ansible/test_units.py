@@ -53,5 +53,22 @@ def test_collections_are_logged_in_files_that_are_bounded(options) -> None:
     assert "filesize=" in log
 
 
+@pytest.mark.parametrize("environment", ["staging", "prod"])
+def test_a_heap_of_gigabytes_has_its_collector_named(environment: str) -> None:
+    """Java would choose by the host's cores and memory, and differently on another instance."""
+    plan = load_plan(environment)
+    shared = {"hadoop": plan.hadoop.jvm}
+    flags = {
+        name: " ".join(service.jvm + shared.get(service.distribution or "", [])).split()
+        for name, service in plan.services.items()
+        if (service.memory.heap or 0) >= 1024
+    }
+    collectors = {
+        name: [flag for flag in of_one if flag.endswith("GC")] for name, of_one in flags.items()
+    }
+    assert len(collectors) >= 7
+    assert {name for name, found in collectors.items() if found != ["-XX:+UseG1GC"]} == set()
+
+
 def test_no_folder_is_left_open(options) -> None:
     assert [option for option in options if "{" in option] == []

@@ -221,6 +221,7 @@ def test_operations_are_no_drills():
         "key-expires",
         "patch-hosts",
         "promise-at-risk",
+        "repair-overdue",
         "replace-instance",
         "standby-cold",
         "target-down",

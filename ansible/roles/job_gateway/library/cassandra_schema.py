@@ -13,7 +13,7 @@ module: cassandra_schema
 short_description: Keyspaces and tables of a CQL file
 description:
   - Runs those statements whose keyspace or table isn't there yet. A table that is there stays as it
-    is, but for columns that it lacks and for how long it keeps its rows.
+    is, but for columns that it lacks, for how long it keeps its rows, and for how it is compacted.
   - Needs cassandra-driver in the interpreter it is run with.
 options:
   statements:
@@ -32,6 +32,12 @@ options:
     required: true
   values:
     description: What stands for each C(:name) of the statements.
+    type: dict
+    required: true
+  compaction:
+    description: >-
+      How the keyspaces' tables are to be compacted, also those that others made. It is no part of
+      the statements, as it is to be the nodes' own default.
     type: dict
     required: true
 attributes:
@@ -86,6 +92,27 @@ def changes(wanted, there):
                 yield f"ALTER TABLE {name} WITH default_time_to_live = {kept_seconds(text)}"
 
 
+def compactions(session):
+    """Name → how each table is compacted; a class is named without its package."""
+    tables = session.execute(
+        "SELECT keyspace_name, table_name, compaction FROM system_schema.tables"
+    )
+    return {
+        (row.keyspace_name, row.table_name): {
+            key: value.rpartition(".")[2] if key == "class" else value
+            for key, value in row.compaction.items()
+        }
+        for row in tables
+    }
+
+
+def recompactions(keyspaces, there, compaction):
+    """The statements by which all tables of some keyspaces are compacted alike."""
+    for (keyspace, table), options in there.items():
+        if keyspace in keyspaces and not compaction.items() <= options.items():
+            yield f'ALTER TABLE {keyspace}."{table}" WITH compaction = {compaction}'
+
+
 def columns_of(statement):
     """Column → type, as a statement that makes a table has them: a line for each."""
     return dict(COLUMN.findall(statement))
@@ -103,14 +130,19 @@ def main():
             "hosts": {"type": "list", "elements": "str", "required": True},
             "port": {"type": "int", "required": True},
             "values": {"type": "dict", "required": True},
+            "compaction": {"type": "dict", "required": True},
         },
         supports_check_mode=True,
     )
     wanted = statements(module.params["statements"], module.params["values"])
+    compaction = module.params["compaction"]
     try:
         with Cluster(module.params["hosts"], port=module.params["port"]) as cluster:
             session = cluster.connect()
-            made = list(changes(wanted, existing(session)))
+            made = [
+                *changes(wanted, existing(session)),
+                *recompactions(wanted, compactions(session), compaction),
+            ]
             if not module.check_mode:
                 for text in made:
                     session.execute(text, timeout=60)
