@@ -251,7 +251,7 @@ def _capacity_problems(
     if not brokers or service not in aws.disks:
         return
     assume = load_assumptions()
-    kept = _kept(topics) / brokers
+    kept = bound_of(topics) / brokers
     room = aws.disks[service].size * GIB * assume["disk_fill"]
     if kept > room:
         yield (
@@ -260,11 +260,16 @@ def _capacity_problems(
         )
     if environment.load is None:
         return
-    load = Load(**environment.load.model_dump(), replication=environment.replication.kafka.factor)
+    topic = topics[events]
+    load = Load(
+        environment.load.events_per_second,
+        environment.load.bytes,
+        topic.retention_days,
+        topic.replication,
+    )
     needed = size(load, assume)
     if brokers < needed.brokers:
         yield f"load: needs {needed.brokers} brokers, there are {brokers}"
-    topic = topics[events]
     if topic.partitions < needed.partitions:
         yield f"load: needs {needed.partitions} partitions, topic {events} has {topic.partitions}"
     bound = int(topic.config["retention.bytes"]) * topic.partitions * topic.replication
@@ -275,7 +280,7 @@ def _capacity_problems(
         )
 
 
-def _kept(topics: Mapping[str, TopicPlan]) -> int:
+def bound_of(topics: Mapping[str, TopicPlan]) -> int:
     """Bytes that all topics' replicas may take; those that are only compacted have no bound."""
     return sum(
         int(topic.config["retention.bytes"]) * topic.partitions * topic.replication
