@@ -26,6 +26,8 @@ BOUNDED = {
     "lookup_versions": "the newest one; others for their table's keep_days",
 }
 DEFAULT = "its own default"
+POSITIONS = "offsets.retention.minutes"
+MINUTES_PER_DAY = 1_440
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,13 @@ def _topics(plan: Plan) -> Iterator[Kept]:
         if "compact" in topic.config.get("cleanup.policy", ""):
             ends["cleanup.policy"] = "the last record of a key"
         yield Kept(f"topic of {part}", "Kafka", "; ".join(ends.values()), _in("events.yaml", *ends))
+    broker = plan.services["kafka_broker"].settings["broker.properties"]
+    yield Kept(
+        "positions of consumer groups",
+        "Kafka",
+        f"{broker[POSITIONS] // MINUTES_PER_DAY} days after the last commit",
+        _in("kafka_broker.yaml", POSITIONS),
+    )
     yield Kept("the controllers' log", "Kafka", "7 days or 100 MiB, behind a snapshot", DEFAULT)
 
 

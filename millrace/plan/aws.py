@@ -6,6 +6,7 @@ The components in `infra/aws` declare what stands here, one resource for each en
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
+from math import ceil
 
 from millrace.config import (
     OPERATOR,
@@ -251,7 +252,7 @@ def _capacity_problems(
     if not brokers or service not in aws.disks:
         return
     assume = load_assumptions()
-    kept = bound_of(topics) / brokers
+    kept = _bound(topics) / brokers
     room = aws.disks[service].size * GIB * assume["disk_fill"]
     if kept > room:
         yield (
@@ -280,7 +281,12 @@ def _capacity_problems(
         )
 
 
-def bound_of(topics: Mapping[str, TopicPlan]) -> int:
+def broker_gibibytes(topics: Mapping[str, TopicPlan], brokers: int) -> int:
+    """Returns the size of each broker's disk that holds what topics may keep."""
+    return ceil(_bound(topics) / brokers / load_assumptions()["disk_fill"] / GIB)
+
+
+def _bound(topics: Mapping[str, TopicPlan]) -> int:
     """Bytes that all topics' replicas may take; those that are only compacted have no bound."""
     return sum(
         int(topic.config["retention.bytes"]) * topic.partitions * topic.replication

@@ -30,7 +30,7 @@ REAL_TIME_SECONDS = 5
 # Cassandra's: MAX_TTL, and the length of a table's name, before which stands ``job_``.
 MOST_DAYS = 20 * 365
 TABLE = re.compile(r"[a-z0-9_]{1,44}")
-# Of spark-defaults.conf: how long Delta keeps what it has replaced, and how many versions of a state.
+# Of spark-defaults.conf: how long Delta keeps what it has replaced, and versions of a state.
 REPLACED = "spark.databricks.delta.properties.defaults.deletedFileRetentionDuration"
 STREAMING = "spark.sql.streaming"
 DELTAS = f"{STREAMING}.stateStore.minDeltasForSnapshot"

@@ -5,11 +5,12 @@ is in a day follows from the environment's load and the assumptions of configs/c
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from math import ceil
 
-from millrace.config import Environment
+from millrace.config import MOST_GIBIBYTES, Environment
 from millrace.config.jobs import ARCHIVE
 from millrace.plan.capacity import SECONDS_PER_DAY, TB, Assumptions, load_assumptions
 from millrace.plan.spark import SparkSettings
@@ -18,8 +19,6 @@ GIB = 2**30
 HOUR = 3600
 # Of minutes and of hours.
 WINDOWS_PER_DAY = 1_440 + 24
-# A gp3 volume's (EBS User Guide, "General Purpose SSD volumes").
-MOST_DISK = 16_384
 TRAFFIC = "traffic"
 # The jobs that are no file of somebody's, as every environment runs them.
 PROGRAMS = (ARCHIVE, TRAFFIC)
@@ -53,7 +52,7 @@ class Store:
 
     @property
     def said(self) -> str:
-        return "; ".join(f"{kind.what} for {kind.because}" for kind in self.kinds)
+        return ", ".join(f"{kind.what} ({kind.because})" for kind in self.kinds)
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ class Room:
     """
 
     zones: list[int]
-    disk: float
+    disk: int
     reserved: int = 0
 
     @property
@@ -193,97 +192,115 @@ def _data_of_a_node(store: Store, room: Room) -> float:
     return store.bytes / room.hosts
 
 
-def problems(
+@dataclass(frozen=True)
+class Need:
+    """What a store needs of the disks that its service has; ``otherwise`` is what would do, too.
+
+    ``share`` says how many bytes each host needs, of any number of hosts.
+    """
+
+    service: str
+    store: Store
+    room: Room
+    share: Callable[[Room], float]
+    otherwise: str
+
+    @property
+    def size(self) -> int:
+        """GiB of each host's disk."""
+        return ceil((self.share(self.room) + self.room.reserved) / GIB)
+
+    @property
+    def fits(self) -> bool:
+        return self.share(self.room) <= self.room.usable
+
+
+def needs(
     environment: Environment, settings: SparkSettings, jobs: Collection[str], reserved: int
-) -> Iterator[str]:
-    """Says which disks on AWS can't hold what is kept, and what would.
+) -> Iterator[Need]:
+    """What both stores need, where disks are planned.
 
     Args:
         reserved: bytes that HDFS leaves free on each disk.
     """
     if environment.aws is None or environment.load is None:
         return
-    assume = load_assumptions()
-    load = environment.load
+    assume, load = load_assumptions(), environment.load
+    fill = assume["disk_fill"]
     stored = Stored(load.events_per_second, load.bytes, settings, jobs, assume)
     hdfs = stored.in_hdfs(environment.replication.hdfs)
     results = stored.in_cassandra(environment.replication.cassandra)
-    most = assume["cassandra_node_tb"] * TB
-    fill = assume["disk_fill"]
-    yield from _problem(
-        environment,
-        "datanode",
-        reserved,
-        hdfs,
-        lambda room: hdfs_share(hdfs, room, fill),
-        "or lower archive.keep_days in configs/components/spark.yaml",
-    )
-    if crowded := _nodes_problem(environment, results, most):
-        yield crowded
-    yield from _problem(
-        environment,
-        "cassandra",
-        0,
-        results,
-        lambda room: cassandra_share(results, room, fill),
-        "or lower keep_days of what takes most",
-    )
+    if room := _room(environment, "datanode", reserved):
+        shorter = "lower archive.keep_days in configs/components/spark.yaml"
+        yield Need("datanode", hdfs, room, partial(hdfs_share, hdfs, fill=fill), shorter)
+    if room := _room(environment, "cassandra"):
+        shorter = "lower the keep_days of what takes most"
+        yield Need(
+            "cassandra", results, room, partial(cassandra_share, results, fill=fill), shorter
+        )
 
 
-def room_of(environment: Environment, service: str, reserved: int = 0) -> Room | None:
+def problems(
+    environment: Environment, settings: SparkSettings, jobs: Collection[str], reserved: int
+) -> Iterator[str]:
+    """Says which disks on AWS can't hold what is kept, and what would; arguments as of `needs`."""
+    for need in needs(environment, settings, jobs, reserved):
+        if not need.fits:
+            yield _disk_problem(environment, need)
+        if need.service == "cassandra":
+            yield from _node_problems(environment, need)
+
+
+def _room(environment: Environment, service: str, reserved: int = 0) -> Room | None:
     """None where no group runs the service, or it has no disk: that is refused elsewhere."""
-    group = group_of(environment, service)
+    group = _group(environment, service)
     if environment.aws is None or group is None or service not in environment.aws.disks:
         return None
-    hosts, zones = environment.groups[group].hosts, len(environment.zones)
-    return Room(_dealt(hosts, zones), environment.aws.disks[service].size, reserved)
+    zones = _dealt(environment.groups[group].hosts, len(environment.zones))
+    return Room(zones, environment.aws.disks[service].size, reserved)
 
 
-def group_of(environment: Environment, service: str) -> str | None:
+def _group(environment: Environment, service: str) -> str | None:
     found = (name for name, group in environment.groups.items() if service in group.services)
     return next(found, None)
 
 
 def _dealt(hosts: int, zones: int) -> list[int]:
-    """Hosts of a group are dealt to the zones in turn."""
+    """How many hosts of a group each zone has: they are dealt to the zones in turn."""
     return [hosts // zones + (zone < hosts % zones) for zone in range(min(hosts, zones))]
 
 
-def _problem(
-    environment: Environment,
-    service: str,
-    reserved: int,
-    store: Store,
-    share: Callable[[Room], float],
-    otherwise: str,
-) -> Iterator[str]:
-    room = room_of(environment, service, reserved)
-    if room is None or share(room) <= room.usable:
-        return
-    size = ceil((share(room) + reserved) / GIB)
-    zones = len(environment.zones)
-    rooms = (Room(_dealt(number, zones), room.disk, reserved) for number in count(room.hosts))
-    remedies = [f"make it {size:,}"] if size <= MOST_DISK else []
+def _disk_problem(environment: Environment, need: Need) -> str:
+    room, store = need.room, need.store
+    remedies = [f"make it {need.size:,}"] if need.size <= MOST_GIBIBYTES else []
     if room.usable > 0:
-        enough = next(found.hosts for found in rooms if share(found) <= found.usable)
-        remedies.append(f"give groups.{group_of(environment, service)} {enough} hosts")
-    yield (
-        f"aws.disks.{service}.size: {room.disk:,.0f} GiB; at the environment's load each of"
-        f" {room.hosts} hosts needs {size:,} ({store.said}; {store.copies} copies):"
-        f" {', '.join([*remedies, otherwise])}"
-    )
-
-
-def _nodes_problem(environment: Environment, store: Store, most: float) -> str | None:
-    """What a node may hold, however large its disk is."""
-    room = room_of(environment, "cassandra")
-    if room is None or (data := _data_of_a_node(store, room)) <= most:
-        return None
-    zones = len(environment.zones)
-    rooms = (Room(_dealt(number, zones), room.disk) for number in count(room.hosts))
-    enough = next(found.hosts for found in rooms if _data_of_a_node(store, found) <= most)
+        enough = _enough(environment, room, lambda more: need.share(more) <= more.usable)
+        remedies.append(f"give groups.{_group(environment, need.service)} {enough} hosts")
     return (
-        f"groups.{group_of(environment, 'cassandra')}.hosts: {room.hosts}, and each holds"
-        f" {data / TB:,.1f} TB of {store.said}; more than {most / TB:g} TB (cassandra_node_tb in"
-        f" configs/capacity.yaml) are slow to bring back: make it {enough}"
+        f"aws.disks.{need.service}.size: {room.disk:,} GiB; at the environment's load each of"
+        f" {room.hosts} hosts needs {need.size:,} for {store.copies} copies of {store.said}:"
+        f" {', or '.join([*remedies, need.otherwise])}"
     )
+
+
+def _node_problems(environment: Environment, need: Need) -> Iterator[str]:
+    """What a node may hold, however large its disk is."""
+    most = load_assumptions()["cassandra_node_tb"] * TB
+    data = _data_of_a_node(need.store, need.room)
+    if data > most:
+        enough = _enough(
+            environment, need.room, lambda more: _data_of_a_node(need.store, more) <= most
+        )
+        yield (
+            f"groups.{_group(environment, need.service)}.hosts: {need.room.hosts}, and each holds"
+            f" {data / TB:,.1f} TB of {need.store.said}; a node with more than {most / TB:g} TB"
+            " (cassandra_node_tb in configs/capacity.yaml) is slow to bring back:"
+            f" make it {enough}, or {need.otherwise}"
+        )
+
+
+def _enough(environment: Environment, room: Room, fits: Callable[[Room], bool]) -> int:
+    """The least number of hosts that is enough, with the disks that there are."""
+    zones = len(environment.zones)
+    rooms = (replace(room, zones=_dealt(hosts, zones)) for hosts in count(room.hosts))
+    return next(each.hosts for each in rooms if fits(each))
