@@ -33,6 +33,7 @@ def capacity(
     """
     from millrace.cli.views import capacity_view, profile_for
     from millrace.config import PROFILES, load_component, load_events
+    from millrace.config.streams import load_streams
     from millrace.plan.capacity import Load, load_assumptions, size
     from millrace.plan.parts import DAY_MS
     from millrace.plan.spark import settings_of
@@ -42,10 +43,10 @@ def capacity(
     most = spark.settings["common"]["max_events_per_second"]
     bounds = {profile: most.at(profile) for profile in PROFILES}
     profile = profile_for(events_per_second * assumptions["headroom"], bounds) or PROFILES[-1]
-    kept_ms = load_events().topics["events"].config["retention.ms"].at(profile)
-    days = retention_days or kept_ms / DAY_MS
-    load = Load(events_per_second, event_bytes, days, replication)
     settings = settings_of(spark, profile)
+    topic = load_events().topics[load_streams()[settings.common.stream].topic]
+    days = retention_days or topic.config["retention.ms"].at(profile) / DAY_MS
+    load = Load(events_per_second, event_bytes, days, replication)
     stored = Stored(events_per_second, event_bytes, settings, PROGRAMS, assumptions)
     stores = {
         "HDFS": stored.in_hdfs(replication),

@@ -95,7 +95,7 @@ def test_what_is_kept_as_long_as_something_else_is():
         "versions of lookup tables": PLAN.tables["campaigns"].keep_seconds / 86_400,
     }
     assert kept == dict.fromkeys(kept, archive)
-    api = PLAN.services["insight_api"].settings["settings.json"]
+    api = PLAN.services["insight_api"].settings["config.json"]
     assert api["kept_days"] == spark.traffic.keep_days
 
 
