@@ -18,4 +18,18 @@ def partition_mb_per_s(record: Record) -> float:
     return value_bytes(settings["pages"]) / median(costs)
 
 
-COEFFICIENTS: Mapping[str, Callable[[Record], float]] = {"partition_mb_per_s": partition_mb_per_s}
+def archived_share(record: Record) -> float:
+    """Of events with random ids, for each byte of them."""
+    [run] = [run for run in record["result"]["runs"] if run["ids"] == "random"]
+    return float(run["archived_bytes"] / run["value_bytes"])
+
+
+def state_bytes(record: Record) -> float:
+    """Of a row of the sessions' state, at its largest."""
+    runs = [run for run in record["result"]["runs"] if run["dimension"] == "hours of sessions"]
+    return median(run["state_bytes"] / run["state_rows"] for run in runs)
+
+
+COEFFICIENTS: Mapping[str, Callable[[Record], float]] = {
+    own.__name__: own for own in (partition_mb_per_s, archived_share, state_bytes)
+}

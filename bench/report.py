@@ -443,6 +443,22 @@ def _transforms(record: Record) -> Iterable[Section]:
     )
 
 
+def _archived(record: Record) -> Iterable[Section]:
+    yield Section(
+        f"The archive's files: {record['settings']['events']:,} events in one of them",
+        ["ids of events", "B in Kafka", "B in the archive", "share"],
+        [
+            [
+                run["ids"],
+                f"{run['value_bytes']:,.1f}",
+                f"{run['archived_bytes']:,.1f}",
+                f"{run['archived_bytes'] / run['value_bytes']:.2f}",
+            ]
+            for run in record["result"]["runs"]
+        ],
+    )
+
+
 def _growth(record: Record) -> Iterable[Section]:
     runs, settings = record["result"]["runs"], record["settings"]
     size = f"{settings['events']:,} events in batches of {settings['batch']:,}"
@@ -490,6 +506,7 @@ KINDS: dict[str, Callable[[Record], Iterable[Section]]] = {
     "dstreams": _dstreams,
     "modes": _modes,
     "growth": _growth,
+    "archived": _archived,
     "transforms-compilers": _transforms,
     "transforms-formats": _transforms,
 }

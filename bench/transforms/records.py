@@ -65,13 +65,13 @@ def write(folder: Path, count: int) -> dict[str, float]:
         size = 0
         for partition, numbers in enumerate(np.array_split(np.arange(count), CORES)):
             records = values_of(events(spec, numbers))
-            _write_file(folder / format / f"{partition}.parquet", partition, records)
+            write_file(folder / format / f"{partition}.parquet", partition, records)
             size += sum(len(value) for _, value in records)
         sizes[format] = round(size / count, 1)
     return sizes
 
 
-def _write_file(file: Path, partition: int, records: list[tuple[bytes, bytes]]) -> None:
+def write_file(file: Path, partition: int, records: list[tuple[bytes, bytes]]) -> None:
     received = int(STARTED_MS + 1000 * SECONDS) * 1000
     rows = [
         (key, value, "events", partition, offset, received, None)

@@ -2,7 +2,8 @@
 
 Its one argument is JSON: records (files), events, stream, jobs (the product's settings) and
 settings. A line of JSON on its input is a step's name, and is answered with what an event cost; or
-"steps", which is answered with all of them; or "results", which is answered with traffic's rows.
+"steps", which is answered with all of them; or "results", which is answered with traffic's rows; or
+"archived", which is answered with the bytes of the archive's files.
 """
 
 import json
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from millrace_jobs.jobs.sessions import sessions
@@ -63,15 +65,23 @@ class Work:
         rule, sketches = PageViewRule.of(own), Sketches.of(own)
         return self._events().transform(traffic, rule, own.watermark_seconds, sketches, own.tasks)
 
+    def archived(self) -> int:
+        with tempfile.TemporaryDirectory() as folder:
+            self._write_archive(folder)
+            return sum(file.stat().st_size for file in Path(folder).rglob("*.parquet"))
+
     def _archive(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            self._write_archive(folder)
+
+    def _write_archive(self, folder: str) -> None:
         """Into Parquet: Delta's log is a batch's cost, not an event's."""
         own = ArchiveSettings.read(self.jobs["archive"])
         events = archive.with_partitions(
             self._events(), self.stream.event_time, own.old_after_hours
         )
         dealt = archive.dealt(events, own.shuffle_partitions, own.writers_per_hour)
-        with tempfile.TemporaryDirectory() as folder:
-            dealt.write.partitionBy(*archive.PARTITIONS).mode("overwrite").parquet(folder)
+        dealt.write.partitionBy(*archive.PARTITIONS).mode("overwrite").parquet(folder)
 
 
 def consume(frame: DataFrame) -> None:
@@ -94,6 +104,7 @@ def main(asked: dict[str, Any]) -> None:
     others: dict[str, Callable[[], Any]] = {
         "steps": lambda: list(work.steps),
         "results": work.results,
+        "archived": work.archived,
     }
     for line in sys.stdin:
         step = json.loads(line)

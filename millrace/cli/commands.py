@@ -202,7 +202,7 @@ COMMANDS = {
         "capacity": Place(
             PLAN,
             "capacity",
-            "Size disks, brokers, partitions and Cassandra for a load, with what is assumed.",
+            "Size brokers, partitions, HDFS and Cassandra for a load, with what is assumed.",
         ),
         "alerts": Place(
             PLAN,

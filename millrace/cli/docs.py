@@ -17,6 +17,7 @@ from millrace.cli.network_docs import network_page
 from millrace.cli.pictures import everywhere, layers_svg, own_units, topology_svg
 from millrace.cli.retention import retention_table
 from millrace.cli.role_docs import role_readmes
+from millrace.cli.sizes import sizes_table
 from millrace.common.errors import NotPassedError, OperatorError
 from millrace.common.exits import Exit
 from millrace.common.paths import REPO
@@ -96,6 +97,7 @@ def filled(page: Path, text: str, plan: Plan) -> str:
         "rooms": _rooms_table,
         "jobs": _jobs_table,
         "retention": retention_table,
+        "sizes": lambda _: sizes_table(),
         "exits": _exits_table,
         "queries": _queries,
         "verdicts": _verdicts_table,

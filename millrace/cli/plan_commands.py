@@ -20,23 +20,39 @@ def plan(as_json: JsonOption = False) -> None:
 def capacity(
     events_per_second: Annotated[float, typer.Option(min=1, help="On average over a day.")],
     event_bytes: Annotated[float, typer.Option("--bytes", min=1, help="Bytes of one event.")],
-    retention_days: Annotated[float, typer.Option(min=0.01, help="That Kafka keeps them.")],
-    replication: Annotated[int, typer.Option(min=1, help="Copies of each event.")] = 3,
+    retention_days: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="That Kafka keeps them, if not as long as it is set to."),
+    ] = None,
+    replication: Annotated[int, typer.Option(min=1, help="Copies of all data.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Size disks, brokers, partitions and Cassandra for a load, with what is assumed.
+    """Size brokers, partitions, HDFS and Cassandra for a load, with what is assumed.
 
-    millrace capacity --events-per-second 300000 --bytes 150 --retention-days 7
+    millrace capacity --events-per-second 300000 --bytes 150
     """
-    from millrace.cli.views import capacity_view
-    from millrace.config import PROFILES, load_component
+    from millrace.cli.views import capacity_view, profile_for
+    from millrace.config import PROFILES, load_component, load_events
+    from millrace.config.streams import load_streams
     from millrace.plan.capacity import Load, load_assumptions, size
+    from millrace.plan.parts import DAY_MS
+    from millrace.plan.spark import settings_of
+    from millrace.plan.storage import PROGRAMS, Stored
 
-    most = load_component("spark").settings["common"]["max_events_per_second"]
-    load = Load(events_per_second, event_bytes, retention_days, replication)
-    assumptions = load_assumptions()
+    spark, assumptions = load_component("spark"), load_assumptions()
+    most = spark.settings["common"]["max_events_per_second"]
     bounds = {profile: most.at(profile) for profile in PROFILES}
-    tell(capacity_view(load, size(load, assumptions), assumptions, bounds), as_json)
+    profile = profile_for(events_per_second * assumptions["headroom"], bounds) or PROFILES[-1]
+    settings = settings_of(spark, profile)
+    topic = load_events().topics[load_streams()[settings.common.stream].topic]
+    days = retention_days or topic.config["retention.ms"].at(profile) / DAY_MS
+    load = Load(events_per_second, event_bytes, days, replication)
+    stored = Stored(events_per_second, event_bytes, settings, PROGRAMS, assumptions)
+    stores = {
+        "HDFS": stored.in_hdfs(replication),
+        "Cassandra": stored.in_cassandra(replication),
+    }
+    tell(capacity_view(load, size(load, assumptions), stores, assumptions, bounds), as_json)
 
 
 def alerts() -> None:

@@ -26,7 +26,8 @@ BOUNDED = {
     "lookup_versions": "the newest one; others for their table's keep_days",
 }
 DEFAULT = "its own default"
-DAY_MS = 86_400_000
+POSITIONS = "offsets.retention.minutes"
+MINUTES_PER_DAY = 1_440
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,20 @@ def _all(plan: Plan) -> Iterator[Kept]:
 def _topics(plan: Plan) -> Iterator[Kept]:
     for part, topic in plan.topics.items():
         ends = {}
-        if age := topic.config.get("retention.ms"):
-            ends["retention.ms"] = f"{int(age) // DAY_MS} days"
+        if "retention.ms" in topic.config:
+            ends["retention.ms"] = f"{topic.retention_days:g} days"
         if size := topic.config.get("retention.bytes"):
             ends["retention.bytes"] = f"{int(size) // 2**20:,} MiB a partition"
         if "compact" in topic.config.get("cleanup.policy", ""):
             ends["cleanup.policy"] = "the last record of a key"
         yield Kept(f"topic of {part}", "Kafka", "; ".join(ends.values()), _in("events.yaml", *ends))
+    broker = plan.services["kafka_broker"].settings["broker.properties"]
+    yield Kept(
+        "positions of consumer groups",
+        "Kafka",
+        f"{broker[POSITIONS] // MINUTES_PER_DAY} days after the last commit",
+        _in("kafka_broker.yaml", POSITIONS),
+    )
     yield Kept("the controllers' log", "Kafka", "7 days or 100 MiB, behind a snapshot", DEFAULT)
 
 
@@ -68,7 +76,7 @@ def _files(plan: Plan) -> Iterator[Kept]:
     spark = plan.spark.settings
     defaults = spark.defaults.model_extra or {}
     table = "spark.databricks.delta.properties.defaults"
-    replaced = defaults[f"{table}.deletedFileRetentionDuration"].removeprefix("interval ")
+    replaced = f"{spark.defaults.replaced_days} days"
     log = defaults[f"{table}.logRetentionDuration"].removeprefix("interval ")
     batches = defaults["spark.sql.streaming.minBatchesToRetain"]
     left = plan.services["job_gateway"].settings["upkeep"]["left_days"]

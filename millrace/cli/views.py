@@ -12,6 +12,7 @@ from millrace.cost import Estimate, estimate, load_prices, quantities
 from millrace.plan import Plan
 from millrace.plan.aws import AwsPlan
 from millrace.plan.capacity import TB, TIB, Assumptions, Capacity, Load
+from millrace.plan.storage import Store
 
 
 def plan_view(plan: Plan) -> Answer:
@@ -92,17 +93,26 @@ def _zones(plan: Plan) -> Table:
     return Table("zones", columns, rows, foot=everything)
 
 
-def terabytes(size: float) -> str:
-    """Bytes as ``27.2 TB (24.7 TiB)``: the second figure restates the first, rounded, one."""
-    shown = round(size / TB, 1)
-    return f"{shown:,.1f} TB ({shown * TB / TIB:,.1f} TiB)"
+def volume(size: float) -> str:
+    """Bytes as ``27.2 TB (24.7 TiB)``: the second figure restates the first, rounded, one.
+
+    Below a TB in GB.
+    """
+    unit, one, binary = ("TB", TB, TIB) if size >= TB else ("GB", TB / 1000, TIB / 1024)
+    shown = round(size / one, 1)
+    return f"{shown:,.1f} {unit} ({shown * one / binary:,.1f} {unit[0]}iB)"
 
 
 def capacity_view(
-    load: Load, capacity: Capacity, assumptions: Assumptions, most: Mapping[Profile, int]
+    load: Load,
+    capacity: Capacity,
+    stores: Mapping[str, Store],
+    assumptions: Assumptions,
+    most: Mapping[Profile, int],
 ) -> Answer:
     """``most`` has the events/s that a job takes at most, by profile, the smallest first."""
     peak = load.events_per_second * assumptions["headroom"]
+    enough = profile_for(peak, most)
     bounds = ", ".join(f"{rate:,} ({profile})" for profile, rate in most.items())
     needs = [
         ("events on disk", capacity.raw, "B", "rate x bytes x seconds kept x copies"),
@@ -116,18 +126,24 @@ def capacity_view(
         ),
         (
             "profile",
-            next((profile for profile, rate in most.items() if rate >= peak), "none"),
+            enough or "none",
             None,
             f"a job takes {bounds} events/s at most, the peak is {peak:,.0f}: "
             "max_events_per_second",
         ),
         ("partitions", capacity.partitions, None, "peak rate, a multiple of the brokers"),
-        (
-            "Cassandra nodes",
-            capacity.cassandra_nodes,
-            None,
-            f"{terabytes(capacity.cassandra_bytes)} of results at replication 3, compaction "
-            "included",
+        *(
+            (f"data in {name}", store.bytes, "B", f"{store.copies} copies; see below")
+            for name, store in stores.items()
+        ),
+        *(
+            (
+                f"disks of {name}",
+                store.bytes * store.overhead / assumptions["disk_fill"],
+                "B",
+                _disks(store, assumptions),
+            )
+            for name, store in stores.items()
         ),
     ]
     title = (
@@ -136,13 +152,41 @@ def capacity_view(
     )
     columns = (Column("what"), Column("needed", show=_needed), Column("because"))
     rows = [dict(zip(("what", "needed", "unit", "because"), need, strict=True)) for need in needs]
-    return Answer.of(needs=Table(title, columns, rows), assumptions=_assumptions(assumptions))
+    return Answer.of(
+        needs=Table(title, columns, rows),
+        kept=_kept(stores),
+        assumptions=_assumptions(assumptions),
+    )
+
+
+def profile_for(peak: float, most: Mapping[Profile, int]) -> Profile | None:
+    """The smallest whose jobs take so many events/s; None if none does."""
+    return next((profile for profile, rate in most.items() if rate >= peak), None)
+
+
+def _disks(store: Store, assumptions: Assumptions) -> str:
+    full = f"full to {assumptions['disk_fill']:.0%}"
+    return full if store.overhead == 1 else f"{full}, {store.overhead:g} times for compaction"
+
+
+def _kept(stores: Mapping[str, Store]) -> Table:
+    columns = (
+        *map(Column, ("in", "what")),
+        Column("bytes", "one copy", lambda row: volume(row["bytes"])),
+        Column("because"),
+    )
+    rows = [
+        {"in": name, "what": kind.what, "bytes": kind.bytes, "because": kind.because}
+        for name, store in stores.items()
+        for kind in store.kinds
+    ]
+    return Table("what is kept, by archive and traffic", columns, rows)
 
 
 def _needed(row: Row) -> str:
     match row["unit"]:
         case "B":
-            return terabytes(row["needed"])
+            return volume(row["needed"])
         case "B/s":
             return f"{row['needed'] / 1e6:,.1f} MB/s"
     return shown(row["needed"])

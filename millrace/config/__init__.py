@@ -16,7 +16,16 @@ alerts.py         what is worth an operator's attention
 panels.py         what is worth looking at
 """
 
-from millrace.config.aws import INCLUDED_IOPS, INCLUDED_THROUGHPUT, Aws, Disk, Image, SignIn, State
+from millrace.config.aws import (
+    INCLUDED_IOPS,
+    INCLUDED_THROUGHPUT,
+    MOST_GIBIBYTES,
+    Aws,
+    Disk,
+    Image,
+    SignIn,
+    State,
+)
 from millrace.config.component import (
     ENTRANCE,
     OPERATOR,
@@ -48,6 +57,7 @@ __all__ = [
     "ENTRANCE",
     "INCLUDED_IOPS",
     "INCLUDED_THROUGHPUT",
+    "MOST_GIBIBYTES",
     "OPERATOR",
     "OUTSIDE",
     "PRODUCERS",

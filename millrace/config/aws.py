@@ -21,6 +21,7 @@ class InstanceType(Model):
 # What each gp3 volume has for its price (EBS User Guide, "General Purpose SSD volumes").
 INCLUDED_IOPS = 3000
 INCLUDED_THROUGHPUT = 125  # MiB/s
+MOST_GIBIBYTES = 16384
 
 
 class Disk(Model):
@@ -29,7 +30,7 @@ class Disk(Model):
     The bounds are those of the EBS User Guide, "General Purpose SSD volumes".
     """
 
-    size: int = Field(ge=1, le=16384)
+    size: int = Field(ge=1, le=MOST_GIBIBYTES)
     iops: int = Field(default=INCLUDED_IOPS, ge=INCLUDED_IOPS, le=16000)
     throughput: int = Field(default=INCLUDED_THROUGHPUT, ge=INCLUDED_THROUGHPUT, le=1000)
 

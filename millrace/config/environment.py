@@ -86,11 +86,13 @@ class Machines(Model):
 
 
 class TargetLoad(Model):
-    """What an environment is sized for: a day's mean rate, bytes of one event, days kept."""
+    """What an environment is sized for: a day's mean rate, and bytes of one event as Kafka has it.
+
+    For how many days each kind of data is kept, its own setting says (docs/retention.md).
+    """
 
     events_per_second: PositiveInt
     bytes: PositiveInt
-    retention_days: float = Field(gt=0, strict=False)
 
 
 class Environment(Model):
@@ -130,6 +132,10 @@ class Environment(Model):
             raise ValueError("aws: belongs to provider aws, which needs it")
         if (self.machines is not None) != (self.provider == "static"):
             raise ValueError("machines: belongs to provider static, which needs it")
+        if self.aws and self.load is None:
+            raise ValueError(
+                "load: its disks on AWS are sized for one; say {events_per_second: 100, bytes: 240}"
+            )
         return self
 
     @model_validator(mode="after")

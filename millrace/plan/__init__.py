@@ -1,12 +1,13 @@
 """The planner. Each of these imports only what stands before it:
 
-capacity.py      how much hardware a load needs
+capacity.py      what Kafka needs for a load
 parts.py         what a plan consists of: hosts, services, topics
 edges.py         who talks to whom
 aws.py           a plan's part for AWS
 spark.py         the jobs' settings
 streams.py       streams under a profile
 tables.py        lookup tables under a profile
+storage.py       what HDFS and Cassandra keep, held against their disks
 model.py         the plan, and what can be asked of it
 reachability.py  what commands and playbooks talk to, held against the plan
 addresses.py     where hosts are

@@ -6,6 +6,7 @@ The components in `infra/aws` declare what stands here, one resource for each en
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
+from math import ceil
 
 from millrace.config import (
     OPERATOR,
@@ -296,7 +297,7 @@ def _capacity_problems(
     if not brokers or service not in aws.disks:
         return
     assume = load_assumptions()
-    kept = _kept(topics) / brokers
+    kept = _bound(topics) / brokers
     room = aws.disks[service].size * GIB * assume["disk_fill"]
     if kept > room:
         yield (
@@ -305,11 +306,16 @@ def _capacity_problems(
         )
     if environment.load is None:
         return
-    load = Load(**environment.load.model_dump(), replication=environment.replication.kafka.factor)
+    topic = topics[events]
+    load = Load(
+        environment.load.events_per_second,
+        environment.load.bytes,
+        topic.retention_days,
+        topic.replication,
+    )
     needed = size(load, assume)
     if brokers < needed.brokers:
         yield f"load: needs {needed.brokers} brokers, there are {brokers}"
-    topic = topics[events]
     if topic.partitions < needed.partitions:
         yield f"load: needs {needed.partitions} partitions, topic {events} has {topic.partitions}"
     bound = int(topic.config["retention.bytes"]) * topic.partitions * topic.replication
@@ -320,7 +326,12 @@ def _capacity_problems(
         )
 
 
-def _kept(topics: Mapping[str, TopicPlan]) -> int:
+def broker_gibibytes(topics: Mapping[str, TopicPlan], brokers: int) -> int:
+    """Returns the size of each broker's disk that holds what topics may keep."""
+    return ceil(_bound(topics) / brokers / load_assumptions()["disk_fill"] / GIB)
+
+
+def _bound(topics: Mapping[str, TopicPlan]) -> int:
     """Bytes that all topics' replicas may take; those that are only compacted have no bound."""
     return sum(
         int(topic.config["retention.bytes"]) * topic.partitions * topic.replication

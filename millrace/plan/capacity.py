@@ -1,4 +1,4 @@
-"""How much hardware a load needs. Pure arithmetic over the assumptions of configs/capacity.yaml."""
+"""What Kafka needs for a load. Pure arithmetic over the assumptions of configs/capacity.yaml."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -9,7 +9,6 @@ from millrace.common.paths import CONFIGS
 from millrace.config import Model, Setting, read_yaml, validate
 
 SECONDS_PER_DAY = 86_400
-MINUTES_PER_DAY = 1_440
 TB = 10**12
 TIB = 2**40
 MB = 10**6
@@ -50,7 +49,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the load needs. Sizes in bytes, rates in bytes/s."""
+    """What the load needs of Kafka. Sizes in bytes, rates in bytes/s."""
 
     ingest: float
     raw: float
@@ -58,8 +57,6 @@ class Capacity:
     brokers_for_network: int
     brokers: int
     partitions: int
-    cassandra_bytes: float
-    cassandra_nodes: int
 
 
 def load_assumptions() -> Assumptions:
@@ -68,7 +65,7 @@ def load_assumptions() -> Assumptions:
 
 
 def size(load: Load, assume: Assumptions) -> Capacity:
-    """Brokers, partitions and Cassandra nodes for a load; never fewer than high availability needs.
+    """Brokers and partitions for a load; never fewer than high availability needs.
 
     ``raw`` = events/s x bytes x seconds kept x replicas, exactly: head-room is added to machines,
     not to the figure.
@@ -78,7 +75,6 @@ def size(load: Load, assume: Assumptions) -> Capacity:
     for_disk = ceil(raw / (assume["broker_disk_tb"] * TB * assume["disk_fill"]))
     for_network = ceil(ingest * assume["headroom"] / (assume["broker_ingest_mb_per_s"] * MB))
     brokers = max(for_disk, for_network, load.replication, 3)
-    stored = _results(assume) * 3 * assume["compaction_overhead"]
     return Capacity(
         ingest=ingest,
         raw=raw,
@@ -86,8 +82,6 @@ def size(load: Load, assume: Assumptions) -> Capacity:
         brokers_for_network=for_network,
         brokers=brokers,
         partitions=_partitions(ingest * assume["headroom"], brokers, assume),
-        cassandra_bytes=stored,
-        cassandra_nodes=max(3, ceil(stored / (assume["cassandra_node_tb"] * TB))),
     )
 
 
@@ -95,11 +89,3 @@ def _partitions(peak: float, brokers: int, assume: Assumptions) -> int:
     """Enough for the peak, and the same number on each broker."""
     needed = ceil(peak / (assume["partition_mb_per_s"] * MB))
     return brokers * ceil(needed / brokers)
-
-
-def _results(assume: Assumptions) -> float:
-    """Bytes of one copy of all results: traffic windows with sketches, and page rows."""
-    windows = MINUTES_PER_DAY + 24
-    daily = windows * (assume["result_bytes"] + assume["sketch_bytes"])
-    daily += 24 * assume["pages_per_hour"] * assume["result_bytes"]
-    return daily * assume["result_days"]

@@ -26,7 +26,7 @@ from millrace.config.jobs import archives, folders_of, load_job_settings, on_tri
 from millrace.config.jobs import problems as job_problems
 from millrace.config.lookup_tables import Table, load_tables
 from millrace.config.streams import Stream, load_streams
-from millrace.plan import addresses, availability, aws, receivers
+from millrace.plan import addresses, availability, aws, receivers, storage
 from millrace.plan.capacity import load_assumptions
 from millrace.plan.edges import edges
 from millrace.plan.model import Plan
@@ -192,6 +192,11 @@ def _problems(
         return
     if not undeclared:
         yield from in_environment(_rate_problems(environment, settings))
+        if not unplaced:
+            reserved = _reserved_bytes(components, environment.profile)
+            yield from in_environment(
+                storage.problems(environment, settings, _jobs(environment), reserved)
+            )
         yield from store_problems(settings, sorted(_jobs(environment)))
     unread = list(_stream_problems(environment, events, settings, streams))
     yield from unread
@@ -221,6 +226,14 @@ def _stream_problems(
     promised = environment.load.events_per_second if environment.load else None
     counted = settings.streams_of("traffic") if "traffic" in _jobs(environment) else []
     return stream_problems(streams, set(events.topics), promised, counted)
+
+
+def _reserved_bytes(components: Mapping[str, Component], profile: Profile) -> int:
+    """What HDFS leaves free on each of its disks."""
+    if "datanode" not in components:
+        return 0
+    reserved = components["datanode"].settings["hdfs-site.xml"]["dfs.datanode.du.reserved"]
+    return int(reserved.at(profile))
 
 
 def _jobs(environment: Environment) -> set[str]:

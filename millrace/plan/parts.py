@@ -14,6 +14,7 @@ LOGS_ROOT = "/var/log/millrace"
 CONTROLLER_ID_BASE = 100
 # MiB of a host that systemd, journald, sshd and an operator's shell need.
 HOST_OVERHEAD = 64
+DAY_MS = 86_400_000
 
 
 class Model(BaseModel):
@@ -94,6 +95,11 @@ class TopicPlan(Model):
     partitions: int
     replication: int
     config: dict[str, str]
+
+    @property
+    def retention_days(self) -> float:
+        """Of a topic that forgets by age."""
+        return int(self.config["retention.ms"]) / DAY_MS
 
 
 class NetworkPlan(Model):

@@ -6,9 +6,17 @@ The others stay beside them as they are: what only jobs read, jobs check.
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from millrace.common.paths import CONFIGS
 from millrace.config import Component, Profile, absent, validate
@@ -22,6 +30,11 @@ REAL_TIME_SECONDS = 5
 # Cassandra's: MAX_TTL, and the length of a table's name, before which stands ``job_``.
 MOST_DAYS = 20 * 365
 TABLE = re.compile(r"[a-z0-9_]{1,44}")
+# Of spark-defaults.conf: how long Delta keeps what it has replaced, and versions of a state.
+REPLACED = "spark.databricks.delta.properties.defaults.deletedFileRetentionDuration"
+STREAMING = "spark.sql.streaming"
+DELTAS = f"{STREAMING}.stateStore.minDeltasForSnapshot"
+DAYS = re.compile(r"interval ([1-9]\d*) days")
 FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -42,6 +55,29 @@ class Defaults(Settings):
     blocks_port: PositiveInt = Field(alias="spark.blockManager.port")
     port_retries: PositiveInt = Field(alias="spark.port.maxRetries")
     attempts: PositiveInt = Field(alias="spark.yarn.maxAppAttempts")
+
+    @model_validator(mode="after")
+    def _ages_can_be_read(self) -> Self:
+        if not DAYS.fullmatch(said := str(self._extra(REPLACED))):
+            raise ValueError(f"{REPLACED}: '{said}' is no age such as 'interval 7 days'")
+        return self
+
+    @property
+    def replaced_days(self) -> int:
+        """For how long files stay that a table doesn't refer to any more."""
+        found = DAYS.fullmatch(self._extra(REPLACED))
+        assert found  # validated above
+        return int(found[1])
+
+    @property
+    def state_versions(self) -> int:
+        """How many snapshots of a state store a checkpoint has at most, with the one being made."""
+        batches, between = self._extra(f"{STREAMING}.minBatchesToRetain"), self._extra(DELTAS)
+        return -(-batches // between) + 1
+
+    def _extra(self, name: str) -> Any:
+        """What has no field here: a field would change its line's place in spark-defaults.conf."""
+        return (self.model_extra or {}).get(name)
 
     @property
     def places(self) -> int:
@@ -72,6 +108,7 @@ class Common(Settings):
     stream: str
     max_events_per_second: PositiveInt
     cold_seconds: PositiveInt
+    dead_letter_samples: PositiveInt
     kafka_connect_ms: PositiveInt
     kafka_answer_ms: PositiveInt
     kafka_reconnect_ms: PositiveInt
@@ -94,6 +131,8 @@ class Job(Settings):
     max_events_per_second: PositiveInt | None = Field(default=None, exclude_if=absent)
     max_rows: PositiveInt | None = Field(default=None, exclude_if=absent)
     keep_days: PositiveInt | None = Field(default=None, exclude_if=absent)
+    rows_per_event: NonNegativeFloat | None = Field(default=None, exclude_if=absent)
+    max_keys: PositiveInt | None = Field(default=None, exclude_if=absent)
 
 
 class Archive(Job):
@@ -103,6 +142,7 @@ class Archive(Job):
 class Traffic(Job):
     watermark_seconds: PositiveInt
     page_characters: PositiveInt
+    pages_tracked: PositiveInt
     keep_days: PositiveInt
     pages_keep_days: PositiveInt
     page_view_methods: list[str]

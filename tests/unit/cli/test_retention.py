@@ -6,11 +6,17 @@ from types import ModuleType
 import pytest
 
 from millrace.cli.retention import SCHEMA, retention_table
+from millrace.common.paths import REPO
 from millrace.plan import load_plan
 from tests.unit.role_modules import module_of_role
 
 PLAN = load_plan("local")
 DAYS = {"windows": 800, "pages": 90, "letters": 30}
+GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
+# Said of data, and not of a default or of a certificate.
+AGE = re.compile(
+    r"\b(?:kept|keeps?|stays?|as long as)\b[^.|]{0,60}?\b(\d+) days|\b(\d+) days, as long as"
+)
 VALUES = {"keyspace": "millrace", "datacenter": "dc", "replication": 3}
 
 
@@ -72,6 +78,40 @@ def test_every_table_and_topic_has_its_row():
     for topic in PLAN.topics:
         assert f"| topic of {topic} |" in text
     assert "| figures | each edge host | 7d; 512MB |" in text
+
+
+def test_what_is_kept_as_long_as_something_else_is():
+    """Each of these names the other's setting as its source."""
+    spark = PLAN.spark.settings
+    archive = spark.archive.keep_days
+    topics = PLAN.names.kafka.topics
+    broker = PLAN.services["kafka_broker"].settings["broker.properties"]
+    kept = {
+        "topic of dead letters": PLAN.topics[topics.dead_letters].retention_days,
+        "topic of results": PLAN.topics[topics.results].retention_days,
+        "positions of groups": broker["offsets.retention.minutes"] / 1440,
+        "logs on AWS": load_plan("dev").services["cloudwatch_agent"].settings["logs"]["keep_days"],
+        "rows of jobs of one file": spark.job("sessions").keep_days,
+        "versions of lookup tables": PLAN.tables["campaigns"].keep_seconds / 86_400,
+    }
+    assert kept == dict.fromkeys(kept, archive)
+    api = PLAN.services["insight_api"].settings["config.json"]
+    assert api["kept_days"] == spark.traffic.keep_days
+
+
+def test_no_prose_repeats_an_age():
+    """It would go on saying it when the setting has changed."""
+    ages = {PLAN.spark.settings.archive.keep_days, PLAN.spark.settings.traffic.pages_keep_days}
+    ages |= {PLAN.spark.settings.traffic.keep_days}
+    pages = [*REPO.glob("docs/*.md"), *REPO.glob("runbooks/*.md"), REPO / "README.md"]
+    settings = (REPO / "configs").rglob("*.yaml")
+    repeated = [
+        f"{path.relative_to(REPO)}: {found[0]}"
+        for path in (*pages, *settings)
+        for found in AGE.finditer(re.sub(GENERATED, "", path.read_text()))
+        if int(found[1] or found[2]) in ages
+    ]
+    assert repeated == []
 
 
 def test_every_topic_but_positions_forgets():

@@ -122,12 +122,12 @@ def test_every_data_volume_is_a_disk_with_a_device_of_its_own(name):
 
 def test_prod_is_what_the_capacity_planner_asks_for():
     environment, plan = load_environment("prod"), load_plan("prod")
-    load = Load(**environment.load.model_dump(), replication=3)
+    topic = plan.topics["events"]
+    load = Load(*environment.load.model_dump().values(), topic.retention_days, topic.replication)
     assert load.events_per_second == 100_000
     needed = size(load, load_assumptions())
     assert len(plan.hosts_of("kafka_broker")) >= needed.brokers
     assert plan.topics["events"].partitions >= needed.partitions
-    assert len(plan.hosts_of("cassandra")) >= needed.cassandra_nodes
 
 
 def test_staging_has_prods_shape():
@@ -161,8 +161,8 @@ def test_what_is_local_knows_nothing_of_aws():
         ("groups/worker/instance", "t3.small", "1904 MiB of t3.small; its services need 3726 MiB"),
         ("aws/root_disk", {"size": 14}, "14 GiB; on hosts of coord the system takes 10, and 70%"),
         ("aws/root_disk", {"size": 14}, "on hosts of edge the system takes 10, prometheus_"),
-        ("load", {"events_per_second": 10**6, "bytes": 240, "retention_days": 7}, "brokers, there"),
-        ("load", {"events_per_second": 1000, "bytes": 240, "retention_days": 7}, "keeps 9 GiB (re"),
+        ("load", {"events_per_second": 10**6, "bytes": 240}, "brokers, there"),
+        ("load", {"events_per_second": 1000, "bytes": 240}, "keeps 9 GiB (re"),
     ],
 )
 def test_what_aws_would_refuse_or_disks_could_not_hold(path, value, complaint):
@@ -194,6 +194,7 @@ def test_a_name_that_no_load_balancer_could_bear():
 @pytest.mark.parametrize(
     ("path", "value", "complaint"),
     [
+        ("load", None, "load: its disks on AWS are sized for one"),
         ("aws/disks/redis", {"size": 0}, "greater than or equal to 1"),
         ("aws/disks/redis", {"size": 4, "iops": 4000}, "4000 IOPS need 8 GiB"),
         ("aws/disks/redis", {"size": 100, "throughput": 800}, "800 MiB/s need 3200 IOPS"),

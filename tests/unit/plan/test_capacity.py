@@ -6,8 +6,6 @@ from bench.coefficients import COEFFICIENTS
 from bench.record import name, read_records
 from millrace.cli.views import capacity_view
 from millrace.common.console import Console
-from millrace.common.paths import CONFIGS
-from millrace.config import read_yaml
 from millrace.plan.capacity import TB, TIB, Load, load_assumptions, size
 
 ASSUME = load_assumptions()
@@ -46,7 +44,7 @@ def test_a_load_is_told_the_smallest_profile_whose_jobs_take_its_peak(rate, prof
     load = Load(rate, 200, 7, 3)
     most = {"small": 40_000, "standard": 500_000}  # twice as much at the peak
     console = Console(width=200, record=True)
-    console.print(capacity_view(load, size(load, ASSUME), ASSUME, most))
+    console.print(capacity_view(load, size(load, ASSUME), {}, ASSUME, most))
     [row] = [line for line in console.export_text().splitlines() if "max_events_per_second" in line]
     assert row.split("│")[2].strip() == profile
 
@@ -63,9 +61,3 @@ def test_what_is_measured_is_as_it_was_recorded(coefficient: str):
     records = {name(record): record for record in read_records()}
     recorded = COEFFICIENTS[coefficient](records[measured.record])
     assert ASSUME[coefficient] == pytest.approx(recorded, rel=measured.margin)
-
-
-def test_no_profile_lists_more_pages_than_are_sized_for():
-    spark = read_yaml(CONFIGS / "components" / "spark.yaml")
-    tracked = spark["settings"]["traffic"]["pages_tracked"]["value"]
-    assert ASSUME["pages_per_hour"] == max(tracked.values())

@@ -397,7 +397,7 @@ def test_an_environment_that_promises_more_than_its_jobs_take_is_refused():
     most, headroom = spark.events_per_second("archive"), load_assumptions()["headroom"]
 
     def environment(events_per_second):
-        load = {"events_per_second": events_per_second, "bytes": 240, "retention_days": 7}
+        load = {"events_per_second": events_per_second, "bytes": 240}
         return changed("applications", {"insights": ["archive", "traffic"]}) | {"load": load}
 
     assert plan_of(environment(int(most / headroom))).jobs == ["archive", "traffic"]
