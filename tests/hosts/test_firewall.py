@@ -313,7 +313,7 @@ def _is_gone(connection, handle: str) -> bool:
 @pytest.mark.parametrize(("client", "service", "port"), NEEDED)
 def test_an_edge_is_needed(plan, host_named, hosts_of, client, service, port):
     """No new connection gets in by it; those that are open go on."""
-    [first, *_], hosts = hosts_of(client).values(), len(plan.hosts_of(client))
+    first, *_ = hosts_of(client).values()
     health = f"service-gate after {client}"
     first.check_output(health)
     group, number = plan.hosts_of(client)[0].group, plan.services[service].ports[port]
