@@ -13,6 +13,7 @@ from typing import Any
 from rich.table import Table
 
 from bench.cpu import Roles
+from bench.extrapolation import COST, SUSTAINED, by_sustained, rows
 from bench.goals import (
     D_STREAMS_PER_CORE,
     WHOLE,
@@ -22,7 +23,9 @@ from bench.goals import (
     read_goals,
 )
 from bench.record import RECORDS, Record, name, read_records
+from millrace.config import Environment, load_environment
 from millrace.drill.tables import load_reasons, load_records
+from millrace.plan import Plan, load_plan
 
 DOCUMENT = RECORDS.parent / "performance.md"
 RECORDS_PAGE = RECORDS / "README.md"
@@ -49,6 +52,7 @@ FIGURES = (
     "dstreams",
     "modes",
 )
+LARGEST = "prod"  # whose load nobody has measured
 NOTHING = "\nNothing has been recorded yet: `make bench ARGS=--record`, on a quiet machine.\n"
 TEXT, BAR, LINE = "#374151", "#7aa6c2", "#cc2936"
 NEXMARK = "engines-nexmark-"
@@ -89,9 +93,14 @@ def tables(record: Record) -> list[Table]:
 
 
 def first_page(records: Sequence[Record], compared: Sequence[Compared]) -> str:
-    """`docs/performance.md`: the goals, what holds back those that are missed, and six figures."""
+    """`docs/performance.md`: the goals, what holds back those that are missed, what they say of
+    `prod`'s load, and six figures."""
     parts = [INTRODUCTION, _chapter(goals_section(compared))]
     by_name = {name(record): record for record in records}
+    if {COST, SUSTAINED} <= by_name.keys():
+        environment, plan = load_environment(LARGEST), load_plan(LARGEST)
+        cost, sustained = by_name[COST], by_name[SUSTAINED]
+        parts.append(_chapter(extrapolation_section(cost, sustained, environment, plan)))
     shown = [by_name[each] for each in FIGURES if each in by_name]
     if shown:
         parts.append("\n## Six figures\n")
@@ -527,6 +536,38 @@ def goals_section(compared: Iterable[Compared]) -> Section:
     ]
     notes += ["What holds back the others:\n\n" + "\n".join(missed)] if missed else []
     return Section("The goals, on two cores", ["what", "goal", "measured"], rows, notes)
+
+
+def extrapolation_section(
+    cost: Record, sustained: Record, environment: Environment, plan: Plan
+) -> Section:
+    """What the environment's load would take of its cores, and that nobody has run it."""
+    assert environment.load, "what it is made for"
+    rate = environment.load.events_per_second
+    measured = cost["settings"]["rate"]
+    return Section(
+        f"{rate:,.0f} events/s: an extrapolation",
+        [
+            "part",
+            f"core-µs per event above idle, at {measured:,.0f} events/s",
+            f"cores for {rate:,.0f} events/s",
+            f"`{plan.environment}` has",
+            "so many times what it needs",
+        ],
+        rows(cost, environment, plan, spread),
+        [
+            f"**The service has not been run at this rate.** Of `{plan.environment}` it is"
+            " arithmetic: core-µs per event × events/s ÷ 1,000,000 = cores. The workers' row has"
+            " the executors' in it.",
+            by_sustained(sustained, rate),
+            "What the arithmetic doesn't know: a vCPU of AWS is one of a core's two threads; an"
+            " event of `local` crosses no real network, and its disk is the laptop's cache;"
+            " drivers' cost is of batches, which don't multiply with events; one partition may have"
+            " more events than the others. Disks, network and partitions are"
+            " [sized by `millrace capacity`](operating.md#the-cluster), with twice the mean as the"
+            " peak.",
+        ],
+    )
 
 
 def _said(figure: float | None) -> str:

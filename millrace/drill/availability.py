@@ -292,8 +292,8 @@ def _results(faults: Faults, years: Sequence[Year]) -> str:
         within = sum(total <= most for total in totals) / len(totals)
         low, high = percentile(totals, 0.05), percentile(totals, 0.95)
         rows.append(
-            f"| {plane} | {1 - mean / SECONDS:.4%} | {_minutes(mean)} "
-            f"| {_minutes(low)} to {_minutes(high)} | {_minutes(totals[-1])} | {within:.0%} |"
+            f"| {plane} | {1 - mean / SECONDS:.5%} | {_minutes(mean)} "
+            f"| {_minutes(low)} to {_minutes(high)} | {_minutes(totals[-1])} | {within:.1%} |"
         )
     told = (
         f"\nOf `{faults.environment}`, in {len(years):,} simulated years."
