@@ -43,8 +43,8 @@ MOST_SPREAD = 7
 # and their logs leave by no NAT gateway, which costs by the byte.
 ENDPOINTS = ("ssm", "ssmmessages", "ec2messages", "logs")
 GIB = 2**30
-# Of a root disk, beside what services keep there: Debian, the distributions that run and those before,
-# the journal and all logs at their bounds.
+# Of a root disk, beside what services keep there: Debian, the distributions that run and those
+# before, the journal and all logs at their bounds.
 SYSTEM_GIB = 10
 # What services keep on it that have no disk of their own: service → the setting that bounds it.
 ON_ROOT = {"prometheus_server": ("flags", "storage.tsdb.retention.size")}
@@ -74,8 +74,8 @@ class VolumePlan(Model):
 
 
 class AwsPlan(Model):
-    """``instances`` and ``volumes`` by the name of host and volume, ``placements`` by that of a host:
-    hosts with the same one share no rack.
+    """``instances`` and ``volumes`` by the name of host and volume, ``placements`` by that of a
+    host: hosts with the same one share no rack.
 
     ``vcpus`` are those of all instances. ``state`` is there once the account is known.
     ``log_group`` is where hosts' logs go.

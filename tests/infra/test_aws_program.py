@@ -163,7 +163,7 @@ def test_hosts_are_where_and_what_the_plan_says(declared) -> None:
 
 
 def test_hosts_of_a_group_share_no_rack(declared) -> None:
-    plan, made = declared
+    _, made = declared
     groups = {group["name"]: group["strategy"] for group in made["PlacementGroup"].values()}
     assert set(groups.values()) == {"spread"}
     assert {instance["placementGroup"] for instance in made["Instance"].values()} == set(groups)
