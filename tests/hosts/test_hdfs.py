@@ -11,7 +11,7 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 SERVICES = ("journalnode", "namenode", "zkfc", "datanode")
 AS_JOB_USER = "HADOOP_USER_NAME=millrace"
 # A line of `hdfs fsck -files -blocks -racks`:
-# 0. BP-1-198.18.0.51-2:blk_3_4 len=1000 Live_repl=3  [/a/198.18.0.61:9866, /b/198.18.0.62:9866, …]
+# 0. BP-1-198.18.0.51-2:blk_3_4 len=1000 Live_repl=3  [/a/198.18.0.61:9866, /b/198.18.0.62:9866]
 BLOCK = re.compile(r"^\d+\. \S+:(blk_\S+) .*?\[(/[^\]]+)\]", re.MULTILINE)
 
 

@@ -46,7 +46,7 @@ def test_quantities_are_those_of_the_plan():
     assert amounts[GP3_THROUGHPUT] == 9 * 375 + 3 * 125 + 6 * 125 + 6 * 125
     coord, brokers, cassandra = 3 * (20 + 20 + 50 + 1), 9 * 7451, 3 * 1863
     others = 3 * 40 + 2 * 100 + 6 * (11264 + 500)
-    assert amounts[GP3] == 28 * 20 + coord + brokers + cassandra + others
+    assert amounts[GP3] == 28 * 30 + coord + brokers + cassandra + others
 
 
 def test_what_is_not_used_is_not_listed():

@@ -127,12 +127,13 @@ print(json.dumps(found))
 
 
 def rules_of(plan: Plan, host: Host) -> str:
-    """As Ansible renders them."""
+    """As Ansible renders them; on AWS they guard the instance's role, too."""
     jinja = Jinja(trim_blocks=True, autoescape=False)
     return jinja.from_string((TEMPLATES / "nftables.d" / "edges.nft.j2").read_text()).render(
         ansible_managed="managed",
         firewall_digest="0" * 64,
         firewall_clients=firewall_clients(plan, host),
+        firewall_identity_users=[0] if plan.aws else [],
     )
 
 
@@ -218,6 +219,12 @@ def test_a_host_lets_in_whom_the_edges_name_and_nobody_else(name, host_name):
     }
     assert {(address, port) for address, port in found["through"]} == wanted
     assert found["own"] == every_port(plan)
+
+
+def test_only_root_asks_for_the_role_of_an_instance():
+    rules = {name: rules_of(plan, plan.hosts[0]) for name, plan in PLANS.items()}
+    assert "ip daddr 169.254.169.254 meta skuid != { 0 } counter reject" in rules["dev"]
+    assert "169.254.169.254" not in rules["local"]
 
 
 @needs_nft
