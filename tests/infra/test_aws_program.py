@@ -502,7 +502,7 @@ def test_what_a_new_account_lacks_for_prod_is_told() -> None:
     told = list(problems(plan, offering(plan, quotas=defaults)))
     assert [line.split(" are needed")[0] for line in told] == [
         "quota: 240 vCPUs of running on-demand standard instances",
-        "quota: 100 TiB of gp3 volumes",
+        "quota: 142 TiB of gp3 volumes",
     ]
 
 
