@@ -23,7 +23,8 @@ from millrace.plan import load_plan
 from tests.playbooks import written
 
 HOSTS = ("redis-1", "redis-2")
-UNIT = "redis-exporter"
+DISTRIBUTION = "redis-exporter"
+UNIT = load_plan("local").services["redis"].unit
 SYSTEMCTL = """\
 #!/bin/sh
 # Knows one unit. What starts it reads the file that was loaded last.
@@ -40,7 +41,20 @@ case "$*" in
         grep -q broken loaded && exit 1
         cp loaded runs
         echo active > state
+        echo "$(basename "$PWD") restarted" >> ../said
         date '+%F %T.%6N' > since ;;
+esac
+"""
+
+# Of a host with a file `leads` or `refuses`.
+GATE = """\
+#!/bin/sh
+cd "$HOST_FOLDER"
+case $1 in
+    leads) [ -e leads ] ;;
+    *)
+        echo "$(basename "$PWD") $1" >> ../said
+        [ $1 = after ] || [ ! -e refuses ] || { echo "redis-3: no replica" >&2; exit 1; } ;;
 esac
 """
 
@@ -51,9 +65,9 @@ class Cluster:
 
     def up(self, version: str, *arguments: str) -> int:
         """Runs the role on both hosts, for a service of this version; returns how it ended."""
-        manifest = {UNIT: {"version": version, "file": "x.tar", "sha256": "0" * 64}}
+        manifest = {DISTRIBUTION: {"version": version, "file": "x.tar", "sha256": "0" * 64}}
         inventory = build_inventory(load_plan("local"), manifest, artifacts="http://nowhere")
-        home = inventory["all"]["vars"]["millrace"]["distributions"][UNIT]["directory"]
+        home = inventory["all"]["vars"]["millrace"]["distributions"][DISTRIBUTION]["directory"]
         me = {
             "owner": pwd.getpwuid(os.geteuid()).pw_name,
             "group": grp.getgrgid(os.getegid()).gr_name,
@@ -70,7 +84,7 @@ class Cluster:
                 {
                     "ansible.builtin.import_role": {"name": "systemd_service"},
                     "vars": {
-                        "systemd_service_name": "redis_exporter",
+                        "systemd_service_name": "redis",
                         "systemd_service_exec": f"{home}/bin/exporter",
                         "systemd_service_config_paths": [f"{own}/config"],
                         "systemd_service_health": "true",
@@ -108,9 +122,13 @@ class Cluster:
         """The version that each host would start after a boot."""
         return [self._version(host, f"units/{UNIT}.service") for host in HOSTS]
 
+    def order(self) -> list[str]:
+        """What was asked of hosts' gates, and which were restarted, since the first start."""
+        return (self.folder / "said").read_text().splitlines()[len(HOSTS) :]
+
     def _version(self, host: str, file: str) -> str:
         command = (self.folder / host / file).read_text().partition("ExecStart=")[2]
-        return command.partition(f"/{UNIT}-")[2].partition("/")[0]
+        return command.partition(f"/{DISTRIBUTION}-")[2].partition("/")[0]
 
     def boot(self, host: str) -> None:
         """As a host does that comes back: it loads what is installed, and starts it."""
@@ -128,8 +146,9 @@ class Cluster:
 def converged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a cluster that was made once, of hosts on which nothing ran."""
     made = Cluster(tmp_path_factory.mktemp("hosts"))
-    (made.folder / "systemctl").write_text(SYSTEMCTL)
-    (made.folder / "systemctl").chmod(0o755)
+    for name, program in (("systemctl", SYSTEMCTL), ("service-gate", GATE)):
+        (made.folder / name).write_text(program)
+        (made.folder / name).chmod(0o755)
     for host in HOSTS:
         (made.folder / host / "units").mkdir(parents=True)
         (made.folder / host / "config").mkdir()
@@ -162,7 +181,7 @@ def test_a_version_that_fails_on_the_first_host_is_on_no_other(cluster) -> None:
 def test_a_new_version_gets_to_each_host_also_where_a_run_ended_before_the_restart(cluster) -> None:
     """There its unit is the plan's already, and isn't what runs."""
     unit = cluster.folder / HOSTS[0] / "units" / f"{UNIT}.service"
-    unit.write_text(unit.read_text().replace(f"{UNIT}-1", f"{UNIT}-2"))
+    unit.write_text(unit.read_text().replace(f"{DISTRIBUTION}-1", f"{DISTRIBUTION}-2"))
     assert cluster.up("2") == 0
     assert cluster.runs() == ["2", "2"]
 
@@ -170,4 +189,27 @@ def test_a_new_version_gets_to_each_host_also_where_a_run_ended_before_the_resta
 def test_a_dry_run_installs_nothing(cluster) -> None:
     assert cluster.up("2", "--check", "--diff") == 0, cluster.said
     assert (cluster.runs(), cluster.installed()) == (["1", "1"], ["1", "1"])
-    assert cluster.said.count(f"+ExecStart={PATHS['software']}/{UNIT}-2/bin/exporter") == len(HOSTS)
+    assert cluster.said.count(
+        f"+ExecStart={PATHS['software']}/{DISTRIBUTION}-2/bin/exporter"
+    ) == len(HOSTS)
+
+
+@pytest.mark.parametrize("leader", HOSTS)
+def test_who_leads_is_the_last_one_and_each_goes_through_its_gates(cluster, leader: str) -> None:
+    (cluster.folder / leader / "leads").touch()
+    assert cluster.up("2") == 0, cluster.said
+    other = next(host for host in HOSTS if host != leader)
+    turns = [
+        f"{host} {what}" for host in (other, leader) for what in ("before", "restarted", "after")
+    ]
+    assert cluster.order() == turns
+
+
+def test_nothing_is_stopped_while_a_partner_is_missing(cluster) -> None:
+    for host in HOSTS:
+        (cluster.folder / host / "refuses").touch()
+    assert cluster.up("2") != 0
+    assert "redis on redis-1 isn't stopped" in cluster.said or "redis on redis-2" in cluster.said
+    assert "redis-3: no replica" in cluster.said
+    assert [line for line in cluster.order() if "before" not in line] == []
+    assert (cluster.runs(), cluster.installed()) == (["1", "1"], ["1", "1"])
