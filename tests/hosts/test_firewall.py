@@ -56,13 +56,13 @@ systemctl start journalnode && sleep {until_it_looks}
 ON_DEMAND = {
     "zookeeper": "for S in {zookeepers}; do zkCli -server $S ls / || exit 1; done",
     "kafka_controller": "kafka-topics --list",
-    "journalnode": "service-gate after journalnode && hdfs haadmin -getAllServiceState",
-    "namenode": "service-gate after zkfc && hadoop fs -cat {checkpoints}/*/metadata",
-    "datanode": "service-gate after datanode",
-    "resourcemanager": "service-gate after resourcemanager"
+    "journalnode": "service-gate well journalnode && hdfs haadmin -getAllServiceState",
+    "namenode": "service-gate well zkfc && hadoop fs -cat {checkpoints}/*/metadata",
+    "datanode": "service-gate well datanode",
+    "resourcemanager": "service-gate well resourcemanager"
     f" && {APPLICATION} yarn logs -applicationId $APP -log_files stdout -size 100"
     " && yarn rmadmin -getAllServiceState",
-    "nodemanager": "service-gate after nodemanager && yarn application -list",
+    "nodemanager": "service-gate well nodemanager && yarn application -list",
     "job_gateway": f"{APPLICATION} curl -fsSL -o /dev/null http://{{web}}/proxy/$APP/"
     f" && yarn rmadmin -getAllServiceState && ({FAULT})",
 }
@@ -314,7 +314,7 @@ def _is_gone(connection, handle: str) -> bool:
 def test_an_edge_is_needed(plan, host_named, hosts_of, client, service, port):
     """No new connection gets in by it; those that are open go on."""
     first, *_ = hosts_of(client).values()
-    health = f"service-gate after {client}"
+    health = f"service-gate well {client}"
     first.check_output(health)
     group, number = plan.hosts_of(client)[0].group, plan.services[service].ports[port]
     drop = f"ip saddr @from_{group} tcp dport {number} tcp flags syn drop"

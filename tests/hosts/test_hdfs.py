@@ -48,7 +48,7 @@ def hdfs_file(hosts_of):
 def test_every_host_of_a_service_does_its_part(plan, hosts_of, service):
     connections = hosts_of(service)
     for connection in connections.values():
-        connection.check_output(f"service-gate after {service}")
+        connection.check_output(f"service-gate well {service}")
 
 
 def test_one_namenode_is_active_and_the_other_keeps_up(beans):

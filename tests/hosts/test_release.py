@@ -33,4 +33,4 @@ def test_a_worker_of_the_leading_driver_lets_go_of_its_disks_and_comes_back(
 
     run_playbook("site.yml", "--limit", worker)
     run_playbook("verify.yml")
-    assert host_named(worker).check_output("service-gate after nodemanager --wait") == ""
+    assert host_named(worker).check_output("service-gate well nodemanager --wait") == ""

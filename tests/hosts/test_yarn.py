@@ -23,7 +23,7 @@ def rest(plan, hosts_of):
 def test_every_host_of_a_service_does_its_part(hosts_of, service):
     connections = hosts_of(service)
     for connection in connections.values():
-        connection.check_output(f"service-gate after {service}")
+        connection.check_output(f"service-gate well {service}")
 
 
 def test_one_resourcemanager_is_active_and_applications_outlive_it(hosts_of, rest):

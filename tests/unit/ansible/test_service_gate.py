@@ -159,6 +159,21 @@ def test_nodes_of_the_ring_and_their_schema(rendered, monkeypatch, described, ap
     assert any("don't agree" in one.what for one in missing) is apart
 
 
+def test_a_schema_in_two_versions_is_waited_for_and_keeps_no_node_from_its_restart(
+    monkeypatch,
+) -> None:
+    """A rolling upgrade ends it; who is in the middle of one must be able to go on."""
+    apart = Missing(None, "nodes don't agree on the schema", settles=True)
+    ring = here("cassandra", "native", 1)
+    known = gate.wrong.__globals__
+    monkeypatch.setitem(known, "missing", lambda *_: [apart])
+    monkeypatch.setitem(known, "serves", lambda *_: True)
+    assert gate.wrong("before", "cassandra", ring, waited=0) == [apart]
+    assert gate.wrong("before", "cassandra", ring, waited=gate.SETTLING_SECONDS) == []
+    assert gate.wrong("after", "cassandra", ring, waited=0) == []
+    assert gate.wrong("well", "cassandra", ring, waited=9999) == [apart]
+
+
 @pytest.mark.parametrize(
     ("report", "takes"),
     [
@@ -258,13 +273,13 @@ def test_what_does_not_serve_may_be_restarted_whoever_is_missing() -> None:
     """A wrong setting has stopped all of them: nobody could ever go on."""
     with server(b"not serving") as port:
         serving = here("zookeeper", "client", port, hosts=2)
-        assert [one.host for one in gate.wrong("before", "zookeeper", serving, set())] == [
+        assert [one.host for one in gate.wrong("before", "zookeeper", serving)] == [
             "h-2",
             None,
         ]
-        assert gate.wrong("after", "zookeeper", serving, set()) != []
-    assert gate.wrong("before", "zookeeper", serving, set()) == []
-    assert gate.wrong("after", "zookeeper", serving, set()) != []
+        assert gate.wrong("after", "zookeeper", serving) != []
+    assert gate.wrong("before", "zookeeper", serving) == []
+    assert gate.wrong("after", "zookeeper", serving) != []
 
 
 def test_a_service_without_a_check_is_asked_by_its_unit(tmp_path, monkeypatch) -> None:

@@ -4,7 +4,9 @@
 MOMENT is one of
   before  exits 0 when the cluster can bear that this host's SERVICE is stopped: no partner of it
           is missing. It says what is missing, and stops nothing.
-  after   exits 0 when all hosts of SERVICE do their part again, this one included.
+  after   exits 0 when all hosts of SERVICE do their part again, this one included: the next one
+          may go.
+  well    exits 0 when in addition nothing is left that settles once all of them were restarted.
   leads   exits 0 when this host leads: it should be the last one to be restarted.
 
 --wait asks again until that is so, as long as the service's settings allow it. Hosts that
@@ -37,6 +39,9 @@ TOOL_SECONDS = 60
 AGAIN_SECONDS = 2
 # A controller without news writes a record every 500 ms: one that is this far behind hears none.
 VOTER_BEHIND_MS = 10_000
+# A change of the schema is at all nodes within one. Versions that differ in it don't agree before
+# the last node was restarted.
+SETTLING_SECONDS = 30
 # What a JournalNode hasn't acknowledged for less than a second is on its way; one that is out of
 # sync says more behind it. (IPCLoggerChannel.appendReport)
 TAKES_EDITS = re.compile(r"([\w.-]+):\d+ \(Written txid \d+(?: \(\d+ txns/\d{1,3}ms behind\))?\)")
@@ -50,10 +55,13 @@ SCHEMA = re.compile(r"^\s+[0-9a-f]{8}-[0-9a-f-]{27}: \[(.*)\]$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Missing:
-    """What isn't there; ``host`` is None where nobody can say whose part it is."""
+    """What isn't there; ``host`` is None where nobody can say whose part it is. What ``settles``
+    is waited for, but keeps no host from its restart: either it is over in seconds, or it is why
+    hosts are restarted."""
 
     host: str | None
     what: str
+    settles: bool = False
 
     def __str__(self) -> str:
         return f"{self.host}: {self.what}" if self.host else self.what
@@ -224,7 +232,8 @@ def cassandra(service: Service) -> Iterator[Missing]:
             yield Missing(host, state)
     agreed = SCHEMA.findall(printed("nodetool", "describecluster"))
     if len(agreed) > 1:
-        yield Missing(None, f"nodes don't agree on the schema: {' | '.join(agreed)}")
+        apart = " | ".join(agreed)
+        yield Missing(None, f"nodes don't agree on the schema: {apart}", settles=True)
 
 
 # -- Redis
@@ -501,12 +510,20 @@ def loaded(name: str) -> Service:
 
 
 def wrong(
-    moment: str, name: str, service: Service, accepted: Container[str | None]
+    moment: str,
+    name: str,
+    service: Service,
+    accepted: Container[str | None] = (),
+    waited: float = SETTLING_SECONDS,
 ) -> list[Missing]:
-    if moment == "after":
-        return missing(name, service)
+    """Returns what is missing at that moment, ``waited`` seconds after it was first asked for."""
+    found = missing(name, service)
+    if moment == "after" or (moment == "before" and waited >= SETTLING_SECONDS):
+        found = [one for one in found if not one.settles]
+    if moment != "before":
+        return found
     # What doesn't serve takes nothing away when it is restarted.
-    found = in_the_way(missing(name, service), service.host, accepted)
+    found = in_the_way(found, service.host, accepted)
     return found if found and serves(name, service) else []
 
 
@@ -521,7 +538,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("moment", choices=["before", "after", "leads"])
+    parser.add_argument("moment", choices=["before", "after", "well", "leads"])
     parser.add_argument("service", metavar="SERVICE")
     parser.add_argument("--wait", action="store_true")
     parser.add_argument("--accept", default="")
@@ -532,10 +549,11 @@ def main() -> int:
         parser.error(f"{asked.service} doesn't run on this host, by {PLAN}: {error!r}")
     if asked.moment == "leads":
         return 0 if leads(asked.service, service) else 1
-    until = time.monotonic() + (service.patience if asked.wait else 0)
-    accepted = {*asked.accept.split(",")}
-    while found := wrong(asked.moment, asked.service, service, accepted):
-        if time.monotonic() >= until:
+    began, accepted = time.monotonic(), {*asked.accept.split(",")}
+    while found := wrong(
+        asked.moment, asked.service, service, accepted, waited := time.monotonic() - began
+    ):
+        if not asked.wait or waited >= service.patience:
             print(*(f"{asked.service}: {one}" for one in found), sep="\n", file=sys.stderr)
             return 1
         time.sleep(AGAIN_SECONDS)
