@@ -288,3 +288,9 @@ def test_a_service_without_a_check_is_asked_by_its_unit(tmp_path, monkeypatch) -
     for command, well in (("X-Health=test 1 = 1", True), ("X-Health=test 1 = 2", False)):
         (tmp_path / "collector.service").write_text(f"[Unit]\n{command}\n[Service]\n")
         assert (gate.missing("collector", collector) == []) is well
+
+
+def test_a_daemon_that_starts_does_not_know_all_of_itself_yet(monkeypatch) -> None:
+    monkeypatch.setitem(gate.CHECKS, "datanode", lambda _: iter([{}["BPServiceActorInfo"]]))
+    [found] = gate.missing("datanode", here("datanode", "data", 1))
+    assert "isn't complete" in found.what

@@ -475,6 +475,9 @@ def missing(name: str, service: Service) -> list[Missing]:
         return list(CHECKS.get(name, by_health)(service))
     except NoAnswer as reason:
         return [Missing(None, str(reason))]
+    # A daemon that starts answers before it knows all of itself.
+    except (LookupError, TypeError, ValueError) as odd:
+        return [Missing(None, f"an answer that isn't complete: {odd!r}")]
 
 
 def serves(name: str, service: Service) -> bool:
