@@ -70,6 +70,12 @@ def test_blocks_call_only_kafka_s_tools_that_hosts_have(runbook):
         assert called <= tools_on_hosts("kafka_config")
 
 
+@pytest.mark.parametrize("path", sorted(RUNBOOKS.glob("*.md")), ids=lambda path: path.stem)
+def test_a_command_for_a_host_is_words_and_no_text(path):
+    """`millrace on` hands words on: a whole line in quotes would be the name of a program."""
+    assert re.findall(r"millrace on .* -- [\"'][^\"']* .*", path.read_text()) == []
+
+
 @each
 def test_a_rollback_is_safe_when_nothing_was_injected(runbook, tmp_path):
     """No block ran, so no variable is set: it may only do what is harmless on any host."""
