@@ -290,6 +290,18 @@ def test_a_service_without_a_check_is_asked_by_its_unit(tmp_path, monkeypatch) -
         assert (gate.missing("collector", collector) == []) is well
 
 
+def test_a_service_without_a_command_has_to_be_active(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(gate.by_health.__globals__, "UNITS", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    (tmp_path / "job_gateway.service").write_text("[Unit]\n[Service]\n")
+    for code in (0, 3):
+        (tmp_path / "systemctl").write_text(
+            f'#!/bin/sh\n[ "$*" = "is-active job_gateway" ] && exit {code}\n'
+        )
+        (tmp_path / "systemctl").chmod(0o755)
+        assert (gate.missing("job_gateway", here("job_gateway", "http", 1)) == []) is (code == 0)
+
+
 def test_a_daemon_that_starts_does_not_know_all_of_itself_yet(monkeypatch) -> None:
     monkeypatch.setitem(gate.CHECKS, "datanode", lambda _: iter([{}["BPServiceActorInfo"]]))
     [found] = gate.missing("datanode", here("datanode", "data", 1))

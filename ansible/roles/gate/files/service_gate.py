@@ -461,13 +461,14 @@ LEADS: dict[str, Callable[[Service], bool]] = {
 
 
 def by_health(service: Service) -> Iterator[Missing]:
-    """This host's own part, by the command that its unit has for it."""
+    """This host's own part, by the command that its unit has for it; else it has to be active."""
     text = (UNITS / f"{service.unit}.service").read_text()
-    if command := re.search(r"^X-Health=(.*)$", text, re.MULTILINE):
-        try:
-            printed("/bin/sh", "-c", command[1])
-        except NoAnswer as reason:
-            yield Missing(service.host, str(reason))
+    health = re.search(r"^X-Health=(.*)$", text, re.MULTILINE)
+    command = health[1] if health else f"systemctl is-active {service.unit}"
+    try:
+        printed("/bin/sh", "-c", command)
+    except NoAnswer as reason:
+        yield Missing(service.host, str(reason))
 
 
 def missing(name: str, service: Service) -> list[Missing]:
