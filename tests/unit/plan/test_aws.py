@@ -23,6 +23,7 @@ from millrace.config.streams import load_streams
 from millrace.plan import Plan, load_plan, make_plan
 from millrace.plan.aws import subnets
 from millrace.plan.capacity import Load, load_assumptions, size
+from tests.unit.plan.changes import changed
 
 ON_AWS = ("dev", "staging", "prod")
 COMPONENTS = {name: load_component(name) for name in component_names() - {"events"}}
@@ -32,16 +33,6 @@ STREAMS = load_streams()
 TABLES = load_tables()
 COMPONENTS["spark"] = with_jobs(COMPONENTS["spark"], load_job_settings(STREAMS))
 SERVICES = sorted(name for name, component in COMPONENTS.items() if component.memory)
-
-
-def changed(path: str, value: object, name: str = "dev") -> Environment:
-    content = load_environment(name).model_dump(mode="json")
-    place = content
-    *folders, key = path.split("/")
-    for folder in folders:
-        place = place[folder]
-    place[key] = value
-    return Environment.model_validate(content)
 
 
 def plan_of(environment: Environment, name: str = "dev") -> Plan:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +25,7 @@ from millrace.plan.storage import (
     needs,
     problems,
 )
+from tests.unit.plan.changes import changed
 
 ASSUME = load_assumptions()
 SPARK = with_jobs(load_component("spark"), load_job_settings(load_streams()))
@@ -49,16 +49,6 @@ def stored(rate: float = 100_000, jobs=PROGRAMS, **changes: int | str) -> Stored
 
 def kinds(store: Store) -> dict[str, float]:
     return {kind.what: kind.bytes for kind in store.kinds}
-
-
-def changed(name: str, path: str, value: Any) -> Environment:
-    content = load_environment(name).model_dump(mode="json")
-    place = content
-    *folders, key = path.split("/")
-    for folder in folders:
-        place = place[folder]
-    place[key] = value
-    return Environment.model_validate(content)
 
 
 # --- what is kept ---------------------------------------------------------------------------------
@@ -170,14 +160,14 @@ def refusal(environment: Environment, name: str) -> str:
 def test_an_environment_without_room_is_taken_once_it_does_as_it_is_told(name, service, disk):
     group = {"datanode": "worker"}.get(service, service)
     path = f"aws/disks/{service}/size"
-    small = changed(name, path, disk)
+    small = changed(path, disk, name)
     message = refusal(small, name)
     assert message.startswith(f"configs/environments/{name}.yaml: {path.replace('/', '.')}: ")
     made = re.search(r"make it ([\d,]+)", message)
     assert made
     needed = int(made[1].replace(",", ""))
-    assert plan_environment(name, changed(name, path, needed))
-    assert refusal(changed(name, path, needed - 1), name)
+    assert plan_environment(name, changed(path, needed, name))
+    assert refusal(changed(path, needed - 1, name), name)
     hosts = re.search(rf"give groups\.{group} (\d+) hosts", message)
     assert hosts
     content = small.model_dump(mode="json")
@@ -193,7 +183,7 @@ def test_an_environment_without_room_is_taken_once_it_does_as_it_is_told(name, s
     kept=st.integers(1, 60),
 )
 def test_whatever_hdfs_needs_is_said(rate, disk, hosts, kept):
-    content = changed("prod", "load/events_per_second", rate).model_dump(mode="json")
+    content = changed("load/events_per_second", rate, "prod").model_dump(mode="json")
     content["aws"]["disks"]["datanode"]["size"] = disk
     content["groups"]["worker"]["hosts"] = hosts
     own, reserved = ages(archive__keep_days=kept), 50 * GIB
@@ -215,7 +205,7 @@ def test_whatever_hdfs_needs_is_said(rate, disk, hosts, kept):
 
 
 def test_nodes_of_cassandra_have_a_limit_however_large_their_disks():
-    environment = changed("prod", "aws/disks/cassandra/size", 16_384)
+    environment = changed("aws/disks/cassandra/size", 16_384, "prod")
     [problem] = [
         problem
         for problem in problems(environment, ages(), (*PROGRAMS, "sessions"), 0)
@@ -235,7 +225,7 @@ def test_nodes_of_cassandra_have_a_limit_however_large_their_disks():
 def test_a_topic_holds_the_load_for_the_days_of_its_own_setting():
     longer = plan_environment("dev", load_environment("dev")).topics["events"]
     assert longer.retention_days == 7
-    assert "load: 7 days are" in refusal(changed("dev", "load/events_per_second", 40), "dev")
+    assert "load: 7 days are" in refusal(changed("load/events_per_second", 40, "dev"), "dev")
 
 
 def test_millrace_capacity_says_what_both_stores_keep_at_the_profile_of_the_peak(capsys):
