@@ -84,6 +84,13 @@ def _parser() -> argparse.ArgumentParser:
         again.add_argument(end, help="of the windows' starts, in UTC: 2026-01-01T00:00:00")
     again.set_defaults(run=_recount)
 
+    why = commands.add_parser(
+        "why", help="which events rows of a job were made of, by the archive, as JSON"
+    )
+    why.add_argument("job")
+    why.add_argument("question", help="see millrace_jobs.recount.why")
+    why.set_defaults(run=_why)
+
     wait_stopped = commands.add_parser("wait-stopped", help="until it has ended")
     wait_stopped.add_argument("application")
     wait_stopped.add_argument("--timeout", type=float, metavar="SECONDS", help=LONGEST)
@@ -186,7 +193,15 @@ def _upkeep(registry: Registry, settings: Settings, arguments: argparse.Namespac
 def _recount(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
     what = recount.running_version(registry, settings, arguments.job)
     question = {name: getattr(arguments, name) for name in ("job", "start", "end")}
-    sys.exit(recount.run(what, settings, question))
+    sys.exit(recount.run(what, settings, recount.COUNT, question))
+
+
+def _why(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
+    what = recount.running_version(registry, settings, arguments.job)
+    # systemd fills in variables wherever a dollar is; in JSON it may be written without one.
+    text = arguments.question.replace("$", r"\u0024")
+    question = {"job": arguments.job, "question": text}
+    sys.exit(recount.run(what, settings, recount.EXPLAIN, question))
 
 
 def _intend(registry: Registry, application: str, intent: Intent, *, check: bool) -> None:

@@ -1,6 +1,8 @@
 """`job-gateway`, the program on the edge hosts that keeps the jobs running, by its own command."""
 
 import json
+import shlex
+from collections.abc import Mapping
 from datetime import datetime
 from subprocess import TimeoutExpired
 from typing import Any
@@ -49,6 +51,13 @@ class Gateway:
         """Has a declared job's rows counted again; times are naive, in UTC."""
         words = (job, start.isoformat(), end.isoformat())
         [*_, last] = self.run("recount", *words, timeout=self._recount).splitlines()
+        answer: dict[str, Any] = json.loads(last)
+        return answer
+
+    def why(self, job: str, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Has a job's rows explained by their events: see millrace_jobs.recount.why."""
+        text = shlex.quote(json.dumps(question))  # for the host's shell
+        [*_, last] = self.run("why", job, text, timeout=self._recount).splitlines()
         answer: dict[str, Any] = json.loads(last)
         return answer
 

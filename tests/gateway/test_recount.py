@@ -29,7 +29,7 @@ def test_the_version_that_runs_counts(settings):
 @pytest.mark.usefixtures("_deployed")
 def test_it_is_small_and_of_the_gateway_s_account(settings):
     what = recount.running_version(Registry(RUNNING_V2), settings, "sessions")
-    command = recount.command(what, settings, QUESTION)
+    command = recount.command(what, settings, recount.COUNT, QUESTION)
     assert {"--property=MemoryMax=900M", "--property=User=gateway"} <= set(command)
     assert f"--setenv=PYTHONPATH={what.package}:/gateway.zip" in command
     assert str(settings.spark_submit.parent / "python") in command
@@ -47,10 +47,24 @@ def test_memory_is_for_one(settings, tmp_path, monkeypatch, capfd, busy):
     what = recount.running_version(Registry(RUNNING_V2), settings, "sessions")
     if busy:
         with pytest.raises(recount.Busy, match=f"edge-1: {busy} is at work"):
-            recount.run(what, settings, QUESTION)
+            recount.run(what, settings, recount.COUNT, QUESTION)
     else:
-        assert recount.run(what, settings, QUESTION) == 3
+        assert recount.run(what, settings, recount.COUNT, QUESTION) == 3
     assert capfd.readouterr().out == ("" if busy else "{}\n")
+
+
+@pytest.mark.usefixtures("_deployed")
+def test_systemd_finds_no_variable_in_a_question(settings, monkeypatch):
+    asked = []
+    monkeypatch.setattr(recount, "run", lambda *arguments: asked.append(arguments) or 0)
+    text = json.dumps({"key": {"url": "/$HOME/${PATH}"}})
+    wanted = SimpleNamespace(job="sessions", question=text)
+    with pytest.raises(SystemExit):
+        commands._why(Registry(RUNNING_V2), settings, wanted)
+    [(_, _, module, question)] = asked
+    assert module == recount.EXPLAIN
+    assert "$" not in question["question"]
+    assert json.loads(question["question"]) == json.loads(text)
 
 
 def test_the_upkeep_waits_for_a_recount(settings, monkeypatch, capsys):
