@@ -85,10 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     again.set_defaults(run=_recount)
 
     why = commands.add_parser(
-        "why", help="which events rows of a job were made of, by the archive, as JSON"
+        "why", help="which events rows of a job were made of, as JSON; the question is on stdin"
     )
     why.add_argument("job")
-    why.add_argument("question", help="see millrace_jobs.recount.why")
     why.set_defaults(run=_why)
 
     wait_stopped = commands.add_parser("wait-stopped", help="until it has ended")
@@ -198,10 +197,7 @@ def _recount(registry: Registry, settings: Settings, arguments: argparse.Namespa
 
 def _why(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
     what = recount.running_version(registry, settings, arguments.job)
-    # systemd fills in variables wherever a dollar is; in JSON it may be written without one.
-    text = arguments.question.replace("$", r"\u0024")
-    question = {"job": arguments.job, "question": text}
-    sys.exit(recount.run(what, settings, recount.EXPLAIN, question))
+    sys.exit(recount.run(what, settings, recount.EXPLAIN, {"job": arguments.job}))
 
 
 def _intend(registry: Registry, application: str, intent: Intent, *, check: bool) -> None:

@@ -48,7 +48,7 @@ def run(what: Deployment, settings: Settings, module: str, question: Mapping[str
     """Ask, and let print what is found; the exit code. Raises Busy.
 
     Args:
-        module: COUNT or EXPLAIN.
+        module: COUNT or EXPLAIN, which reads on from this process' stdin.
         question: the module's arguments.
     """
     if busy := at_work((UPKEEP, UNIT)):

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from millrace.audit.answers import TOP_PAGES, figures
 from millrace.audit.declared import await_archives, said_of
 from millrace.audit.positions import Positions
-from millrace.audit.second_look import LONGEST_ASKED, Described, by_name, differing
+from millrace.audit.second_look import LONGEST_ASKED, Described, by_name, differing, parsed
 from millrace.audit.truth import SIZES
 from millrace.cluster import dead_letters, kafka
 from millrace.cluster.dead_letters import Counted
@@ -295,18 +295,18 @@ def declared_differences(described: Described, row: Row | None, counted: list[Ro
 def session_differences(
     described: Described, merges: Mapping[str, str], session: Row, counted: list[Row]
 ) -> list[str]:
-    """Slots of one key are merged as their job says."""
+    """Slots of one key are merged as their job says; facts of lookup tables no slot has."""
     if not counted:
         return ["no event makes this session"]
+    slots = [parsed(described, slot) for slot in counted]
     merged = {
-        name: _merged(merge, [row[name] for row in counted]) for name, merge in merges.items()
+        name: _merged(merge, [slot[name] for slot in slots])
+        for name, merge in merges.items()
+        if name in slots[0]
     }
-    named = {name: merge if merge in ENDS else name for name, merge in merges.items()}
-    return [
-        f"{name} {merged[name]} ≠ {session[named[name]]}"
-        for name in described.exact
-        if name in merged and not _same(merged[name], session[named[name]])
-    ]
+    answered = {name: session[merge if merge in ENDS else name] for name, merge in merges.items()}
+    text = differing(described, merged, parsed(described, answered))
+    return [text] if text else []
 
 
 def _merged(merge: str, values: list[Any]) -> Any:
@@ -317,32 +317,12 @@ def _merged(merge: str, values: list[Any]) -> Any:
     return JOINED[merge](there) if there else None
 
 
-def _same(again: Any, stored: Any) -> bool:
-    """Times are text on both sides, and the API's as fine as they are stored."""
-    if isinstance(again, str) and isinstance(stored, str):
-        return again == stored or _moment(again) == _moment(stored) is not None
-    return bool(again == stored)
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found.replace(microsecond=found.microsecond // 1000 * 1000)
-
-
 # -- What can't be asked
 
 
 def _require_rows(plan: Plan, job: str) -> None:
     settings = plan.spark.settings
     known = [one for one in plan.jobs if one == kafka.JOB or settings.keeps_rows(one)]
-    if job in plan.jobs and settings.is_real_time(job):
-        raise OperatorError(
-            f"job {job} runs in real time: each of its records is of one event",
-            "which it names, by its place, in the results topic",
-        )
     if job not in known:
         raise OperatorError(
             f"no application runs a job {job} that makes rows of events",

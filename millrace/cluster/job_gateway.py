@@ -1,7 +1,6 @@
 """`job-gateway`, the program on the edge hosts that keeps the jobs running, by its own command."""
 
 import json
-import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from subprocess import TimeoutExpired
@@ -26,13 +25,14 @@ class Gateway:
         self._longest = settings["deploy_timeout_seconds"] + MARGIN
         self._recount = settings["recount_timeout_seconds"] + MARGIN
 
-    def run(self, *words: str, timeout: float = 30) -> str:
+    def run(self, *words: str, stdin: str = "", timeout: float = 30) -> str:
         """Runs a command; returns what it prints. Raises OperatorError with its reason if it
         fails."""
         reasons = []
         for host in self._plan.hosts_of("job_gateway"):
             try:
-                done = run_on(self._plan, host, ["sudo", "job-gateway", *words], timeout=timeout)
+                command = ["sudo", "job-gateway", *words]
+                done = run_on(self._plan, host, command, stdin=stdin, timeout=timeout)
             except TimeoutExpired:
                 reasons.append(f"{host.name}: no answer in {timeout:g} s")
                 continue
@@ -56,8 +56,8 @@ class Gateway:
 
     def why(self, job: str, question: Mapping[str, Any]) -> dict[str, Any]:
         """Has a job's rows explained by their events: see millrace_jobs.recount.why."""
-        text = shlex.quote(json.dumps(question))  # for the host's shell
-        [*_, last] = self.run("why", job, text, timeout=self._recount).splitlines()
+        said = self.run("why", job, stdin=json.dumps(question), timeout=self._recount)
+        [*_, last] = said.splitlines()
         answer: dict[str, Any] = json.loads(last)
         return answer
 

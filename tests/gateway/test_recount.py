@@ -54,17 +54,23 @@ def test_memory_is_for_one(settings, tmp_path, monkeypatch, capfd, busy):
 
 
 @pytest.mark.usefixtures("_deployed")
-def test_systemd_finds_no_variable_in_a_question(settings, monkeypatch):
-    asked = []
-    monkeypatch.setattr(recount, "run", lambda *arguments: asked.append(arguments) or 0)
-    text = json.dumps({"key": {"url": "/$HOME/${PATH}"}})
-    wanted = SimpleNamespace(job="sessions", question=text)
-    with pytest.raises(SystemExit):
-        commands._why(Registry(RUNNING_V2), settings, wanted)
-    [(_, _, module, question)] = asked
-    assert module == recount.EXPLAIN
-    assert "$" not in question["question"]
-    assert json.loads(question["question"]) == json.loads(text)
+def test_a_question_comes_through_stdin_as_it_is(settings, tmp_path, monkeypatch, capfd):
+    for name, script in (("systemctl", "echo inactive"), ("systemd-run", 'echo "$@"; cat')):
+        program(tmp_path / "bin", name, script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    question = tmp_path / "question"
+    question.write_text('{"key": {"url": "/$HOME/${PATH}/%h\'"}}')
+    before = os.dup(0)
+    os.dup2(os.open(question, os.O_RDONLY), 0)
+    try:
+        with pytest.raises(SystemExit, match="0"):
+            commands._why(Registry(RUNNING_V2), settings, SimpleNamespace(job="sessions"))
+    finally:
+        os.dup2(before, 0)
+    called, said = capfd.readouterr().out.split("\n", 1)
+    assert f"-m {recount.EXPLAIN} " in called
+    assert called.endswith("--job=sessions")
+    assert said == question.read_text()
 
 
 def test_the_upkeep_waits_for_a_recount(settings, monkeypatch, capsys):

@@ -1,7 +1,7 @@
 """Says which events a row of a job's results was made of, by the archive.
 
-`python -m millrace_jobs.recount.why --config insights.json --job JOB --question …`, by the job
-gateway, beside `recount.run` and in its place. The last line on stdout is an object: an
+`python -m millrace_jobs.recount.why --config insights.json --job JOB`, by the job gateway, as
+`recount.run` is. On stdin is a `Question` as JSON; the last line on stdout is an object: an
 `Explanation`, or an ``error``.
 
 The rows are counted again of these events alone. So whoever compares that with what is stored knows
@@ -11,8 +11,9 @@ whether they are all of them.
 import argparse
 import json
 import logging
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import reduce
@@ -85,7 +86,8 @@ class Explanation:
     Attributes:
         rows: counted again of the events alone; columns that are sketches are left out.
         events, count: so many of them as were asked for, by their times; and how many there are.
-        apart, apart_count: those of the same windows that the job hasn't counted, with ``reason``.
+        apart, apart_count: those of the same windows that the job hasn't counted, with ``reason``;
+            so many of each kind of reason, and how many there are of all.
         received: when Kafka took the first and the last of the events; None without any.
         notes: sentences on what isn't known.
     """
@@ -203,12 +205,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Say which events a row was made of.")
     parser.add_argument("--config", type=Path, required=True, help="an application's configuration")
     parser.add_argument("--job", required=True)
-    parser.add_argument("--question", required=True, help="a `Question` as JSON")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     use_utc()
     try:
-        question = Question.of(arguments.question)
+        question = Question.of(sys.stdin.read())
         subject = subject_of(arguments.job, config.load(arguments.config), question)
         answer = asdict(explain(subject, question))
     except Exception as error:  # whoever asked is told
@@ -252,21 +253,18 @@ def explain(subject: Subject, question: Question) -> Explanation:
             received=_received(mine),
             notes=notes,
         )
-        whys: list[tuple[list[DataFrame], Any]] = [
-            (_left_out(subject, archived, counted, question), _why_left_out(skips))
-        ]
+        apart = [(_left_out(subject, archived, counted, question), _why_left_out(skips))]
         if late is not None:
             of_late = subject.narrowed([_of(events, late) for events in counted], question)
             of_row = places_of(of_late)
-            whys.append(([_of(events, of_row) for events in of_late], lambda _: LATE))
+            apart.append(([_of(events, of_row) for events in of_late], lambda _: LATE))
         if any(stream.deduplicate_by for stream in context.streams):
             all_of_them = places_of(kept, with_copies=True)
             copies = [_but(_of(events, all_of_them), places) for events in kept]
-            whys.append((copies, lambda _: COPY))
-        for events, why in whys:
+            apart.append((copies, lambda _: COPY))
+        for events, why in apart:
             found.apart_count += sum(one.count() for one in events)
             found.apart += [one | {"reason": why(_place(one))} for one in listing.of(events)]
-        found.apart = found.apart[: question.limit]
         return found
     finally:
         places.unpersist()
@@ -286,7 +284,7 @@ def _late(
     is_by_window = window.slide == window.length and not subject.reach_seconds
     if len(streams) > 1 or streams[0].deduplicate_by or not is_by_window:
         return None, [
-            f"{numbers.total()} late events are noted of these windows, and not which: they are"
+            f"late events of these windows: {numbers.total()}; it isn't recorded which: they are"
             " among those that are listed, or would have been a partner of one"
         ]
     [events], [stream] = counted, streams
@@ -299,8 +297,8 @@ def _late(
         for start, number in numbers.items()
     ]
     note = (
-        f"{numbers.total()} events of the window were late, and it isn't recorded which: the last"
-        " ones that Kafka took are taken for them"
+        f"late events of the window: {numbers.total()}; it isn't recorded which: the last ones that"
+        " Kafka took are taken for them"
     )
     return reduce(DataFrame.unionByName, parts), [note]
 
@@ -315,7 +313,7 @@ def _left_out(
     ]
 
 
-def _why_left_out(skips: Iterable[Skip]) -> Any:
+def _why_left_out(skips: Iterable[Skip]) -> Callable[[Place], str]:
     reasons = {skip.place: f"{QUARANTINED}: {skip.reason}" for skip in skips}
     return lambda place: reasons.get(place, SKIPPED)
 

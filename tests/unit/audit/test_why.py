@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from millrace.audit import why as module
-from millrace.audit.second_look import Described
 from millrace.audit.why import Asked, Why, key_of
 from millrace.cli import app
 from millrace.cli import why as command
@@ -87,7 +86,6 @@ class World:
             "Positions": positions,
             "Hdfs": None,
             "await_archives": {},
-            "said_of": None,
             "skipped": [],
         }
         for name, value in stand_ins.items():
@@ -220,6 +218,8 @@ SESSION: dict[str, Any] = {
     "events": 3,
     "entry": "/a",
     "exit": None,
+    "spent": 0.3,
+    "advertiser": "Acme",
     "open": False,
     "complete": True,
 }
@@ -237,14 +237,16 @@ def test_a_session_s_slots_are_merged(world: World) -> None:
         "events": "sum",
         "entry": "first",
         "exit": "last",
+        "spent": "sum",
+        "advertiser": "last",  # looked up, so no event has it
     }
-    kinds = dict.fromkeys(("first", "last"), "timestamp") | {"events": "bigint"}
+    kinds = {"first": "timestamp", "last": "timestamp", "events": "bigint", "spent": "double"}
     world.said = SAID | {
         "job": "sessions",
         "window_seconds": 1800,
         "slide_seconds": 1800,
         "key": {"visitor_id": "string"},
-        "values": kinds | {"entry": "string", "exit": "string"},
+        "values": kinds | dict.fromkeys(("entry", "exit", "advertiser"), "string"),
         "sessions": {"gap_seconds": 1800, "pages": "events", "merges": merges},
     }
     path = "/v1/jobs/sessions/sessions"
@@ -252,19 +254,19 @@ def test_a_session_s_slots_are_merged(world: World) -> None:
     world.answers[path] = {"sessions": [later, SESSION]}
     times = ["2026-01-01T12:10:00Z", "2026-01-01T12:29:00Z", "2026-01-01T12:40:00.123456Z"]
     slots = [
-        slot(0, first=times[0], last=times[1], events=2),
-        slot(30, first=times[2], last=times[2], events=1, entry="/b", exit=None),
+        slot(0, first=times[0], last=times[1], events=2, spent=0.1),
+        slot(30, first=times[2], last=times[2], events=1, entry="/b", exit=None, spent=0.2),
     ]
     world.found = explained(rows=slots)
     found = world.why("sessions", "visitor_id=a", NOON + 15 * MINUTE)
     assert found.differences == []
     assert (found.asked.start, found.asked.end) == (NOON, NOON + 60 * MINUTE)
     world.found = explained(rows=slots[:1])
-    [at_end, number, at_exit] = world.why(
-        "sessions", "visitor_id=a", NOON + 15 * MINUTE
-    ).differences
-    assert at_end.startswith("last 2026-01-01T12:29:00Z ≠")
-    assert (number, at_exit) == ("events 2 ≠ 3", "exit /b ≠ None")
+    [text] = world.why("sessions", "visitor_id=a", NOON + 15 * MINUTE).differences
+    assert text == (
+        "last 2026-01-01 12:29:00 ≠ 2026-01-01 12:40:00.123000, events 2 ≠ 3,"
+        " spent 0.1 ≠ 0.3, exit /b ≠ None"
+    )
     with pytest.raises(OperatorError, match="no session of that key"):
         world.why("sessions", "visitor_id=a", NOON)
     world.answers[path] = {"sessions": [SESSION | {"complete": False}]}
@@ -308,10 +310,9 @@ def shown(monkeypatch: pytest.MonkeyPatch, found: Why, *words: str) -> Any:
     return CliRunner().invoke(app, typed, env={"COLUMNS": "200"})
 
 
-def some(differences: list[str] | None = None, **changes: Any) -> Why:
+def some(*differences: str, letter: str = "not JSON", **changes: Any) -> Why:
     asked = Asked(NOON, NOON + MINUTE, {"status": "404"}, ROW, lambda _: [])
-    found, letters = explained(**changes), {"not JSON": 2}
-    return Why("sessions", asked, found, differences or [], letters, ["a note"])
+    return Why("sessions", asked, explained(**changes), [*differences], {letter: 2}, ["a note"])
 
 
 def test_events_and_what_is_apart_are_tables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +325,7 @@ def test_events_and_what_is_apart_are_tables(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_programs_get_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = shown(monkeypatch, some(["requests 3 ≠ 2"]), "--json")
+    done = shown(monkeypatch, some("requests 3 ≠ 2"), "--json")
     assert done.exit_code == Exit.NOT_PASSED
     said = json.loads(done.output)
     assert (said["adds_up"], said["differences"]) == (False, ["requests 3 ≠ 2"])
@@ -340,14 +341,11 @@ def test_what_is_in_an_event_commands_no_terminal(
 ) -> None:
     hostile = event(1, url=text) | {"id": text}
     reason = hostile | {"reason": text}
-    done = shown(monkeypatch, some(events=[hostile], apart=[reason], apart_count=1), *form)
-    assert done.exit_code == 0, done.exception
+    found = some(text, letter=text, events=[hostile], apart=[reason], apart_count=1)
+    done = shown(monkeypatch, found, *form)
+    assert done.exit_code == Exit.NOT_PASSED, done.exception
     assert not {"\x1b", "\u202e", "\r"} & {*done.output}
     assert "[bold red]x[/]" in done.output or text != "[bold red]x[/]"
-
-
-def test_described_is_what_the_api_says() -> None:
-    assert Described.of(SAID).exact == ["requests", "bytes"]
 
 
 def test_no_more_is_listed_than_a_host_holds() -> None:
