@@ -222,7 +222,7 @@ def test_the_last_that_kafka_took_are_the_late_ones(archives: Archives) -> None:
 
 
 def test_of_windows_that_overlap_nobody_knows_the_late_ones(archives: Archives) -> None:
-    archives.append(EVENTS, [event(0), event(61), event(90), event(120)])
+    archives.append(EVENTS, [event(0), event(61), event(62), event(120, bytes=1)])
     skipped = {"topic": "events", "part": 0, "first_offset": 2, "end_offset": 4, "who": ""}
     late = {"window_start": NOON, "events": 1}
     tables = Tables(late_windows=[late], skipped=[skipped])

@@ -35,6 +35,8 @@ _PASSING = {
     "ResolvedHint",
     _COPIES,
 }
+# Joins by which rows of the left side are there or not; none is of what the right one has.
+_LEFT_ALONE = {"LEFT SEMI", "LEFT ANTI"}
 
 
 def origins(rows: DataFrame, *, with_copies: bool = False) -> DataFrame:
@@ -106,7 +108,9 @@ class _Carrier:
 
     def _join(self, node: Node) -> _Carried:
         """Of two streams, or of one and of rows that are constant."""
-        events = {side: self.carry(side) for side in node.children if _reads_events(side)}
+        alone = str(node.java.joinType().sql()) in _LEFT_ALONE
+        sources = [side for side in node.children[: 1 if alone else 2] if _reads_events(side)]
+        events = {side: self.carry(side) for side in sources}
         sides = [events[side].node if side in events else side for side in node.children]
         joined = self._with_children(node, sides)
         places = [side.places for side in events.values()]
