@@ -84,6 +84,12 @@ def _parser() -> argparse.ArgumentParser:
         again.add_argument(end, help="of the windows' starts, in UTC: 2026-01-01T00:00:00")
     again.set_defaults(run=_recount)
 
+    why = commands.add_parser(
+        "why", help="which events rows of a job were made of, as JSON; the question is on stdin"
+    )
+    why.add_argument("job")
+    why.set_defaults(run=_why)
+
     wait_stopped = commands.add_parser("wait-stopped", help="until it has ended")
     wait_stopped.add_argument("application")
     wait_stopped.add_argument("--timeout", type=float, metavar="SECONDS", help=LONGEST)
@@ -186,7 +192,12 @@ def _upkeep(registry: Registry, settings: Settings, arguments: argparse.Namespac
 def _recount(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
     what = recount.running_version(registry, settings, arguments.job)
     question = {name: getattr(arguments, name) for name in ("job", "start", "end")}
-    sys.exit(recount.run(what, settings, question))
+    sys.exit(recount.run(what, settings, recount.COUNT, question))
+
+
+def _why(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
+    what = recount.running_version(registry, settings, arguments.job)
+    sys.exit(recount.run(what, settings, recount.EXPLAIN, {"job": arguments.job}))
 
 
 def _intend(registry: Registry, application: str, intent: Intent, *, check: bool) -> None:

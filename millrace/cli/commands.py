@@ -160,6 +160,12 @@ COMMANDS = {
             "audit_command",
             "Compare what `millrace load` had acknowledged with every place where results are.",
         ),
+        "why": Place(
+            "millrace.cli.why",
+            "why_command",
+            "Say which events a number was made of, and whether they add up to what the API"
+            " answers.",
+        ),
         "drill": Place(
             "millrace.drill.command", "app", "Inject faults under load, measure and audit."
         ),

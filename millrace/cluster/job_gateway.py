@@ -1,6 +1,7 @@
 """`job-gateway`, the program on the edge hosts that keeps the jobs running, by its own command."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from subprocess import TimeoutExpired
 from typing import Any
@@ -24,13 +25,14 @@ class Gateway:
         self._longest = settings["deploy_timeout_seconds"] + MARGIN
         self._recount = settings["recount_timeout_seconds"] + MARGIN
 
-    def run(self, *words: str, timeout: float = 30) -> str:
+    def run(self, *words: str, stdin: str = "", timeout: float = 30) -> str:
         """Runs a command; returns what it prints. Raises OperatorError with its reason if it
         fails."""
         reasons = []
         for host in self._plan.hosts_of("job_gateway"):
             try:
-                done = run_on(self._plan, host, ["sudo", "job-gateway", *words], timeout=timeout)
+                command = ["sudo", "job-gateway", *words]
+                done = run_on(self._plan, host, command, stdin=stdin, timeout=timeout)
             except TimeoutExpired:
                 reasons.append(f"{host.name}: no answer in {timeout:g} s")
                 continue
@@ -49,6 +51,13 @@ class Gateway:
         """Has a declared job's rows counted again; times are naive, in UTC."""
         words = (job, start.isoformat(), end.isoformat())
         [*_, last] = self.run("recount", *words, timeout=self._recount).splitlines()
+        answer: dict[str, Any] = json.loads(last)
+        return answer
+
+    def why(self, job: str, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Has a job's rows explained by their events: see millrace_jobs.recount.why."""
+        said = self.run("why", job, stdin=json.dumps(question), timeout=self._recount)
+        [*_, last] = said.splitlines()
         answer: dict[str, Any] = json.loads(last)
         return answer
 

@@ -8,7 +8,7 @@ a deployment renders (see `millrace_jobs.config`). A module imports only what is
     leader/       starts the jobs, keeps them running and apart, drains them
     requests/     what operators ask of who leads: that records are retried
     standby/      keeps a driver warm with all jobs until it leads
-    recount/      a job's rows, counted again and compared
+    recount/      a job's rows, counted again and compared, or explained by their events
     programs/     the jobs archive and traffic
     declared/     how jobs are run that are one file each
     jobs/         those files

@@ -29,7 +29,7 @@ def test_the_version_that_runs_counts(settings):
 @pytest.mark.usefixtures("_deployed")
 def test_it_is_small_and_of_the_gateway_s_account(settings):
     what = recount.running_version(Registry(RUNNING_V2), settings, "sessions")
-    command = recount.command(what, settings, QUESTION)
+    command = recount.command(what, settings, recount.COUNT, QUESTION)
     assert {"--property=MemoryMax=900M", "--property=User=gateway"} <= set(command)
     assert f"--setenv=PYTHONPATH={what.package}:/gateway.zip" in command
     assert str(settings.spark_submit.parent / "python") in command
@@ -47,10 +47,30 @@ def test_memory_is_for_one(settings, tmp_path, monkeypatch, capfd, busy):
     what = recount.running_version(Registry(RUNNING_V2), settings, "sessions")
     if busy:
         with pytest.raises(recount.Busy, match=f"edge-1: {busy} is at work"):
-            recount.run(what, settings, QUESTION)
+            recount.run(what, settings, recount.COUNT, QUESTION)
     else:
-        assert recount.run(what, settings, QUESTION) == 3
+        assert recount.run(what, settings, recount.COUNT, QUESTION) == 3
     assert capfd.readouterr().out == ("" if busy else "{}\n")
+
+
+@pytest.mark.usefixtures("_deployed")
+def test_a_question_comes_through_stdin_as_it_is(settings, tmp_path, monkeypatch, capfd):
+    for name, script in (("systemctl", "echo inactive"), ("systemd-run", 'echo "$@"; cat')):
+        program(tmp_path / "bin", name, script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    question = tmp_path / "question"
+    question.write_text('{"key": {"url": "/$HOME/${PATH}/%h\'"}}')
+    before = os.dup(0)
+    os.dup2(os.open(question, os.O_RDONLY), 0)
+    try:
+        with pytest.raises(SystemExit, match="0"):
+            commands._why(Registry(RUNNING_V2), settings, SimpleNamespace(job="sessions"))
+    finally:
+        os.dup2(before, 0)
+    called, said = capfd.readouterr().out.split("\n", 1)
+    assert f"-m {recount.EXPLAIN} " in called
+    assert called.endswith("--job=sessions")
+    assert said == question.read_text()
 
 
 def test_the_upkeep_waits_for_a_recount(settings, monkeypatch, capsys):

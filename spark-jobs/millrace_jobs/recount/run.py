@@ -46,7 +46,7 @@ def main() -> None:
         parser.add_argument(end, type=datetime.fromisoformat, required=True, help="naive, in UTC")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    _use_utc()
+    use_utc()
     try:
         job = countable(arguments.job, config.load(arguments.config))
         answer = asdict(recount(job, arguments.start, arguments.end))
@@ -57,15 +57,17 @@ def main() -> None:
 
 
 def countable(job: str, deployed: config.Config) -> Countable:
-    """The job, with a Spark whose size whoever called has set. Raises TypeError for one that isn't
-    declared."""
+    """Raises TypeError for a job that isn't declared."""
+    kind = kind_of(job, deployed.settings[job].trigger)
+    found: Countable = kind.load_analysed()(context_of(job, deployed))
+    return found
+
+
+def context_of(job: str, deployed: config.Config) -> StoredContext:
+    """The job's, with a Spark whose size whoever called has set."""
     spark = SparkSession.builder.appName(f"recount of {job}").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    settings = deployed.settings[job]
-    found: Countable = kind_of(job, settings.trigger).load_analysed()(
-        StoredContext(job, deployed, spark, Tables(deployed))
-    )
-    return found
+    return StoredContext(job, deployed, spark, Tables(deployed))
 
 
 def recount(job: Countable, start: datetime, end: datetime) -> Findings:
@@ -100,7 +102,7 @@ def recount(job: Countable, start: datetime, end: datetime) -> Findings:
     return findings
 
 
-def _use_utc() -> None:
+def use_utc() -> None:
     """Rows come to Python in local time without a zone: let that be UTC wherever this runs."""
     os.environ["TZ"] = "UTC"
     time.tzset()
