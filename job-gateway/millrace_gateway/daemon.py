@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,6 +18,10 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from millrace_gateway import settings as configuration
+from millrace_gateway.books.account import Figures
+from millrace_gateway.books.keeper import Keeper, keep
+from millrace_gateway.books.store import Store
+from millrace_gateway.books.witness import Witness
 from millrace_gateway.decide import (
     Decision,
     Intent,
@@ -34,7 +38,7 @@ from millrace_gateway.lag import Lags
 from millrace_gateway.metrics import Metrics, look
 from millrace_gateway.registry import LeaderRegistry, LockLost, Registry
 from millrace_gateway.settings import Settings
-from millrace_gateway.submit import Child, NotDeployed, deployment
+from millrace_gateway.submit import Archive, Child, NotDeployed, deployment
 from millrace_gateway.yarn import Unreachable, Yarn
 from millrace_shared.driver_record import DriverRecord, leader
 
@@ -195,6 +199,7 @@ def run(settings: Settings) -> None:
             lock.acquire()
             log.info("%s acts", settings.name)
             metrics.acting = True
+            metrics.books = _keep_books(settings, Registry(client, settings.znodes))
             _act(settings, LeaderRegistry(client, settings.znodes, lock))
     finally:
         # Ends the session, and with it the lock; the other gateway takes over at once.
@@ -218,6 +223,20 @@ def _watch(settings: Settings, registry: Registry) -> Metrics:
     metrics, lags = Metrics(), Lags(settings.kafka)
     metrics.keep_looking(partial(look, registry, settings.yarn(), settings.deployments, lags.ask))
     return metrics
+
+
+def _keep_books(settings: Settings, registry: Registry) -> Callable[[], Mapping[str, Figures]]:
+    """Keeps them beside everything else, and gives what tells of them."""
+
+    def archives() -> Iterator[Archive]:
+        for application in registry.applications():
+            if intent := registry.intent(application):
+                yield from deployment(settings.deployments, application, intent.version).archives()
+
+    witness, store = Witness(settings.kafka.brokers), Store(settings.cassandra)
+    keeper = Keeper(settings.files(), witness, store)
+    keep(keeper, archives)
+    return keeper.figures
 
 
 def main() -> None:

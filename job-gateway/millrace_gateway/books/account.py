@@ -52,6 +52,16 @@ class Entry:
         return 0 if self.records is None else self.records - self.archived - self.dead_letters
 
 
+@dataclass(frozen=True)
+class Figures:
+    """What is told of a stream: records of a day's batches that went nowhere, and those that came
+    twice; and up to when all batches are entered, in seconds since 1970."""
+
+    missing: int
+    surplus: int
+    closed: float
+
+
 def owed(reached: Offsets, read: Mapping[int, tuple[int, int]]) -> list[Piece]:
     """What a batch has to account for: from where the books stand up to where it has read.
 

@@ -47,7 +47,7 @@ def version_of(name: str) -> int | None:
 
 
 def parse(version: int, text: str) -> Append | None:
-    """None for a commit that is no batch's: the upkeep merges files, and deletes what has expired."""
+    """None for a commit that is no batch's: the upkeep merges files, and deletes expired rows."""
     actions: dict[str, list[dict[str, Any]]] = {}
     for line in text.splitlines():
         for kind, content in json.loads(line).items():
