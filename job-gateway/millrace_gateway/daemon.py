@@ -192,14 +192,15 @@ def run(settings: Settings) -> None:
     """Acts for as long as it holds the lock, which it waits for; returns only by an exception."""
     client = settings.connect()
     lock = client.Lock(settings.znodes.gateway_lock, settings.name)
-    metrics = _watch(settings, Registry(client, settings.znodes))
+    registry, lags = Registry(client, settings.znodes), Lags(settings.kafka)
+    metrics = _watch(settings, registry, lags)
     try:
         with metrics.served(settings.metrics_port):
             log.info("%s stands by", settings.name)
             lock.acquire()
             log.info("%s acts", settings.name)
             metrics.acting = True
-            metrics.books = _keep_books(settings, Registry(client, settings.znodes))
+            metrics.books = _keep_books(settings, registry, lags)
             _act(settings, LeaderRegistry(client, settings.znodes, lock))
     finally:
         # Ends the session, and with it the lock; the other gateway takes over at once.
@@ -218,14 +219,16 @@ def _act(settings: Settings, registry: LeaderRegistry) -> None:
         gateway.leave()
 
 
-def _watch(settings: Settings, registry: Registry) -> Metrics:
+def _watch(settings: Settings, registry: Registry, lags: Lags) -> Metrics:
     """Looks at what there is to tell, whether this gateway acts or stands by."""
-    metrics, lags = Metrics(), Lags(settings.kafka)
+    metrics = Metrics()
     metrics.keep_looking(partial(look, registry, settings.yarn(), settings.deployments, lags.ask))
     return metrics
 
 
-def _keep_books(settings: Settings, registry: Registry) -> Callable[[], Mapping[str, Figures]]:
+def _keep_books(
+    settings: Settings, registry: Registry, lags: Lags
+) -> Callable[[], Mapping[str, Figures]]:
     """Keeps them beside everything else, and gives what tells of them."""
 
     def archives() -> Iterator[Archive]:
@@ -233,8 +236,12 @@ def _keep_books(settings: Settings, registry: Registry) -> Callable[[], Mapping[
             if intent := registry.intent(application):
                 yield from deployment(settings.deployments, application, intent.version).archives()
 
+    def told(archive: Archive) -> Mapping[int, int]:
+        read = lags.told.get(archive.job, {})
+        return {number: end for (topic, number), end in read.items() if topic == archive.topic}
+
     witness, store = Witness(settings.kafka.brokers), Store(settings.cassandra)
-    keeper = Keeper(settings.files(), witness, store)
+    keeper = Keeper(settings.files(), witness, store, told)
     keep(keeper, archives)
     return keeper.figures
 

@@ -26,6 +26,7 @@ class NotDeployed(Exception):
 class Archive:
     """The table of a stream's events, which one job of a version writes; ``folder`` is its path."""
 
+    job: str
     stream: str
     topic: str
     folder: str
@@ -70,7 +71,7 @@ class Deployment:
                 common = content["settings"]["common"]
                 stream = content["settings"][job].get("stream", common["stream"])
                 topic = content["streams"][stream]["topic"]
-                yield Archive(stream, topic, f"{common['archives']}/{stream}")
+                yield Archive(job, stream, topic, f"{common['archives']}/{stream}")
 
     def _content(self) -> dict[str, Any]:
         content: dict[str, Any] = (

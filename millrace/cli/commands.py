@@ -160,6 +160,11 @@ COMMANDS = {
             "audit_command",
             "Compare what `millrace load` had acknowledged with every place where results are.",
         ),
+        "ledger": Place(
+            "millrace.cli.ledger",
+            "ledger_command",
+            "Show that what Kafka has of each stream is archived or a dead letter, or what isn't.",
+        ),
         "drill": Place(
             "millrace.drill.command", "app", "Inject faults under load, measure and audit."
         ),

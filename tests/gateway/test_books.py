@@ -28,7 +28,7 @@ from millrace.common.paths import REPO
 from tests.waiting import PATIENCE_SECONDS
 
 NOW = 1_800_000_000.0
-EVENTS = Archive("events", "events", "/archive/events")
+EVENTS = Archive("archive", "events", "events", "/archive/events")
 
 
 class World:
@@ -46,6 +46,7 @@ class World:
         self.rows: dict[int, Entry] = {}
         self.stored: Position | None = None
         self.counted: list[Piece] = []
+        self.told: dict[int, int] = {}
         self.away: Exception | None = None
 
     def records(self, start: int, end: int) -> int:
@@ -119,7 +120,7 @@ def _told(start: int, end: int) -> str:
 
 
 def keeper(world: World) -> Keeper:
-    return Keeper(world, world, world)
+    return Keeper(world, world, world, lambda _: world.told)
 
 
 def looked(world: World, kept: Keeper | None = None, now: float = NOW) -> Figures:
@@ -248,6 +249,26 @@ def test_the_upkeep_s_commits_are_no_batches() -> None:
     world.add({"commitInfo": {"operation": "OPTIMIZE"}}, {"remove": {"path": "x"}})
     assert looked(world) == Figures(0, 0, NOW)
     assert world.rows == {}
+
+
+def test_what_a_job_says_it_has_read_and_no_commit_tells_of_is_missing() -> None:
+    """Also when nothing comes after it."""
+    world = World(markers=[12])
+    world.commit(0, EARLIEST, 10)
+    world.told = {0: 20, 1: 5}  # of the other partition the books know nothing
+    kept = keeper(world)
+    assert looked(world, kept).missing == 9
+    world.skips = [Piece(0, 10, 13)]
+    assert looked(world, kept).missing == 7
+    world.commit(1, 13, 20)
+    assert looked(world, kept).missing == 0
+
+
+def test_a_job_that_says_late_how_far_it_has_read_is_not_waited_for() -> None:
+    world = World()
+    world.commit(0, EARLIEST, 10)
+    world.told = {0: 5}
+    assert looked(world) == Figures(0, 0, NOW)
 
 
 def test_what_kafka_has_forgotten_nobody_can_tell() -> None:

@@ -154,7 +154,7 @@ def test_a_commit_says_what_its_batch_read(table: str, driver: Callable[..., Wri
     for batch, rows in ((0, 2), (1, 0)):
         found = commits.parse(batch, Path(f"{table}/_delta_log/{batch:020}.json").read_text())
         assert found is not None
-        assert (found.job, found.checkpoint, found.batch) == ("archive", "checkpoint", batch)
+        assert (found.checkpoint, found.batch) == ("checkpoint", batch)
         assert found.read == {0: (batch - 1, batch)}
         assert sum(file.rows for file in found.files) == rows
         for file in found.files:

@@ -7,5 +7,5 @@ files.py     the archive's folder, by WebHDFS
 witness.py   how many committed records Kafka has in a range
 store.py     the entries, in Cassandra
 
-See docs/adr/0037-the-books-are-always-open.md.
+See docs/adr/0038-the-books-are-always-open.md.
 """

@@ -23,13 +23,13 @@ class Append:
 
     Attributes:
         committed: in seconds since 1970, by the driver's clock.
+        checkpoint: of the job; batches of another one have other numbers.
         read: from and up to where the batch read each partition; None of a version of the job that
             didn't say so yet.
     """
 
     version: int
     committed: float
-    job: str
     checkpoint: str
     batch: int
     read: Mapping[int, tuple[int, int]] | None
@@ -55,9 +55,9 @@ def parse(version: int, text: str) -> Append | None:
     if "txn" not in actions:
         return None
     [written], [info] = actions["txn"], actions["commitInfo"]
-    job, _, checkpoint = written["appId"].partition(" ")
+    _, _, checkpoint = written["appId"].partition(" ")  # after the job's name
     return Append(
-        *(version, info["timestamp"] / 1000, job, checkpoint, written["version"]),
+        *(version, info["timestamp"] / 1000, checkpoint, written["version"]),
         _read(info.get("userMetadata")),
         tuple(map(_file, actions.get("add", ()))),
     )

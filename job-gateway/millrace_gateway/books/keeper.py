@@ -61,10 +61,14 @@ class Store(Protocol):
 
 @dataclass
 class Books:
-    """Of one stream: how far they are kept, and the entries of a day that don't come out even."""
+    """Of one stream: how far they are kept, and the entries of a day that don't come out even.
+
+    ``unwritten`` are records that the archive's job said it has read, and that no commit tells of.
+    """
 
     position: Position
     differing: dict[tuple[str, int], Entry] = field(default_factory=dict)
+    unwritten: int = 0
 
     def take_in(self, entry: Entry) -> None:
         key = entry.checkpoint, entry.batch
@@ -79,8 +83,17 @@ class Books:
 
 
 class Keeper:
-    def __init__(self, files: Files, witness: Witness, store: Store) -> None:
+    """``told`` is how far an archive's job said last that it has read: after its commit."""
+
+    def __init__(
+        self,
+        files: Files,
+        witness: Witness,
+        store: Store,
+        told: Callable[[Archive], Offsets],
+    ) -> None:
         self._files, self._witness, self._store = files, witness, store
+        self._told = told
         self._books: dict[str, Books] = {}
 
     def figures(self) -> dict[str, Figures]:
@@ -90,7 +103,7 @@ class Keeper:
             differences = [entry.difference for entry in list(books.differing.values())]
             missing = sum(max(0, difference) for difference in differences)
             surplus = missing - sum(differences)
-            found[stream] = Figures(missing, surplus, books.position.closed)
+            found[stream] = Figures(missing + books.unwritten, surplus, books.position.closed)
         return found
 
     def look(self, archives: Collection[Archive], now: float) -> None:
@@ -107,7 +120,7 @@ class Keeper:
     def _keep(self, archive: Archive, now: float) -> None:
         if archive.stream not in self._books:
             self._books[archive.stream] = self._open(archive, now)
-        books = self._books[archive.stream]
+        books, told = self._books[archive.stream], self._told(archive)  # before commits are read
         books.forget(now - DAY)
         for entry in list(books.differing.values()):
             self._look_again(books, entry)
@@ -120,6 +133,7 @@ class Keeper:
                 closed = max(closed, append.committed)
             books.position = replace(books.position, version=version, closed=closed)
         if len(versions) < MOST:  # no more of them, not even beyond what is listed at once
+            books.unwritten = self._unwritten(archive, books.position.reached, told)
             books.position = replace(books.position, closed=now)
         self._store.put_position(archive.stream, books.position)
 
@@ -160,7 +174,7 @@ class Keeper:
     def _judge(self, archive: Archive, reached: Offsets, append: Append, now: float) -> Entry:
         assert append.read is not None
         pieces = owed(reached, append.read)
-        left = without(pieces, self._store.skipped(append.job, archive.topic))
+        left = without(pieces, self._store.skipped(archive.job, archive.topic))
         archived = self._rows(archive, append, now)
         dead_letters = self._store.dead_letters(append.checkpoint, append.batch)
         records: int | None = offsets(left)
@@ -181,6 +195,14 @@ class Keeper:
                 if self._files.size(f"{archive.folder}/{unquote(file.path)}") == file.bytes
             )
         return sum(file.rows for file in files)
+
+    def _unwritten(self, archive: Archive, reached: Offsets, told: Offsets) -> int:
+        """Of a partition that the books don't know yet, nothing is expected."""
+        read = {partition: (end, end) for partition, end in told.items() if partition in reached}
+        if pieces := owed(reached, read):
+            left = without(pieces, self._store.skipped(archive.job, archive.topic))
+            return self._witness.count(archive.topic, left) or 0
+        return 0
 
     def _look_again(self, books: Books, entry: Entry) -> None:
         """A batch's dead letters are counted soon after its commit."""

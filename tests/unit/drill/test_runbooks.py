@@ -225,6 +225,7 @@ def test_operations_are_no_drills():
         "api-fails",
         "certificate-ends",
         "key-expires",
+        "ledger-differs",
         "patch-hosts",
         "promise-at-risk",
         "repair-overdue",
