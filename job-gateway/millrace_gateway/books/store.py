@@ -70,7 +70,11 @@ class Store:
         )
         profiles = {EXEC_PROFILE_DEFAULT: profile}
         cluster = Cluster(where.hosts, port=where.port, execution_profiles=profiles)
-        return cluster.connect(where.keyspace)
+        try:
+            return cluster.connect(where.keyspace)
+        except UNANSWERED:
+            cluster.shutdown()  # its threads: there will be another try
+            raise
 
     def enter(self, entry: Entry) -> None:
         committed = _time(entry.committed)
