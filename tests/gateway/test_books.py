@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from millrace_gateway.books import commits, store, witness
 from millrace_gateway.books.account import EARLIEST, Entry, Figures, Piece
 from millrace_gateway.books.files import Files, Missing, Unreachable
-from millrace_gateway.books.keeper import DAY, MOST, Keeper
+from millrace_gateway.books.keeper import DAY, LETTERS_SECONDS, MOST, Keeper
 from millrace_gateway.books.store import Position
 from millrace_gateway.books.witness import Witness
 from millrace_gateway.metrics import exposition, of_books
@@ -57,6 +57,7 @@ class World:
         rows = self.records(start, end) if archived is None else archived
         file = f"event_hour=1/{batch}.parquet"
         self.files[f"/archive/events/{file}"] = 100
+        self.told = {0: end}
         self.add(
             {"commitInfo": {"timestamp": NOW * 1000, "userMetadata": _told(start, end)}},
             {"txn": {"appId": "archive checkpoint", "version": batch}},
@@ -194,15 +195,73 @@ def test_what_is_skipped_is_not_missing() -> None:
     assert world.rows[1].skipped == 3
 
 
-def test_dead_letters_may_be_counted_after_the_commit() -> None:
+def test_a_batch_is_entered_once_its_dead_letters_are_counted() -> None:
+    """Until its job says that it has read it, they may be yet to come."""
+    world = World()
+    world.commit(0, EARLIEST, 10)
+    world.commit(1, 10, 20, archived=8)
+    world.told = {0: 10}
+    world.stored = Position(-1, {}, NOW - 60)
+    kept = keeper(world)
+    assert looked(world, kept, NOW + 60) == Figures(0, 0, NOW)  # closed when it was committed
+    assert list(world.rows) == [0]
+    world.letters[1] = 2
+    world.told = {0: 20}
+    assert looked(world, kept, NOW + 60) == Figures(0, 0, NOW + 60)
+    assert world.counted == []
+
+
+def test_a_batch_is_over_once_there_is_a_next_one() -> None:
     world = World()
     world.commit(0, EARLIEST, 10, archived=8)
+    world.commit(1, 10, 20)
+    world.told = {}
+    assert looked(world) == Figures(2, 0, NOW)
+
+
+def test_a_job_that_says_nothing_is_not_waited_for_long() -> None:
+    world = World()
+    world.commit(0, EARLIEST, 10, archived=8)
+    world.told = {}
     kept = keeper(world)
+    assert looked(world, kept).missing == 0
+    assert looked(world, kept, NOW + LETTERS_SECONDS + 1).missing == 2
+
+
+def test_a_batch_that_is_waited_for_hides_nothing_and_is_counted_once() -> None:
+    """One commit is gone, and the newest batch is never over at a look."""
+    world = World()
+    world.commit(0, EARLIEST, 10)
+    kept = keeper(world)
+    looked(world, kept)
+    for batch in range(2, 6):
+        world.commit(batch, 10 * batch, 10 * (batch + 1))
+        world.told = {0: 10 * batch}
+        assert looked(world, kept).missing == 10
+
+
+def test_a_file_that_is_put_back_and_letters_that_come_late_settle_a_difference() -> None:
+    world = World()
+    world.commit(0, EARLIEST, 10, archived=8)
+    [(path, size)] = world.files.items()
+    world.files.clear()
+    assert looked(world).missing == 10
+    kept = keeper(world)  # another gateway
+    world.files[path] = size
     assert looked(world, kept).missing == 2
     world.letters[0] = 2
     assert looked(world, kept).missing == 0
     assert world.rows[0].difference == 0
     assert len(world.counted) == 1  # once
+
+
+def test_a_commit_that_is_gone_since_stops_no_books() -> None:
+    world = World()
+    world.commit(0, EARLIEST, 10, archived=8)
+    kept = keeper(world)
+    looked(world, kept)
+    world.log.pop(commits.name_of(0))
+    assert looked(world, kept, NOW + 60) == Figures(2, 0, NOW + 60)
 
 
 def test_a_difference_is_told_for_a_day() -> None:
@@ -262,13 +321,6 @@ def test_what_a_job_says_it_has_read_and_no_commit_tells_of_is_missing() -> None
     assert looked(world, kept).missing == 7
     world.commit(1, 13, 20)
     assert looked(world, kept).missing == 0
-
-
-def test_a_job_that_says_late_how_far_it_has_read_is_not_waited_for() -> None:
-    world = World()
-    world.commit(0, EARLIEST, 10)
-    world.told = {0: 5}
-    assert looked(world) == Figures(0, 0, NOW)
 
 
 def test_what_kafka_has_forgotten_nobody_can_tell() -> None:
@@ -379,7 +431,7 @@ def cassandra(monkeypatch: pytest.MonkeyPatch) -> Session:
 
 def test_entries_and_positions_are_read_as_they_were_written(cassandra: Session) -> None:
     kept = store.Store(Cassandra([], 9042, "dc", "keyspace"))
-    entry = Entry("events", NOW + 0.25, "checkpoint", 7, None, 9, 1, 3)
+    entry = Entry("events", NOW + 0.25, "checkpoint", 7, 12, None, 9, 1, 3)
     assert kept.position("events") is None
     kept.put_position("events", Position(3, {0: 10, 11: 5}, NOW))
     kept.enter(entry)
@@ -504,12 +556,12 @@ class Consumer:
 
     def unassign(self) -> None: ...
 
-    def consume(self, number: int, timeout: float) -> list[Message]:
-        found = [n for n in range(self.at, 20) if n % 4][:3]
+    def poll(self, timeout: float) -> Message:
+        found = [n for n in range(self.at, 20) if n % 4]
         if not found:
-            return [Message(20, KafkaError._PARTITION_EOF)]
-        self.at = found[-1] + 1
-        return [Message(n) for n in found]
+            return Message(20, KafkaError._PARTITION_EOF)
+        self.at = found[0] + 1
+        return Message(found[0])
 
 
 @pytest.mark.parametrize(
@@ -531,6 +583,6 @@ def test_records_between_two_offsets(
 
 def test_kafka_that_does_not_answer_is_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(witness, "Consumer", Consumer)
-    monkeypatch.setattr(Consumer, "consume", lambda *_: [])
+    monkeypatch.setattr(Consumer, "poll", lambda *_: None)
     with pytest.raises(KafkaException):
         Witness("").count("events", [Piece(0, 8, 13)])

@@ -22,7 +22,7 @@ RANGES = st.lists(
         lambda found: Piece(found[0], found[1], found[1] + found[2])
     )
 )
-ENTRY = Entry("events", 0.0, "c", 1, 10, 8, 2, 0)
+ENTRY = Entry("events", 0.0, "c", 1, 0, 10, 8, 2, 0)
 
 
 def covered(pieces: list[Piece]) -> list[tuple[int, int]]:

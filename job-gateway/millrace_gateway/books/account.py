@@ -33,6 +33,7 @@ class Entry:
 
     Attributes:
         committed: when the archive's table took it, in seconds since 1970.
+        version: that the archive's table has since.
         records: that Kafka has in what the batch owes; None if Kafka has forgotten some of them.
         skipped: offsets that the archive was made to leave out. They aren't in ``records``.
     """
@@ -41,6 +42,7 @@ class Entry:
     committed: float
     checkpoint: str
     batch: int
+    version: int
     records: int | None
     archived: int
     dead_letters: int

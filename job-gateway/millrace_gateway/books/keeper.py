@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Protocol
@@ -35,6 +36,7 @@ from millrace_gateway.submit import Archive
 log = logging.getLogger("gateway.books")
 
 LOOK_SECONDS = 10.0
+LETTERS_SECONDS = 300.0  # that a batch's dead letters are waited for, if its job says no more
 MOST = 200  # commits at a look: what is known is told in between
 DAY = 86_400.0
 UNANSWERED = (Unreachable, Missing, KafkaException, *store.UNANSWERED)
@@ -72,9 +74,13 @@ class Books:
 
     def take_in(self, entry: Entry) -> None:
         key = entry.checkpoint, entry.batch
-        self.differing.pop(key, None)
         if entry.difference:
             self.differing[key] = entry
+        else:
+            self.differing.pop(key, None)
+
+    def closed_up_to(self, time: float) -> None:
+        self.position = replace(self.position, closed=max(self.position.closed, time))
 
     def forget(self, before: float) -> None:
         for key, entry in list(self.differing.items()):
@@ -83,7 +89,8 @@ class Books:
 
 
 class Keeper:
-    """``told`` is how far an archive's job said last that it has read: after its commit."""
+    """``told`` is how far an archive's job said last that it has read: after a batch's commit and
+    its dead letters."""
 
     def __init__(
         self,
@@ -122,19 +129,22 @@ class Keeper:
             self._books[archive.stream] = self._open(archive, now)
         books, told = self._books[archive.stream], self._told(archive)  # before commits are read
         books.forget(now - DAY)
-        for entry in list(books.differing.values()):
-            self._look_again(books, entry)
+        for entry in list(books.differing.values())[-MOST:]:
+            self._look_again(archive, books, entry, now)
         versions = self._versions_after(archive, books.position.version)
+        closed = now
         for version in versions[:MOST]:
-            text = self._files.read(f"{archive.log}/{commits.name_of(version)}")
-            closed = books.position.closed
-            if append := commits.parse(version, text):
+            append = self._commit(archive, version)
+            if append and version == versions[-1] and not _is_over(append, told, now):
+                closed = append.committed
+                break
+            if append:
                 self._take_in(archive, books, append, now)
-                closed = max(closed, append.committed)
-            books.position = replace(books.position, version=version, closed=closed)
+                books.closed_up_to(append.committed)
+            books.position = replace(books.position, version=version)
         if len(versions) < MOST:  # no more of them, not even beyond what is listed at once
             books.unwritten = self._unwritten(archive, books.position.reached, told)
-            books.position = replace(books.position, closed=now)
+            books.closed_up_to(closed)
         self._store.put_position(archive.stream, books.position)
 
     def _open(self, archive: Archive, now: float) -> Books:
@@ -162,6 +172,10 @@ class Keeper:
         found = (commits.version_of(name) for name in names)
         return [version for version in found if version is not None]
 
+    def _commit(self, archive: Archive, version: int) -> Append | None:
+        text = self._files.read(f"{archive.log}/{commits.name_of(version)}")
+        return commits.parse(version, text)
+
     def _take_in(self, archive: Archive, books: Books, append: Append, now: float) -> None:
         if append.read is None:  # by a version that didn't say: the books begin anew after it
             books.position = replace(books.position, reached={})
@@ -181,7 +195,7 @@ class Keeper:
         if records != archived + dead_letters:
             records = self._witness.count(archive.topic, left)
         return Entry(
-            *(archive.stream, append.committed, append.checkpoint, append.batch),
+            *(archive.stream, append.committed, append.checkpoint, append.batch, append.version),
             *(records, archived, dead_letters, offsets(pieces) - offsets(left)),
         )
 
@@ -204,17 +218,29 @@ class Keeper:
             return self._witness.count(archive.topic, left) or 0
         return 0
 
-    def _look_again(self, books: Books, entry: Entry) -> None:
-        """A batch's dead letters are counted soon after its commit."""
-        dead_letters = self._store.dead_letters(entry.checkpoint, entry.batch)
-        if dead_letters != entry.dead_letters:
-            self._enter(books, replace(entry, dead_letters=dead_letters))
+    def _look_again(self, archive: Archive, books: Books, entry: Entry, now: float) -> None:
+        """A file may have been put back, and dead letters counted at last."""
+        with suppress(Missing):  # the commit is gone, too
+            if append := self._commit(archive, entry.version):
+                archived = self._rows(archive, append, now)
+                dead_letters = self._store.dead_letters(entry.checkpoint, entry.batch)
+                found = replace(entry, archived=archived, dead_letters=dead_letters)
+                if found != entry:
+                    self._enter(books, found)
 
     def _enter(self, books: Books, entry: Entry) -> None:
         self._store.enter(entry)
         books.take_in(entry)
         if entry.difference:
             log.info("the books don't come out even by %d: %s", entry.difference, entry)
+
+
+def _is_over(append: Append, told: Offsets, now: float) -> bool:
+    """Whether a batch's dead letters are counted. It comes after the commit, and before the job
+    says that it has read the batch, or begins the next one."""
+    if append.read is None or now > append.committed + LETTERS_SECONDS:
+        return True
+    return all(told.get(partition, -1) >= end for partition, (_, end) in append.read.items())
 
 
 def keep(keeper: Keeper, archives: Callable[[], Iterator[Archive]]) -> None:

@@ -23,12 +23,12 @@ from millrace_gateway.settings import Cassandra
 UNANSWERED = (DriverException, NoHostAvailable)
 
 ENTER = (
-    'INSERT INTO book_entries (stream, day, committed, checkpoint, "batch", records, archived,'
-    " dead_letters, skipped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    'INSERT INTO book_entries (stream, day, committed, checkpoint, "batch", table_version, records,'
+    " archived, dead_letters, skipped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ENTRIES = (
-    'SELECT stream, committed, checkpoint, "batch" AS batch, records, archived, dead_letters,'
-    " skipped FROM book_entries WHERE stream = ? AND day = ?"
+    'SELECT stream, committed, checkpoint, "batch" AS batch, table_version, records, archived,'
+    " dead_letters, skipped FROM book_entries WHERE stream = ? AND day = ?"
 )
 PUT_POSITION = (
     "INSERT INTO book_positions (stream, table_version, reached, closed) VALUES (?, ?, ?, ?)"
@@ -81,7 +81,7 @@ class Store:
         self._ask(
             ENTER,
             *(entry.stream, committed.date(), committed, entry.checkpoint, entry.batch),
-            *(entry.records, entry.archived, entry.dead_letters, entry.skipped),
+            *(entry.version, entry.records, entry.archived, entry.dead_letters, entry.skipped),
         )
 
     def entries(self, stream: str, days: Iterable[date]) -> list[Entry]:
@@ -89,7 +89,7 @@ class Store:
         return [
             Entry(
                 *(row.stream, _seconds(row.committed), row.checkpoint, row.batch),
-                *(row.records, row.archived, row.dead_letters, row.skipped),
+                *(row.table_version, row.records, row.archived, row.dead_letters, row.skipped),
             )
             for row in rows
         ]

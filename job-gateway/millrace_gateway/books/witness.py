@@ -13,7 +13,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from millrace_gateway.books.account import EARLIEST, Piece
 
 ANSWER_SECONDS = 5.0
-PORTION = 10_000  # records at once
 BUFFER_KB = 8 * 1024
 
 
@@ -57,16 +56,16 @@ class Witness:
         try:
             found = 0
             while True:
-                messages = self._consumer.consume(PORTION, ANSWER_SECONDS)
-                if not messages:
+                # One by one: a portion would be waited for until it is full.
+                message = self._consumer.poll(ANSWER_SECONDS)
+                if message is None:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
-                for message in messages:
-                    if error := message.error():
-                        if error.code() == KafkaError._PARTITION_EOF:
-                            return found
-                        raise KafkaException(error)
-                    if message.offset() >= piece.end:
+                if error := message.error():
+                    if error.code() == KafkaError._PARTITION_EOF:
                         return found
-                    found += 1
+                    raise KafkaException(error)
+                if message.offset() >= piece.end:
+                    return found
+                found += 1
         finally:
             self._consumer.unassign()
