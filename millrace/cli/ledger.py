@@ -1,13 +1,14 @@
 """``millrace ledger``: what Kafka has of each stream, against what became of it."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
 
 from millrace.cluster import books
-from millrace.cluster.books import Entry
+from millrace.cluster.books import Entry, Position
 from millrace.common.exits import Exit
 from millrace.common.paths import stack_name
 from millrace.common.tables import Answer, Column, JsonOption, Row, Table, shown, tell
@@ -44,10 +45,11 @@ def ledger_command(
     differing = [entry for entry in found if entry.difference]
     if differing and not minutes:
         tables["differing"] = spans_table(differing, MINUTE, "minutes that don't come out even")
-    closed = books.closed(plan, streams)
-    answer = Answer.of(*(_note(stream, closed.get(stream)) for stream in streams), **tables)
-    tell(Answer({**answer.data, "closed": closed}, answer.view), as_json)
-    if differing:
+    kept = books.positions(plan, streams)
+    answer = Answer.of(*(_note(stream, kept.get(stream)) for stream in streams), **tables)
+    positions = {stream: asdict(position) for stream, position in kept.items()}
+    tell(Answer({**answer.data, "positions": positions}, answer.view), as_json)
+    if differing or any(position.unwritten for position in kept.values()):
         raise typer.Exit(Exit.FAILED)
 
 
@@ -91,7 +93,10 @@ def _floor(time: datetime, span: timedelta) -> datetime:
     return day + (time - day) // span * span
 
 
-def _note(stream: str, closed: datetime | None) -> str:
-    if closed is None:
+def _note(stream: str, position: Position | None) -> str:
+    if position is None:
         return f"{stream}: the books have yet to begin"
-    return f"{stream}: closed up to {shown(closed)}"
+    closed = f"{stream}: closed up to {shown(position.closed)}"
+    if position.unwritten:
+        return f"{closed}; {position.unwritten} records were read since, and not archived"
+    return closed

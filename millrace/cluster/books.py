@@ -29,6 +29,16 @@ class Entry:
         return 0 if self.records is None else self.records - self.archived - self.dead_letters
 
 
+@dataclass(frozen=True)
+class Position:
+    """How far a stream's books are kept: every batch that was committed before ``closed`` is
+    entered. ``unwritten`` are records that the archive's job has read since, and no commit tells
+    of."""
+
+    closed: datetime
+    unwritten: int
+
+
 def entries(plan: Plan, streams: Iterable[str], day: date) -> list[Entry]:
     """Returns what was committed on a day (UTC). Raises OperatorError without Cassandra."""
     query = (
@@ -45,13 +55,13 @@ def entries(plan: Plan, streams: Iterable[str], day: date) -> list[Entry]:
     ]
 
 
-def closed(plan: Plan, streams: Iterable[str]) -> dict[str, datetime]:
-    """Returns up to when all batches of each stream are entered; none of a stream whose books have
-    yet to begin. Raises OperatorError without Cassandra."""
+def positions(plan: Plan, streams: Iterable[str]) -> dict[str, Position]:
+    """Returns how far the books of each stream are kept; nothing of one whose books have yet to
+    begin. Raises OperatorError without Cassandra."""
     keyspace = plan.names.cassandra.keyspace
-    query = f"SELECT stream, closed FROM {keyspace}.book_positions WHERE stream = ?"
+    query = f"SELECT stream, closed, unwritten FROM {keyspace}.book_positions WHERE stream = ?"
     rows = _read(plan, query, [(stream,) for stream in streams])
-    return {row.stream: row.closed.replace(tzinfo=UTC) for row in rows}
+    return {row.stream: Position(row.closed.replace(tzinfo=UTC), row.unwritten) for row in rows}
 
 
 def _read(plan: Plan, query: str, keys: list[tuple[Any, ...]]) -> list[Any]:

@@ -317,6 +317,7 @@ def test_what_a_job_says_it_has_read_and_no_commit_tells_of_is_missing() -> None
     world.told = {0: 20, 1: 5}  # of the other partition the books know nothing
     kept = keeper(world)
     assert looked(world, kept).missing == 9
+    assert looked(world).missing == 9  # by another gateway
     world.skips = [Piece(0, 10, 13)]
     assert looked(world, kept).missing == 7
     world.commit(1, 13, 20)
@@ -433,9 +434,9 @@ def test_entries_and_positions_are_read_as_they_were_written(cassandra: Session)
     kept = store.Store(Cassandra([], 9042, "dc", "keyspace"))
     entry = Entry("events", NOW + 0.25, "checkpoint", 7, 12, None, 9, 1, 3)
     assert kept.position("events") is None
-    kept.put_position("events", Position(3, {0: 10, 11: 5}, NOW))
+    kept.put_position("events", Position(3, {0: 10, 11: 5}, NOW, 4))
     kept.enter(entry)
-    assert kept.position("events") == Position(3, {0: 10, 11: 5}, NOW)
+    assert kept.position("events") == Position(3, {0: 10, 11: 5}, NOW, 4)
     day = datetime.fromtimestamp(NOW, UTC).date()
     assert kept.entries("events", [day]) == [entry]
     assert cassandra.tables["book_entries"][0]["day"] == day

@@ -63,14 +63,10 @@ class Store(Protocol):
 
 @dataclass
 class Books:
-    """Of one stream: how far they are kept, and the entries of a day that don't come out even.
-
-    ``unwritten`` are records that the archive's job said it has read, and that no commit tells of.
-    """
+    """Of one stream: how far they are kept, and the entries of a day that don't come out even."""
 
     position: Position
     differing: dict[tuple[str, int], Entry] = field(default_factory=dict)
-    unwritten: int = 0
 
     def take_in(self, entry: Entry) -> None:
         key = entry.checkpoint, entry.batch
@@ -110,7 +106,8 @@ class Keeper:
             differences = [entry.difference for entry in list(books.differing.values())]
             missing = sum(max(0, difference) for difference in differences)
             surplus = missing - sum(differences)
-            found[stream] = Figures(missing + books.unwritten, surplus, books.position.closed)
+            position = books.position
+            found[stream] = Figures(missing + position.unwritten, surplus, position.closed)
         return found
 
     def look(self, archives: Collection[Archive], now: float) -> None:
@@ -143,7 +140,8 @@ class Keeper:
                 books.closed_up_to(append.committed)
             books.position = replace(books.position, version=version)
         if len(versions) < MOST:  # no more of them, not even beyond what is listed at once
-            books.unwritten = self._unwritten(archive, books.position.reached, told)
+            unwritten = self._unwritten(archive, books.position.reached, told)
+            books.position = replace(books.position, unwritten=unwritten)
             books.closed_up_to(closed)
         self._store.put_position(archive.stream, books.position)
 

@@ -31,9 +31,10 @@ ENTRIES = (
     " dead_letters, skipped FROM book_entries WHERE stream = ? AND day = ?"
 )
 PUT_POSITION = (
-    "INSERT INTO book_positions (stream, table_version, reached, closed) VALUES (?, ?, ?, ?)"
+    "INSERT INTO book_positions (stream, table_version, reached, closed, unwritten)"
+    " VALUES (?, ?, ?, ?, ?)"
 )
-POSITION = "SELECT table_version, reached, closed FROM book_positions WHERE stream = ?"
+POSITION = "SELECT table_version, reached, closed, unwritten FROM book_positions WHERE stream = ?"
 DEAD_LETTERS = 'SELECT records FROM dead_letter_batches WHERE checkpoint = ? AND "batch" = ?'
 SKIPPED = 'SELECT topic, "partition" AS part, first_offset, end_offset FROM skipped WHERE job = ?'
 
@@ -46,11 +47,13 @@ class Position:
         version: of the archive's table; -1 before its first one.
         reached: partition → offset.
         closed: every batch that was committed before is entered; in seconds since 1970.
+        unwritten: records that the archive's job said it has read, and that no commit tells of.
     """
 
     version: int
     reached: dict[int, int]
     closed: float
+    unwritten: int = 0
 
 
 class Store:
@@ -95,14 +98,16 @@ class Store:
         ]
 
     def put_position(self, stream: str, position: Position) -> None:
-        reached = json.dumps(position.reached)
-        self._ask(PUT_POSITION, stream, position.version, reached, _time(position.closed))
+        self._ask(
+            *(PUT_POSITION, stream, position.version, json.dumps(position.reached)),
+            *(_time(position.closed), position.unwritten),
+        )
 
     def position(self, stream: str) -> Position | None:
         """None of a stream whose books have yet to begin."""
         for row in self._ask(POSITION, stream):
             reached = {int(number): offset for number, offset in json.loads(row.reached).items()}
-            return Position(row.table_version, reached, _seconds(row.closed))
+            return Position(row.table_version, reached, _seconds(row.closed), row.unwritten)
         return None
 
     def dead_letters(self, checkpoint: str, batch: int) -> int:

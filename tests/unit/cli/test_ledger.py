@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from millrace.cli import app, ledger
-from millrace.cluster.books import Entry
+from millrace.cluster.books import Entry, Position
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ENTRIES = st.lists(
@@ -38,7 +38,7 @@ def entry(minute: int, records: int | None, archived: int, letters: int = 0) -> 
 def service(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[date]]:
     """Lets the books have these entries; gives the days that were asked for."""
 
-    def have(*found: Entry) -> list[date]:
+    def have(*found: Entry, unwritten: int = 0) -> list[date]:
         asked: list[date] = []
 
         def entries(_: Any, streams: list[str], day: date) -> list[Entry]:
@@ -46,8 +46,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[date]]:
             asked.append(day)
             return list(found)
 
-        closed = SimpleNamespace(entries=entries, closed=lambda *_: {"events": NOON})
-        monkeypatch.setattr(ledger, "books", closed)
+        positions = {"events": Position(NOON, unwritten)}
+        kept = SimpleNamespace(entries=entries, positions=lambda *_: positions)
+        monkeypatch.setattr(ledger, "books", kept)
         return asked
 
     return have
@@ -66,7 +67,7 @@ def test_books_that_come_out_even(service: Callable[..., list[date]]) -> None:
     hours = [(row["start"], row["records"], row["dead_letters"]) for row in found["spans"]]
     assert hours == [("2026-01-31T12:00:00Z", 15, 2), ("2026-01-31T13:00:00Z", 3, 0)]
     assert found["spans_total"]["archived"] == 16
-    assert found["closed"] == {"events": "2026-01-31T12:00:00Z"}
+    assert found["positions"] == {"events": {"closed": "2026-01-31T12:00:00Z", "unwritten": 0}}
 
 
 def test_what_differs_is_shown_by_the_minute(service: Callable[..., list[date]]) -> None:
@@ -96,6 +97,13 @@ def test_people_see_how_far_the_books_are_kept(service: Callable[..., list[date]
     assert told.exit_code == 0
     assert "events: closed up to" in told.stdout
     assert "clicks: the books have yet to begin" in told.stdout
+
+
+def test_what_was_read_last_and_not_archived(service: Callable[..., list[date]]) -> None:
+    service(entry(0, 10, 10), unwritten=9)
+    told = typed()
+    assert told.exit_code == 1
+    assert "9 records were read since" in told.stdout
 
 
 @given(ENTRIES, st.sampled_from([ledger.HOUR, ledger.MINUTE]))
