@@ -128,6 +128,11 @@ class Keeper:
         books.forget(now - DAY)
         for entry in list(books.differing.values())[-MOST:]:
             self._look_again(archive, books, entry, now)
+        self._go_on(archive, books, told, now)
+        self._store.put_position(archive.stream, books.position)
+
+    def _go_on(self, archive: Archive, books: Books, told: Offsets, now: float) -> None:
+        """From where the books stand; up to a batch that isn't over."""
         versions = self._versions_after(archive, books.position.version)
         closed = now
         for version in versions[:MOST]:
@@ -143,7 +148,6 @@ class Keeper:
             unwritten = self._unwritten(archive, books.position.reached, told)
             books.position = replace(books.position, unwritten=unwritten)
             books.closed_up_to(closed)
-        self._store.put_position(archive.stream, books.position)
 
     def _open(self, archive: Archive, now: float) -> Books:
         """Where they were left; or where the table's last checkpoint is, if nobody kept any."""
