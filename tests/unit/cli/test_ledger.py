@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from millrace.cli import app, ledger
 from millrace.cluster.books import Entry, Position
+from millrace.common.exits import Exit
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ENTRIES = st.lists(
@@ -73,7 +74,7 @@ def test_books_that_come_out_even(service: Callable[..., list[date]]) -> None:
 def test_what_differs_is_shown_by_the_minute(service: Callable[..., list[date]]) -> None:
     service(entry(0, 10, 8), entry(1, 5, 7), entry(2, 5, 5))
     told = typed("--json")
-    assert told.exit_code == 1
+    assert told.exit_code == Exit.NOT_PASSED
     found = json.loads(told.stdout)
     assert [row["difference"] for row in found["spans"]] == [4]
     assert [(row["start"], row["difference"]) for row in found["differing"]] == [
@@ -102,7 +103,7 @@ def test_people_see_how_far_the_books_are_kept(service: Callable[..., list[date]
 def test_what_was_read_last_and_not_archived(service: Callable[..., list[date]]) -> None:
     service(entry(0, 10, 10), unwritten=9)
     told = typed()
-    assert told.exit_code == 1
+    assert told.exit_code == Exit.NOT_PASSED
     assert "9 records were read since" in told.stdout
 
 
