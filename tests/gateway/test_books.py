@@ -492,7 +492,7 @@ def namenode() -> Iterator[tuple[str, list[str]]]:
             elif query["op"] == ["GETFILESTATUS"]:
                 self._answer(200, {"FileStatus": {"length": 7}})
             else:
-                assert query["startAfter"] == ["b"]
+                assert query["startafter"] == ["b"]  # it lowers the names that it gets
                 names = {"FileStatus": [{"pathSuffix": "c"}, {"pathSuffix": "d"}]}
                 listed = {"partialListing": {"FileStatuses": names}, "remainingEntries": 0}
                 self._answer(200, {"DirectoryListing": listed})

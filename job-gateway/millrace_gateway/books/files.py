@@ -36,7 +36,8 @@ class Files:
     def names_after(self, folder: str, name: str) -> list[str]:
         """The names in a folder that come after this one, in order. Not all of them, where there
         are more than a NameNode lists at once."""
-        content = self._ask(folder, "LISTSTATUS_BATCH", startAfter=name)
+        # In lower case: a NameNode lowers the names that it gets, and then doesn't know startAfter.
+        content = self._ask(folder, "LISTSTATUS_BATCH", startafter=name)
         listed = json.loads(content)["DirectoryListing"]["partialListing"]["FileStatuses"]
         return [status["pathSuffix"] for status in listed["FileStatus"]]
 

@@ -27,7 +27,7 @@ ENTER = (
     " archived, dead_letters, skipped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ENTRIES = (
-    'SELECT stream, committed, checkpoint, "batch" AS batch, table_version, records, archived,'
+    'SELECT stream, committed, checkpoint, "batch" AS number, table_version, records, archived,'
     " dead_letters, skipped FROM book_entries WHERE stream = ? AND day = ?"
 )
 PUT_POSITION = (
@@ -91,7 +91,7 @@ class Store:
         rows = [row for day in days for row in self._ask(ENTRIES, stream, day)]
         return [
             Entry(
-                *(row.stream, _seconds(row.committed), row.checkpoint, row.batch),
+                *(row.stream, _seconds(row.committed), row.checkpoint, row.number),
                 *(row.table_version, row.records, row.archived, row.dead_letters, row.skipped),
             )
             for row in rows
