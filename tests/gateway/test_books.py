@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -469,47 +470,60 @@ def test_statements_are_of_the_schema_s_tables(query: str) -> None:
 # -- HDFS
 
 
+class WebHdfs(BaseHTTPRequestHandler):
+    def answer(self, status: int, content: Any) -> None:
+        text = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+class Standby(WebHdfs):
+    def do_GET(self) -> None:
+        self.answer(403, {"RemoteException": {"exception": "StandbyException"}})
+
+
+@contextmanager
+def served(handler: type[WebHdfs]) -> Iterator[str]:
+    with ThreadingHTTPServer(("localhost", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"localhost:{server.server_port}"
+        server.shutdown()
+
+
 @pytest.fixture
 def namenode() -> Iterator[tuple[str, list[str]]]:
     """An active NameNode: its address, and what it was asked."""
     asked: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(WebHdfs):
         def do_GET(self) -> None:
             found = urlsplit(self.path)
             query = parse_qs(found.query)
             asked.append(f"{query['op'][0]} {found.path}")
             assert query["user.name"] == ["millrace"]
             if found.path.endswith("/none"):
-                self._answer(404, {"RemoteException": {"exception": "FileNotFoundException"}})
+                self.answer(404, {"RemoteException": {"exception": "FileNotFoundException"}})
             elif query["op"] == ["OPEN"] and "redirected" not in query:
                 self.send_response(307)
                 self.send_header("Location", f"{self.path}&redirected=1")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
             elif query["op"] == ["OPEN"]:
-                self._answer(200, "content")
+                self.answer(200, "content")
             elif query["op"] == ["GETFILESTATUS"]:
-                self._answer(200, {"FileStatus": {"length": 7}})
+                self.answer(200, {"FileStatus": {"length": 7}})
             else:
                 assert query["startafter"] == ["b"]  # it lowers the names that it gets
                 names = {"FileStatus": [{"pathSuffix": "c"}, {"pathSuffix": "d"}]}
                 listed = {"partialListing": {"FileStatuses": names}, "remainingEntries": 0}
-                self._answer(200, {"DirectoryListing": listed})
+                self.answer(200, {"DirectoryListing": listed})
 
-        def _answer(self, status: int, content: Any) -> None:
-            text = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_: Any) -> None: ...
-
-    with ThreadingHTTPServer(("localhost", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"localhost:{server.server_port}", asked
-        server.shutdown()
+    with served(Handler) as address:
+        yield address, asked
 
 
 def test_files_of_hdfs(namenode: tuple[str, list[str]]) -> None:
@@ -522,6 +536,14 @@ def test_files_of_hdfs(namenode: tuple[str, list[str]]) -> None:
     with pytest.raises(Missing):
         files.read("/none")
     assert asked[2] == "GETFILESTATUS /webhdfs/v1/a%20b%3D1/c"
+
+
+def test_whichever_namenode_is_active_is_asked(namenode: tuple[str, list[str]]) -> None:
+    address, _ = namenode
+    with served(Standby) as standby:
+        assert Files([standby, address], "millrace", PATIENCE_SECONDS).size("/a") == 7
+        with pytest.raises(Unreachable):
+            Files([standby], "millrace", PATIENCE_SECONDS).size("/a")
 
 
 def test_no_namenode_answers() -> None:

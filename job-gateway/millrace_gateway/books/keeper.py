@@ -214,7 +214,7 @@ class Keeper:
 
     def _unwritten(self, archive: Archive, reached: Offsets, told: Offsets) -> int:
         """Of a partition that the books don't know yet, nothing is expected."""
-        read = {partition: (end, end) for partition, end in told.items() if partition in reached}
+        read = {partition: (end, end) for partition, end in told.items()}
         if pieces := owed(reached, read):
             left = without(pieces, self._store.skipped(archive.job, archive.topic))
             return self._witness.count(archive.topic, left) or 0
