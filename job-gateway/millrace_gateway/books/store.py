@@ -23,20 +23,22 @@ from millrace_gateway.settings import Cassandra
 UNANSWERED = (DriverException, NoHostAvailable)
 
 ENTER = (
-    'INSERT INTO book_entries (stream, day, committed, checkpoint, "batch", table_version, records,'
+    'INSERT INTO {keyspace}.book_entries (stream, day, committed, checkpoint, "batch", table_version, records,'
     " archived, dead_letters, skipped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ENTRIES = (
     'SELECT stream, committed, checkpoint, "batch" AS number, table_version, records, archived,'
-    " dead_letters, skipped FROM book_entries WHERE stream = ? AND day = ?"
+    " dead_letters, skipped FROM {keyspace}.book_entries WHERE stream = ? AND day = ?"
 )
 PUT_POSITION = (
-    "INSERT INTO book_positions (stream, table_version, reached, closed, unwritten)"
+    "INSERT INTO {keyspace}.book_positions (stream, table_version, reached, closed, unwritten)"
     " VALUES (?, ?, ?, ?, ?)"
 )
-POSITION = "SELECT table_version, reached, closed, unwritten FROM book_positions WHERE stream = ?"
-DEAD_LETTERS = 'SELECT records FROM dead_letter_batches WHERE checkpoint = ? AND "batch" = ?'
-SKIPPED = 'SELECT topic, "partition" AS part, first_offset, end_offset FROM skipped WHERE job = ?'
+POSITION = "SELECT table_version, reached, closed, unwritten FROM {keyspace}.book_positions WHERE stream = ?"
+DEAD_LETTERS = (
+    'SELECT records FROM {keyspace}.dead_letter_batches WHERE checkpoint = ? AND "batch" = ?'
+)
+SKIPPED = 'SELECT topic, "partition" AS part, first_offset, end_offset FROM {keyspace}.skipped WHERE job = ?'
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,11 @@ class Store:
             consistency_level=ConsistencyLevel.LOCAL_QUORUM,
         )
         profiles = {EXEC_PROFILE_DEFAULT: profile}
-        cluster = Cluster(where.hosts, port=where.port, execution_profiles=profiles)
+        cluster = Cluster(
+            where.hosts, port=where.port, execution_profiles=profiles, protocol_version=5
+        )
         try:
-            return cluster.connect(where.keyspace)
+            return cluster.connect()
         except UNANSWERED:
             cluster.shutdown()  # its threads: there will be another try
             raise
@@ -123,7 +127,9 @@ class Store:
 
     def _ask(self, query: str, *values: Any) -> Any:
         if query not in self._prepared:
-            self._prepared[query] = self._session.prepare(query)
+            self._prepared[query] = self._session.prepare(
+                query.format(keyspace=self._where.keyspace)
+            )
         return self._session.execute(self._prepared[query], values)
 
 
