@@ -23,8 +23,8 @@ from millrace_gateway.settings import Cassandra
 UNANSWERED = (DriverException, NoHostAvailable)
 
 ENTER = (
-    'INSERT INTO {keyspace}.book_entries (stream, day, committed, checkpoint, "batch", table_version, records,'
-    " archived, dead_letters, skipped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    'INSERT INTO {keyspace}.book_entries (stream, day, committed, checkpoint, "batch", table_version,'
+    " records, archived, dead_letters, skipped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ENTRIES = (
     'SELECT stream, committed, checkpoint, "batch" AS number, table_version, records, archived,'
@@ -34,11 +34,17 @@ PUT_POSITION = (
     "INSERT INTO {keyspace}.book_positions (stream, table_version, reached, closed, unwritten)"
     " VALUES (?, ?, ?, ?, ?)"
 )
-POSITION = "SELECT table_version, reached, closed, unwritten FROM {keyspace}.book_positions WHERE stream = ?"
+POSITION = (
+    "SELECT table_version, reached, closed, unwritten FROM {keyspace}.book_positions"
+    " WHERE stream = ?"
+)
 DEAD_LETTERS = (
     'SELECT records FROM {keyspace}.dead_letter_batches WHERE checkpoint = ? AND "batch" = ?'
 )
-SKIPPED = 'SELECT topic, "partition" AS part, first_offset, end_offset FROM {keyspace}.skipped WHERE job = ?'
+SKIPPED = (
+    'SELECT topic, "partition" AS part, first_offset, end_offset FROM {keyspace}.skipped'
+    " WHERE job = ?"
+)
 
 
 @dataclass(frozen=True)
