@@ -23,8 +23,9 @@ from millrace_gateway.settings import Cassandra
 UNANSWERED = (DriverException, NoHostAvailable)
 
 ENTER = (
-    'INSERT INTO {keyspace}.book_entries (stream, day, committed, checkpoint, "batch",'
-    " table_version, records, archived, dead_letters, skipped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO {keyspace}.book_entries"
+    ' (stream, day, committed, checkpoint, "batch", table_version, records, archived,'
+    " dead_letters, skipped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 ENTRIES = (
     'SELECT stream, committed, checkpoint, "batch" AS number, table_version, records, archived,'
