@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from cassandra.metadata import cql_keywords_reserved
 from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
@@ -409,11 +410,15 @@ class Session:
             naive = {k: v.replace(tzinfo=None) for k, v in row.items() if isinstance(v, datetime)}
             self.tables.setdefault(table, []).append(row | naive)
             return []
-        return [SimpleNamespace(**row) for row in self.tables.get(table, ())]
+        named = names_of(query)
+        return [
+            SimpleNamespace(**{named.get(name, name): value for name, value in row.items()})
+            for row in self.tables.get(table, ())
+        ]
 
 
 def table_of(query: str) -> str:
-    return re.search(r"(?:INTO|FROM) (\w+)", query)[1]  # type: ignore[index]
+    return re.search(r"(?:INTO|FROM) [{\w}]+\.(\w+)", query)[1]  # type: ignore[index]
 
 
 def columns_of(query: str) -> list[str]:
@@ -422,6 +427,11 @@ def columns_of(query: str) -> list[str]:
         r"\((.*?)\) VALUES" if query.startswith("INSERT") else r"SELECT (.*) FROM", query
     )
     return [column.split()[0].strip('"') for column in found[1].split(", ")]  # type: ignore[index]
+
+
+def names_of(query: str) -> dict[str, str]:
+    """Column → what it is called in an answer."""
+    return dict(re.findall(r'"?(\w+)"? AS (\w+)', query))
 
 
 @pytest.fixture
@@ -465,6 +475,7 @@ def test_statements_are_of_the_schema_s_tables(query: str) -> None:
     table = schema.split(f":keyspace.{table_of(query)} (")[1].split("\n)")[0]
     names = set(re.findall(r'^  "?(\w+)"?', table, re.MULTILINE))
     assert set(columns_of(query)) <= names
+    assert not cql_keywords_reserved & {*names_of(query).values()}
 
 
 # -- HDFS
