@@ -14,7 +14,7 @@ from millrace.common.paths import stack_name
 from millrace.common.tables import Answer, Column, JsonOption, Row, Table, shown, tell
 from millrace.plan import load_plan
 
-HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
 COUNTS = ("records", "archived", "dead_letters", "skipped", "difference")
 
 
@@ -31,19 +31,25 @@ def ledger_command(
     """Show that what Kafka has of each stream is archived or a dead letter, or what isn't.
 
     By the time at which the archive took it. The books are always open: the job gateway enters each
-    batch within seconds. Exit 6 if they don't come out even.
+    batch within seconds. What doesn't come out even is shown by the minute, also of the last 24
+    hours where no day is asked for; the exit code is 6 then.
 
     millrace ledger --day 2026-01-31 --minutes
     """
     plan = load_plan(stack_name())
     streams = sorted(plan.streams)
-    asked = (day or datetime.now(UTC)).date()
+    now = datetime.now(UTC)
+    asked = (day or now).date()
     found = books.entries(plan, streams, asked)
     tables: dict[str, Table] = {
         "spans": spans_table(found, MINUTE if minutes else HOUR, f"books of {asked}")
     }
-    differing = [entry for entry in found if entry.difference]
-    if differing and not minutes:
+    before = [] if day else books.entries(plan, streams, asked - DAY)
+    differing = [
+        *(entry for entry in before if entry.difference and entry.committed > now - DAY),
+        *(entry for entry in found if entry.difference),
+    ]
+    if differing:
         tables["differing"] = spans_table(differing, MINUTE, "minutes that don't come out even")
     kept = books.positions(plan, streams)
     answer = Answer.of(*(_note(stream, kept.get(stream)) for stream in streams), **tables)
@@ -65,7 +71,7 @@ def spans_table(found: Iterable[Entry], span: timedelta, title: str) -> Table:
     total = {"stream": None, "start": None, **_counts([e for mine in spans.values() for e in mine])}
     columns = (
         Column("stream", None, lambda row: row["stream"] or "all"),
-        Column("start", "from (UTC)", lambda row: f"{row['start']:%H:%M}" if row["start"] else ""),
+        Column("start", "from (UTC)", _clock),
         *map(Column, COUNTS),
     )
     return Table(title, columns, rows, foot=total, by="stream", style=_style)
@@ -82,6 +88,10 @@ def _counts(found: Sequence[Entry]) -> dict[str, Any]:
         # Not their sum: one that is missing here doesn't make up for one that came twice there.
         "difference": sum(abs(entry.difference) for entry in found),
     }
+
+
+def _clock(row: Row) -> str:
+    return f"{row['start']:%m-%d %H:%M}" if row["start"] else ""
 
 
 def _style(row: Row) -> str:

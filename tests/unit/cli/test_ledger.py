@@ -45,7 +45,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[date]]:
         def entries(_: Any, streams: list[str], day: date) -> list[Entry]:
             assert "events" in streams
             asked.append(day)
-            return list(found)
+            return [one for one in found if one.committed.date() == day]
 
         positions = {"events": Position(NOON, unwritten)}
         kept = SimpleNamespace(entries=entries, positions=lambda *_: positions)
@@ -59,9 +59,13 @@ def typed(*words: str) -> Any:
     return CliRunner().invoke(app, ["ledger", *words])
 
 
+def of_that_day(*words: str) -> Any:
+    return typed("--day", "2026-01-31", *words)
+
+
 def test_books_that_come_out_even(service: Callable[..., list[date]]) -> None:
     asked = service(entry(0, 10, 8, 2), entry(1, 5, 5), entry(61, 3, 3))
-    told = typed("--day", "2026-01-31", "--json")
+    told = of_that_day("--json")
     assert told.exit_code == 0
     assert asked == [date(2026, 1, 31)]
     found = json.loads(told.stdout)
@@ -73,7 +77,7 @@ def test_books_that_come_out_even(service: Callable[..., list[date]]) -> None:
 
 def test_what_differs_is_shown_by_the_minute(service: Callable[..., list[date]]) -> None:
     service(entry(0, 10, 8), entry(1, 5, 7), entry(2, 5, 5))
-    told = typed("--json")
+    told = of_that_day("--json")
     assert told.exit_code == Exit.NOT_PASSED
     found = json.loads(told.stdout)
     assert [row["difference"] for row in found["spans"]] == [4]
@@ -83,9 +87,19 @@ def test_what_differs_is_shown_by_the_minute(service: Callable[..., list[date]])
     ]
 
 
+def test_what_differs_is_shown_for_a_day_whatever_the_date_is(
+    service: Callable[..., list[date]],
+) -> None:
+    now = datetime.now(UTC)
+    service(*(Entry("events", now - timedelta(hours=ago), 10, 8, 0, 0) for ago in (1, 23, 25)))
+    told = typed("--json")
+    assert told.exit_code == Exit.NOT_PASSED
+    assert json.loads(told.stdout)["differing_total"]["difference"] == 4
+
+
 def test_minutes(service: Callable[..., list[date]]) -> None:
     service(entry(0, 10, 10), entry(1, None, 5), entry(1, 3, 3))
-    found = json.loads(typed("--minutes", "--json").stdout)
+    found = json.loads(of_that_day("--minutes", "--json").stdout)
     assert [(row["start"][11:16], row["records"]) for row in found["spans"]] == [
         ("12:00", 10),
         ("12:01", None),  # Kafka has forgotten some of them
@@ -102,7 +116,7 @@ def test_people_see_how_far_the_books_are_kept(service: Callable[..., list[date]
 
 def test_what_was_read_last_and_not_archived(service: Callable[..., list[date]]) -> None:
     service(entry(0, 10, 10), unwritten=9)
-    told = typed()
+    told = of_that_day()
     assert told.exit_code == Exit.NOT_PASSED
     assert "9 records were read since" in told.stdout
 
