@@ -77,12 +77,21 @@ def _parser() -> argparse.ArgumentParser:
     look.set_defaults(run=_upkeep)
 
     again = commands.add_parser(
-        "recount", help="a declared job's rows, counted again from the archive, as JSON"
+        "recount", help="a job's rows, counted again from the archive and compared, as JSON"
     )
     again.add_argument("job")
     for end in ("start", "end"):
         again.add_argument(end, help="of the windows' starts, in UTC: 2026-01-01T00:00:00")
+    again.add_argument("--generation", help="by default what readers see")
     again.set_defaults(run=_recount)
+
+    past = commands.add_parser(
+        "reconcile", help="a job's past, counted again beside its stream, as JSON"
+    )
+    past.add_argument("job")
+    past.add_argument("question", help="see millrace_jobs.reconcile.run")
+    past.add_argument("--version", help="of the code; by default the one that runs")
+    past.set_defaults(run=_reconcile)
 
     wait_stopped = commands.add_parser("wait-stopped", help="until it has ended")
     wait_stopped.add_argument("application")
@@ -186,7 +195,21 @@ def _upkeep(registry: Registry, settings: Settings, arguments: argparse.Namespac
 def _recount(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
     what = recount.running_version(registry, settings, arguments.job)
     question = {name: getattr(arguments, name) for name in ("job", "start", "end")}
-    sys.exit(recount.run(what, settings, question))
+    if arguments.generation:
+        question["generation"] = arguments.generation
+    sys.exit(recount.run(what, settings, recount.COUNT, question))
+
+
+def _reconcile(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
+    what = recount.running_version(registry, settings, arguments.job)
+    if arguments.version:
+        what = deployment(settings.deployments, what.application, arguments.version)
+        what.check()
+    question = {"job": arguments.job, "question": recount.escaped(arguments.question)}
+    code = recount.run(what, settings, recount.RECONCILE, question)
+    if code:
+        print("it ended before it was done; the same question goes on from there", file=sys.stderr)
+    sys.exit(code)
 
 
 def _intend(registry: Registry, application: str, intent: Intent, *, check: bool) -> None:

@@ -1,4 +1,4 @@
-"""`job-gateway recount`: a declared job's rows are counted again, by the version that runs.
+"""`job-gateway recount` and `reconcile`: a job's rows are counted again, by a version of its code.
 
 With a Spark of its own on this host, which systemd keeps small: neither a driver nor YARN notices.
 """
@@ -13,7 +13,7 @@ from millrace_gateway.settings import Settings
 from millrace_gateway.submit import Deployment, NotDeployed, deployment
 from millrace_gateway.upkeep import environment
 
-MODULE = "millrace_jobs.recount.run"
+COUNT, RECONCILE = "millrace_jobs.recount.run", "millrace_jobs.reconcile.run"
 UNIT = "recount"  # one at a time
 UPKEEP = "upkeep"
 AT_WORK = {"active", "activating", "deactivating"}
@@ -43,15 +43,16 @@ def running_version(book: Book, settings: Settings, job: str) -> Deployment:
     raise NotDeployed(f"no application was started that runs job {job}")
 
 
-def run(what: Deployment, settings: Settings, question: Mapping[str, str]) -> int:
-    """Count, and print what is found; the exit code. Raises Busy.
+def run(what: Deployment, settings: Settings, module: str, question: Mapping[str, str]) -> int:
+    """Ask, and let print what is found; the exit code. Raises Busy.
 
     Args:
-        question: ``job``, ``start`` and ``end``.
+        module: COUNT or RECONCILE.
+        question: the module's arguments.
     """
     if busy := at_work((UPKEEP, UNIT)):
         raise Busy(f"{settings.name}: {busy} is at work, and memory is for one")
-    return subprocess.run(command(what, settings, question)).returncode
+    return subprocess.run(command(what, settings, module, question)).returncode
 
 
 def at_work(units: Iterable[str]) -> str:
@@ -63,7 +64,9 @@ def at_work(units: Iterable[str]) -> str:
     return ""
 
 
-def command(what: Deployment, settings: Settings, question: Mapping[str, str]) -> list[str]:
+def command(
+    what: Deployment, settings: Settings, module: str, question: Mapping[str, str]
+) -> list[str]:
     """Limits are those of the upkeep, in whose place it runs."""
     limits = {
         "User": settings.account,
@@ -84,6 +87,11 @@ def command(what: Deployment, settings: Settings, question: Mapping[str, str]) -
         *("systemd-run", "--pipe", "--wait", "--collect", "--quiet", f"--unit={UNIT}"),
         *(f"--property={name}={value}" for name, value in limits.items()),
         *(f"--setenv={name}={value}" for name, value in given.items()),
-        *(str(settings.python), "-m", MODULE, "--config", str(what.config)),
+        *(str(settings.python), "-m", module, "--config", str(what.config)),
         *(f"--{name}={value}" for name, value in question.items()),
     ]
+
+
+def escaped(question: str) -> str:
+    """JSON without the signs for which systemd fills in variables and names of its own."""
+    return question.replace("$", r"\u0024").replace("%", r"\u0025")

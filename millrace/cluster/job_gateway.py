@@ -1,6 +1,8 @@
 """`job-gateway`, the program on the edge hosts that keeps the jobs running, by its own command."""
 
 import json
+import shlex
+from collections.abc import Mapping
 from datetime import datetime
 from subprocess import TimeoutExpired
 from typing import Any
@@ -45,10 +47,33 @@ class Gateway:
         """Runs a command that waits, as long as the plan says."""
         return self.run(*words, timeout=self._longest)
 
-    def recount(self, job: str, start: datetime, end: datetime) -> dict[str, Any]:
-        """Has a declared job's rows counted again; times are naive, in UTC."""
-        words = (job, start.isoformat(), end.isoformat())
-        [*_, last] = self.run("recount", *words, timeout=self._recount).splitlines()
+    def recount(
+        self, job: str, start: datetime, end: datetime, generation: int | None = None
+    ) -> dict[str, Any]:
+        """Has a job's rows counted again and compared; times are naive, in UTC.
+
+        Args:
+            generation: by default what readers see.
+        """
+        words = [job, start.isoformat(), end.isoformat()]
+        if generation is not None:
+            words += ["--generation", str(generation)]
+        return self._answer("recount", *words)
+
+    def reconcile(
+        self, job: str, question: Mapping[str, Any], version: str | None = None
+    ) -> dict[str, Any]:
+        """Has a job's past counted again, or readers switched: see millrace_jobs.reconcile.run.
+
+        Args:
+            version: of the jobs' code; by default the one that runs.
+        """
+        words = ["--version", version] if version else []
+        return self._answer("reconcile", job, shlex.quote(json.dumps(question)), *words)
+
+    def _answer(self, *words: str) -> dict[str, Any]:
+        """Of what a Spark on an edge host prints last."""
+        [*_, last] = self.run(*words, timeout=self._recount).splitlines()
         answer: dict[str, Any] = json.loads(last)
         return answer
 

@@ -1,6 +1,7 @@
-"""Durations as people write them."""
+"""Durations and moments, as people write them."""
 
 import re
+from datetime import datetime
 
 from millrace.common.errors import OperatorError
 
@@ -13,3 +14,14 @@ def parse_duration(text: str) -> int:
     if match is None:
         raise OperatorError(f"'{text}' is not a duration such as 90s, 15m, 24h or 7d")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def parse_moment(text: str) -> datetime:
+    """OperatorError for what is no time with its zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise OperatorError(f"'{text}' is no ISO 8601 time, such as 2026-01-01T00:00Z") from None
+    if moment.tzinfo is None:
+        raise OperatorError(f"'{text}' has no zone; end it with Z for UTC")
+    return moment

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -29,7 +30,7 @@ def test_the_version_that_runs_counts(settings):
 @pytest.mark.usefixtures("_deployed")
 def test_it_is_small_and_of_the_gateway_s_account(settings):
     what = recount.running_version(Registry(RUNNING_V2), settings, "sessions")
-    command = recount.command(what, settings, QUESTION)
+    command = recount.command(what, settings, recount.COUNT, QUESTION)
     assert {"--property=MemoryMax=900M", "--property=User=gateway"} <= set(command)
     assert f"--setenv=PYTHONPATH={what.package}:/gateway.zip" in command
     assert str(settings.spark_submit.parent / "python") in command
@@ -47,9 +48,9 @@ def test_memory_is_for_one(settings, tmp_path, monkeypatch, capfd, busy):
     what = recount.running_version(Registry(RUNNING_V2), settings, "sessions")
     if busy:
         with pytest.raises(recount.Busy, match=f"edge-1: {busy} is at work"):
-            recount.run(what, settings, QUESTION)
+            recount.run(what, settings, recount.COUNT, QUESTION)
     else:
-        assert recount.run(what, settings, QUESTION) == 3
+        assert recount.run(what, settings, recount.COUNT, QUESTION) == 3
     assert capfd.readouterr().out == ("" if busy else "{}\n")
 
 
@@ -57,3 +58,32 @@ def test_the_upkeep_waits_for_a_recount(settings, monkeypatch, capsys):
     monkeypatch.setattr(recount, "at_work", lambda units: recount.UNIT in units)
     commands._upkeep(Registry(RUNNING_V2), settings, SimpleNamespace(due=False))
     assert "a recount is at work" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_deployed")
+@pytest.mark.parametrize("version", [None, "v1"])
+def test_the_past_is_counted_by_the_version_that_is_asked_for(
+    settings, deployments, monkeypatch, version
+):
+    shutil.copytree(deployments / "insights-v2", deployments / "insights-v1")
+    asked = []
+    monkeypatch.setattr(recount, "run", lambda *what: asked.append(what) or 0)
+    text = json.dumps({"do": "count", "without": "url LIKE '$a%'"})
+    arguments = SimpleNamespace(job="sessions", question=text, version=version)
+    with pytest.raises(SystemExit) as ended:
+        commands._reconcile(Registry(RUNNING_V2), settings, arguments)
+    assert ended.value.code == 0
+    [(what, _, module, question)] = asked
+    assert (what.version, module) == (version or "v2", "millrace_jobs.reconcile.run")
+    assert not {"$", "%"} & set(question["question"])
+    assert json.loads(question["question"]) == json.loads(text)
+
+
+@pytest.mark.usefixtures("_deployed")
+def test_a_count_that_is_ended_says_that_it_may_be_gone_on_with(settings, monkeypatch, capsys):
+    monkeypatch.setattr(recount, "run", lambda *_: 143)
+    arguments = SimpleNamespace(job="sessions", question="{}", version=None)
+    with pytest.raises(SystemExit) as ended:
+        commands._reconcile(Registry(RUNNING_V2), settings, arguments)
+    assert ended.value.code == 143
+    assert "goes on from there" in capsys.readouterr().err

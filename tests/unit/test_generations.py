@@ -100,6 +100,18 @@ def test_a_switch_that_is_made_again_still_knows_what_it_replaced(
     assert again.version == 101
 
 
+def test_what_was_told_is_told_until_the_next_change() -> None:
+    to = Layer(hour(0), hour(1), 1, 1)
+    first = NONE.switched(to)
+    assert (NONE.is_told, first.is_told, first.told().is_told) == (True, False, True)
+    assert first.told().layers == first.layers
+    assert first.told().revision == first.revision + 1
+    assert first.is_again(to)
+    assert not first.is_again(Layer(hour(0), hour(2), 1, 1))
+    assert not first.is_again(Layer(hour(0), hour(1), 2, 1))
+    assert not first.taken_back(2).is_again(Layer(hour(0), hour(1), 0, 1))
+
+
 def test_where_nothing_was_switched_nothing_is_taken_back() -> None:
     with pytest.raises(NothingBefore):
         NONE.taken_back(1)
