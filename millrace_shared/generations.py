@@ -46,12 +46,14 @@ class Overlay:
         revision: grows with each change.
         replaced: what readers saw before the last change, over the whole range of that.
         is_back: whether that change took another one back.
+        is_told: whether the results topic has all of it.
     """
 
     revision: int = 0
     layers: tuple[Layer, ...] = ()
     replaced: tuple[Layer, ...] = ()
     is_back: bool = False
+    is_told: bool = True
 
     def pieces(self, start: datetime, end: datetime) -> Iterator[Layer]:
         """The whole of a range, in order, each part with what readers see there."""
@@ -71,12 +73,16 @@ class Overlay:
         return found
 
     def switched(self, to: Layer) -> "Overlay":
-        """Readers see this layer, and else what they saw. They may see it already, by a change that
-        may not have been told everywhere: then it is made again, under a newer version."""
+        """Readers see this layer, and else what they saw. A change that is made again still knows
+        what it replaced."""
         there = tuple(self.pieces(to.start, to.end))
-        is_seen = {layer.generation for layer in there} == {to.generation}
-        is_again = is_seen and not self.is_back and self.changed == (to.start, to.end)
-        return self._with([to], self.replaced if is_again else there)
+        return self._with([to], self.replaced if self.is_again(to) else there)
+
+    def is_again(self, to: Layer) -> bool:
+        """Whether the last change was a switch to this very layer, but for its version."""
+        there = {layer.generation for layer in self.pieces(to.start, to.end)}
+        is_seen = there == {to.generation} and self.changed == (to.start, to.end)
+        return is_seen and not self.is_back
 
     def taken_back(self, version: int) -> "Overlay":
         """Readers see what they saw before the last switch, under a version above all. Taken back
@@ -90,6 +96,10 @@ class Overlay:
         layers, replaced = (there, self.replaced) if self.is_back else (self.replaced, there)
         new = [replace(layer, version=version) for layer in layers]
         return self._with(new, replaced, is_back=True)
+
+    def told(self) -> "Overlay":
+        """The same, once the results topic has all of it."""
+        return replace(self, revision=self.revision + 1, is_told=True)
 
     @property
     def changed(self) -> tuple[datetime, datetime] | None:
@@ -115,19 +125,19 @@ class Overlay:
             if part.start < part.end
         ]
         layers = sorted([*others, *new], key=lambda layer: layer.start)
-        return Overlay(self.revision + 1, tuple(layers), replaced, is_back)
+        return Overlay(self.revision + 1, tuple(layers), replaced, is_back, is_told=False)
 
     @property
     def content(self) -> str:
-        layers, replaced = _told(self.layers), _told(self.replaced)
-        return json.dumps({"layers": layers, "replaced": replaced, "is_back": self.is_back})
+        said = {"layers": _said(self.layers), "replaced": _said(self.replaced)}
+        return json.dumps(said | {"is_back": self.is_back, "is_told": self.is_told})
 
     @classmethod
     def parse(cls, content: str, revision: int) -> "Overlay":
         """Of what `content` gave. Raises ValueError or KeyError for anything else."""
-        told = json.loads(content)
-        layers, replaced = _read(told["layers"]), _read(told["replaced"])
-        return cls(revision, layers, replaced, bool(told["is_back"]))
+        said = json.loads(content)
+        layers, replaced = _read(said["layers"]), _read(said["replaced"])
+        return cls(revision, layers, replaced, bool(said["is_back"]), bool(said["is_told"]))
 
 
 NONE = Overlay()
@@ -148,7 +158,7 @@ def hour_of(hour: datetime, generation: int) -> datetime:
     return hour + timedelta(milliseconds=generation)
 
 
-def _told(layers: Iterable[Layer]) -> list[list[str | int]]:
+def _said(layers: Iterable[Layer]) -> list[list[str | int]]:
     return [
         [layer.start.isoformat(), layer.end.isoformat(), layer.generation, layer.version]
         for layer in layers

@@ -90,7 +90,8 @@ class RowReader:
         end = min(span.end, after.start) if after else span.end
         found: list[Row] = []
         for seen in self._parts(Span(span.start, end)):
-            starts = self._output.starts(Span(seen.start, seen.end))
+            if not (starts := self._output.starts(Span(seen.start, seen.end))):
+                continue
             part = Part(seen.start.date(), bucket, starts, key, seen.generation)
             budget = Budget(len(starts))
             read = await self._store.windows(self._output.table, self._names, part, budget)

@@ -363,7 +363,12 @@ class CassandraStore:
             raise
 
     async def overlay(self, rows: str) -> Overlay:
-        found = await self._fetch(OVERLAY, (rows,))
+        try:
+            found = await self._fetch(OVERLAY, (rows,))
+        except StoreUnavailable as error:
+            if isinstance(error.__cause__, InvalidRequest):
+                return NONE  # the table is made by the first deployment that writes it
+            raise
         return Overlay.parse(found[0].content, found[0].revision) if found else NONE
 
     async def traffic(
