@@ -23,6 +23,7 @@ from tests.api import test_job_rows as rows_of_a_job
 from tests.api.fakes import FakeFeed, FakeStore
 from tests.api.test_history import FIRST, LATER, counted
 from tests.api.test_job_rows import MIDNIGHT, OUTPUT, WEEK, WRITTEN, Key, keys
+from tests.waiting import PATIENCE_SECONDS
 
 MakeProgress = Callable[..., JobProgress]
 NOW = datetime.now(UTC)
@@ -215,7 +216,7 @@ def test_who_watches_is_told_of_a_switch(store: FakeStore, monkeypatch: pytest.M
                 await asyncio.sleep(0)
             store.away = False
             store.overlays["traffic"] = overlay_of((FIRST, FIRST + DAY, 1))
-            event = await asyncio.wait_for(anext(viewer.events()), 5)
+            event = await asyncio.wait_for(anext(viewer.events()), PATIENCE_SECONDS)
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
