@@ -3,12 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from starlette.responses import Response
 
-from millrace_collector.fates import Failure, Fate, Kind, Place
+from millrace_collector.fates import Failure, Fate, Kind
 from millrace_collector.refusals import Refusal
 
 JSON = "application/json"
@@ -22,6 +22,10 @@ UNREACHABLE = (
     "Kafka didn't acknowledge every record ({}). Send those again that are unwritten, and those"
     " unknown, which may count twice then unless their stream tells copies by an id."
 )
+
+
+# Partition and offset: no tuple, which would be described by what generators of clients don't know.
+Pair = Annotated[list[int], msgspec.Meta(min_length=2, max_length=2)]
 
 
 class RefusedRecord(msgspec.Struct):
@@ -43,7 +47,7 @@ class Records(msgspec.Struct, kw_only=True, omit_defaults=True):
     refused: list[RefusedRecord] = []
     unknown: list[int] = []
     unwritten: list[int] = []
-    places: list[Place | None] | None = None
+    places: list[Pair | None] | None = None
 
 
 class Problem(msgspec.Struct, kw_only=True):
@@ -96,7 +100,7 @@ def of_records(fates: Sequence[Fate], with_places: bool) -> Answer:
         unwritten=[number for number, _ in unwritten],
     )
     if with_places:
-        records.places = [None if isinstance(fate, Failure) else fate for fate in fates]
+        records.places = [None if isinstance(fate, Failure) else [*fate] for fate in fates]
     if of_kind[Kind.UNWRITABLE]:
         detail = UNWRITABLE.format(_reasons(of_kind[Kind.UNWRITABLE]))
         return _problem(500, "Kafka refuses", detail, records)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Header, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.security import APIKeyQuery, HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -122,10 +122,6 @@ def sending_to(stream: str) -> Callable[..., Awaitable[Response]]:
         collector: CollectorDep,
         key: KeyDep,
         request: Request,
-        prefer: Annotated[
-            list[str] | None,
-            Header(description=f"`{'='.join(WITH_PLACES)}`: tell each record's place."),
-        ] = None,
     ) -> Response:
         """Records, each as the stream is declared.
 
@@ -137,7 +133,7 @@ def sending_to(stream: str) -> Callable[..., Awaitable[Response]]:
         sent = intake.Request(request.headers, request.stream())
         fates = await collector.intake.take(stream, sender, sent)
         collector.metrics.became(stream, sender.name, fates)
-        with_places = WITH_PLACES in preferences(prefer or [])
+        with_places = WITH_PLACES in preferences(request.headers.getlist("Prefer"))
         answer = answers.of_records(fates, with_places)
         applied = {"Preference-Applied": "=".join(WITH_PLACES)} if with_places else {}
         return _respond(request, answer, applied)
@@ -238,7 +234,7 @@ def _add_routes(app: FastAPI, settings: Settings) -> None:
             operation_id=f"send_{stream}",
             response_class=Response,
             responses=openapi.responses(),
-            openapi_extra={"requestBody": openapi.request_body(stream)},
+            openapi_extra=openapi.request(stream, prefer="=".join(WITH_PLACES)),
         )
     described = partial(_described, openapi.document(app, settings.streams))
     for path, answer in (

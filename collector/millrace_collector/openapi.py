@@ -17,6 +17,12 @@ Schema = dict[str, Any]
 REF = "#/components/schemas/{name}"
 WRITTEN = "Kafka has written every record to all its in-sync replicas."
 SOME_REFUSED = "Kafka has written some of the records; the others are refused for good."
+OTHER_FORMATS = (
+    "The same records may come in other formats, which Content-Type names:"
+    f" `{bodies.NDJSON}` and `{bodies.TEXT}` have a record on each line,"
+    f" `{bodies.CLOUD_EVENT}` is a CloudEvent 1.0 with a record as its `data`, or, in Base64, its"
+    f" `data_base64`, and `{bodies.CLOUD_EVENTS}` is an array of them."
+)
 PROBLEMS = {
     400: "The body isn't what its headers say, or there is no such parameter. Correct it.",
     401: "The key is missing, unknown or expired. Ask the operator for one.",
@@ -58,20 +64,24 @@ def responses() -> dict[int | str, Schema]:
     }
 
 
-def request_body(stream: str) -> Schema:
+def request(stream: str, prefer: str) -> Schema:
+    """What is sent to a stream, in words that generators of clients know: they make programs that
+    don't run of several formats that have arrays, and none of a header that is a list."""
     record = _ref(_name(stream))
-    event = _cloud_event(record)
-    lines = {"type": "string", "description": "A record on each line."}
-    content = {
-        bodies.JSON: {"oneOf": [record, {"type": "array", "items": record}]},
-        bodies.NDJSON: lines,
-        bodies.CLOUD_EVENT: event,
-        bodies.CLOUD_EVENTS: {"type": "array", "items": event},
-        bodies.TEXT: lines,
-    }
     return {
-        "required": True,
-        "content": {kind: {"schema": schema} for kind, schema in content.items()},
+        "parameters": [
+            {
+                "name": "Prefer",
+                "in": "header",
+                "description": f"`{prefer}`: tell each record's place.",
+                "schema": {"type": "string"},
+            }
+        ],
+        "requestBody": {
+            "required": True,
+            "description": OTHER_FORMATS,
+            "content": {JSON: {"schema": {"oneOf": [record, {"type": "array", "items": record}]}}},
+        },
     }
 
 
@@ -106,19 +116,4 @@ def _field(rule: FieldRule) -> Schema:
         "format": bits[rule.type],
         "minimum": rule.minimum,
         "maximum": rule.maximum,
-    }
-
-
-def _cloud_event(record: Schema) -> Schema:
-    text = {"type": "string", "minLength": 1}
-    return {
-        "type": "object",
-        "properties": {
-            "specversion": {"const": "1.0"},
-            **dict.fromkeys(("id", "source", "type"), text),
-            "data": record,
-            "data_base64": {"type": "string", "contentEncoding": "base64"},
-        },
-        "required": ["specversion", "id", "source", "type"],
-        "oneOf": [{"required": ["data"]}, {"required": ["data_base64"]}],
     }

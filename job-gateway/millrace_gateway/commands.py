@@ -86,12 +86,18 @@ def _parser() -> argparse.ArgumentParser:
     again.set_defaults(run=_recount)
 
     past = commands.add_parser(
-        "reconcile", help="a job's past, counted again beside its stream, as JSON"
+        "reconcile",
+        help="a job's past, counted again beside its stream, as JSON; the question is on stdin",
     )
     past.add_argument("job")
-    past.add_argument("question", help="see millrace_jobs.reconcile.run")
     past.add_argument("--version", help="of the code; by default the one that runs")
     past.set_defaults(run=_reconcile)
+
+    why = commands.add_parser(
+        "why", help="which events rows of a job were made of, as JSON; the question is on stdin"
+    )
+    why.add_argument("job")
+    why.set_defaults(run=_why)
 
     wait_stopped = commands.add_parser("wait-stopped", help="until it has ended")
     wait_stopped.add_argument("application")
@@ -205,11 +211,15 @@ def _reconcile(registry: Registry, settings: Settings, arguments: argparse.Names
     if arguments.version:
         what = deployment(settings.deployments, what.application, arguments.version)
         what.check()
-    question = {"job": arguments.job, "question": recount.escaped(arguments.question)}
-    code = recount.run(what, settings, recount.RECONCILE, question)
+    code = recount.run(what, settings, recount.RECONCILE, {"job": arguments.job})
     if code:
         print("it ended before it was done; the same question goes on from there", file=sys.stderr)
     sys.exit(code)
+
+
+def _why(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
+    what = recount.running_version(registry, settings, arguments.job)
+    sys.exit(recount.run(what, settings, recount.EXPLAIN, {"job": arguments.job}))
 
 
 def _intend(registry: Registry, application: str, intent: Intent, *, check: bool) -> None:

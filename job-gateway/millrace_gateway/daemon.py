@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,6 +18,10 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from millrace_gateway import settings as configuration
+from millrace_gateway.books.account import Figures
+from millrace_gateway.books.keeper import Keeper, keep
+from millrace_gateway.books.store import Store
+from millrace_gateway.books.witness import Witness
 from millrace_gateway.decide import (
     Decision,
     Intent,
@@ -34,7 +38,7 @@ from millrace_gateway.lag import Lags
 from millrace_gateway.metrics import Metrics, look
 from millrace_gateway.registry import LeaderRegistry, LockLost, Registry
 from millrace_gateway.settings import Settings
-from millrace_gateway.submit import Child, NotDeployed, deployment
+from millrace_gateway.submit import Archive, Child, NotDeployed, deployment
 from millrace_gateway.yarn import Unreachable, Yarn
 from millrace_shared.driver_record import DriverRecord, leader
 
@@ -188,13 +192,15 @@ def run(settings: Settings) -> None:
     """Acts for as long as it holds the lock, which it waits for; returns only by an exception."""
     client = settings.connect()
     lock = client.Lock(settings.znodes.gateway_lock, settings.name)
-    metrics = _watch(settings, Registry(client, settings.znodes))
+    registry, lags = Registry(client, settings.znodes), Lags(settings.kafka)
+    metrics = _watch(settings, registry, lags)
     try:
         with metrics.served(settings.metrics_port):
             log.info("%s stands by", settings.name)
             lock.acquire()
             log.info("%s acts", settings.name)
             metrics.acting = True
+            metrics.books = _keep_books(settings, registry, lags)
             _act(settings, LeaderRegistry(client, settings.znodes, lock))
     finally:
         # Ends the session, and with it the lock; the other gateway takes over at once.
@@ -213,11 +219,31 @@ def _act(settings: Settings, registry: LeaderRegistry) -> None:
         gateway.leave()
 
 
-def _watch(settings: Settings, registry: Registry) -> Metrics:
+def _watch(settings: Settings, registry: Registry, lags: Lags) -> Metrics:
     """Looks at what there is to tell, whether this gateway acts or stands by."""
-    metrics, lags = Metrics(), Lags(settings.kafka)
+    metrics = Metrics()
     metrics.keep_looking(partial(look, registry, settings.yarn(), settings.deployments, lags.ask))
     return metrics
+
+
+def _keep_books(
+    settings: Settings, registry: Registry, lags: Lags
+) -> Callable[[], Mapping[str, Figures]]:
+    """Keeps them beside everything else, and gives what tells of them."""
+
+    def archives() -> Iterator[Archive]:
+        for application in registry.applications():
+            if intent := registry.intent(application):
+                yield from deployment(settings.deployments, application, intent.version).archives()
+
+    def told(archive: Archive) -> Mapping[int, int]:
+        read = lags.told.get(archive.job, {})
+        return {number: end for (topic, number), end in read.items() if topic == archive.topic}
+
+    witness, store = Witness(settings.kafka.brokers), Store(settings.cassandra)
+    keeper = Keeper(settings.files(), witness, store, told)
+    keep(keeper, archives)
+    return keeper.figures
 
 
 def main() -> None:

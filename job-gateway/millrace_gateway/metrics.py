@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace_gateway.backlog import Backlog, Backlogs
+from millrace_gateway.books.account import Figures
 from millrace_gateway.decide import Intent, Submission
 from millrace_gateway.lag import Lag
 from millrace_gateway.registry import Registry
@@ -51,6 +52,9 @@ HELP = {
     "millrace_job_behind_since_timestamp_seconds": "Since when some do; none while none does.",
     "millrace_job_catch_up_seconds": "Until none waits at today's rate; none while they grow.",
     "millrace_job_expires_seconds": "Until Kafka forgets what the job has yet to read.",
+    "millrace_ledger_missing_records": "Of a day's batches: in Kafka, and no archive or letter.",
+    "millrace_ledger_surplus_records": "Of a day's batches: archived, or letters, more than once.",
+    "millrace_ledger_closed_timestamp_seconds": "What was archived before then is in the books.",
 }
 
 Sample = tuple[str, dict[str, str], float]
@@ -137,6 +141,14 @@ def of_backlogs(behind: Mapping[str, Backlog]) -> Iterator[Sample]:
             yield "millrace_job_catch_up_seconds", {"name": job}, backlog.seconds
 
 
+def of_books(figures: Mapping[str, Figures]) -> Iterator[Sample]:
+    for stream, told in figures.items():
+        labels = {"stream": stream}
+        yield "millrace_ledger_missing_records", labels, told.missing
+        yield "millrace_ledger_surplus_records", labels, told.surplus
+        yield "millrace_ledger_closed_timestamp_seconds", labels, told.closed
+
+
 def _of_application(application: Application) -> Iterator[Sample]:
     if intent := application.intent:
         yield "millrace_application_wanted", {}, intent.state == "running"
@@ -188,10 +200,12 @@ def _escaped(text: str) -> str:
 
 
 class Metrics:
-    """The last look; a scraper's thread reads it at any time. ``acting`` is set by the gateway."""
+    """The last look; a scraper's thread reads it at any time. The gateway sets ``acting``, and
+    ``books``: nobody keeps any here while it stands by."""
 
     def __init__(self) -> None:
         self.acting = False
+        self.books: Callable[[], Mapping[str, Figures]] = dict
         self.look = Snapshot()
         self.backlogs = Backlogs.none()
 
@@ -204,6 +218,7 @@ class Metrics:
             yield "millrace_gateway_acting", {}, self.acting
             yield from samples(self.look)
             yield from of_backlogs(self.backlogs.behind())
+            yield from of_books(self.books())
 
         return exposition(told())
 

@@ -1,4 +1,5 @@
-"""`job-gateway recount` and `reconcile`: a job's rows are counted again, by a version of its code.
+"""`job-gateway recount`, `reconcile`, `why`: a job's rows are counted again, or explained by their
+events, by a version of its code.
 
 With a Spark of its own on this host, which systemd keeps small: neither a driver nor YARN notices.
 """
@@ -14,6 +15,7 @@ from millrace_gateway.submit import Deployment, NotDeployed, deployment
 from millrace_gateway.upkeep import environment
 
 COUNT, RECONCILE = "millrace_jobs.recount.run", "millrace_jobs.reconcile.run"
+EXPLAIN = "millrace_jobs.recount.why"
 UNIT = "recount"  # one at a time
 UPKEEP = "upkeep"
 AT_WORK = {"active", "activating", "deactivating"}
@@ -47,7 +49,7 @@ def run(what: Deployment, settings: Settings, module: str, question: Mapping[str
     """Ask, and let print what is found; the exit code. Raises Busy.
 
     Args:
-        module: COUNT or RECONCILE.
+        module: COUNT; or RECONCILE or EXPLAIN, which read on from this process' stdin.
         question: the module's arguments.
     """
     if busy := at_work((UPKEEP, UNIT)):
@@ -90,8 +92,3 @@ def command(
         *(str(settings.python), "-m", module, "--config", str(what.config)),
         *(f"--{name}={value}" for name, value in question.items()),
     ]
-
-
-def escaped(question: str) -> str:
-    """JSON without the signs for which systemd fills in variables and names of its own."""
-    return question.replace("$", r"\u0024").replace("%", r"\u0025")

@@ -6,6 +6,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.retry import KazooRetry
 
+from millrace_gateway.books.files import Files
 from millrace_gateway.decide import Limits
 from millrace_gateway.yarn import Yarn
 from millrace_shared import strict
@@ -60,6 +61,7 @@ class Settings:
     kafka: Kafka
     metrics_port: int
     resourcemanagers: list[str]
+    namenodes: list[str]
     user: str
     account: str
     environment: dict[str, str]
@@ -100,6 +102,10 @@ class Settings:
     def yarn(self) -> Yarn:
         """For one thread: it remembers who answered."""
         return Yarn(self.resourcemanagers, self.user, self.request_timeout_seconds)
+
+    def files(self) -> Files:
+        """For one thread: it remembers who answered."""
+        return Files(self.namenodes, self.user, self.request_timeout_seconds)
 
     def connect(self) -> KazooClient:
         """A client that is connected; the caller closes it."""

@@ -9,14 +9,32 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+ARCHIVE = "archive"  # the job of this name, and any whose name begins with it and an underscore
 MAIN = "millrace_jobs/main.py"
 
 
 class NotDeployed(Exception):
     """This host lacks the files of a version."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The table of a stream's events, which one job of a version writes; ``folder`` is its path."""
+
+    job: str
+    stream: str
+    topic: str
+    folder: str
+
+    @property
+    def log(self) -> str:
+        """Where Delta keeps the table's commits."""
+        return f"{self.folder}/_delta_log"
 
 
 @dataclass(frozen=True)
@@ -42,10 +60,24 @@ class Deployment:
 
     def lag_seconds(self) -> dict[str, int]:
         """Its jobs, and how long records may wait for each; none where the files are missing."""
-        if not self.config.exists():
-            return {}
-        content = json.loads(self.config.read_text())
-        return {job: content["settings"][job]["lag_seconds"] for job in content["jobs"]}
+        content = self._content()
+        return {job: content["settings"][job]["lag_seconds"] for job in content.get("jobs", ())}
+
+    def archives(self) -> Iterator[Archive]:
+        """The tables that its jobs write; none where the files are missing."""
+        content = self._content()
+        for job in content.get("jobs", ()):
+            if job == ARCHIVE or job.startswith(f"{ARCHIVE}_"):
+                common = content["settings"]["common"]
+                stream = content["settings"][job].get("stream", common["stream"])
+                topic = content["streams"][stream]["topic"]
+                yield Archive(job, stream, topic, f"{common['archives']}/{stream}")
+
+    def _content(self) -> dict[str, Any]:
+        content: dict[str, Any] = (
+            json.loads(self.config.read_text()) if self.config.exists() else {}
+        )
+        return content
 
     def has(self, module: str) -> bool:
         """Whether the version brings it; an older one may not."""

@@ -3,15 +3,13 @@
 What it needs is imported when it runs, not for each command.
 """
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millrace import completion
 from millrace.common.console import Console
-from millrace.common.durations import parse_duration
-from millrace.common.errors import OperatorError
+from millrace.common.durations import parse_duration, parse_moment
 from millrace.common.exits import Exit
 from millrace.common.paths import stack_name
 from millrace.common.tables import JsonOption, tell
@@ -68,21 +66,8 @@ def _audit_job(
 ) -> "Report":
     from millrace.audit.declared import audit_job
 
-    plan = load_plan(stack_name())
-    return audit_job(plan, job, _moment(start), _moment(end), wait, generation)
-
-
-def _moment(text: str | None) -> datetime | None:
-    """OperatorError for what is no time with its zone."""
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise OperatorError(f"'{text}' is no ISO 8601 time, such as 2026-01-01T00:00Z") from None
-    if moment.tzinfo is None:
-        raise OperatorError(f"'{text}' has no zone; end it with Z for UTC")
-    return moment
+    first, last = (None if one is None else parse_moment(one) for one in (start, end))
+    return audit_job(load_plan(stack_name()), job, first, last, wait, generation)
 
 
 def _audit(runs: list[str] | None, wait: float) -> "Report":

@@ -104,7 +104,7 @@ def look_again(
     plan: Plan, found: Report, job: str, span: tuple[datetime, datetime], answer: dict[str, Any]
 ) -> None:
     """Adds what another engine says of a few windows, or why none can say it."""
-    described = Described.of(_said(plan, job))
+    described = Described.of(said_of(plan, job))
     try:
         found.planes.append(second_look(plan, described, *span, answer))
     except NotExpressible as why:
@@ -132,10 +132,10 @@ def window_of(plan: Plan, job: str) -> timedelta:
     """Returns how long a job's windows are. Raises OperatorError when it has written nothing."""
     if job == TRAFFIC:
         return timedelta(hours=1)
-    return timedelta(seconds=_said(plan, job)["window_seconds"])
+    return timedelta(seconds=said_of(plan, job)["window_seconds"])
 
 
-def _said(plan: Plan, job: str) -> dict[str, Any]:
+def said_of(plan: Plan, job: str) -> dict[str, Any]:
     """What the API says of a job. Raises OperatorError when it has written nothing yet."""
     declared = {one["job"]: one for one in InsightApi(plan).get("/v1/jobs")["jobs"]}
     if job not in declared:

@@ -213,8 +213,8 @@ def compare(plane: Plane, described: Described, truth: Iterable[Row], found: Ite
 
 
 def by_name(described: Described, rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
-    parsed = [_parsed(described, row) for row in rows]
-    return {(row[START], *(row[column] for column in described.key)): row for row in parsed}
+    found = [parsed(described, row) for row in rows]
+    return {(row[START], *(row[column] for column in described.key)): row for row in found}
 
 
 def differing(described: Described, truth: Row, found: Row) -> str:
@@ -226,7 +226,7 @@ def differing(described: Described, truth: Row, found: Row) -> str:
     )
 
 
-def _parsed(described: Described, row: Row) -> dict[str, Any]:
+def parsed(described: Described, row: Row) -> dict[str, Any]:
     """The same of a row of DuckDB's and of one of the API's JSON."""
     kinds = described.kinds | {START: "timestamp"}
     return {name: _value(kinds[name], value) for name, value in row.items() if name in kinds}

@@ -165,6 +165,17 @@ COMMANDS = {
             "audit_command",
             "Compare what `millrace load` had acknowledged with every place where results are.",
         ),
+        "why": Place(
+            "millrace.cli.why",
+            "why_command",
+            "Say which events a number was made of, and whether they add up to what the API"
+            " answers.",
+        ),
+        "ledger": Place(
+            "millrace.cli.ledger",
+            "ledger_command",
+            "Show that what Kafka has of each stream is archived or a dead letter, or what isn't.",
+        ),
         "drill": Place(
             "millrace.drill.command", "app", "Inject faults under load, measure and audit."
         ),

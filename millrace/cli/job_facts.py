@@ -51,7 +51,7 @@ PROGRAMS = {
     ARCHIVE: Program(
         name=ARCHIVE,
         windows=(),
-        outputs=("archive", "dead_letters", "dead_letter_counts"),
+        outputs=("archive", "dead_letters", "dead_letter_counts", "dead_letter_batches"),
         routes=("/v1/dead-letters",),
     ),
     "traffic": Program(

@@ -8,6 +8,7 @@ facts.py            what hosts are like, by host_facts.py, which runs there
 kafka.py            brokers, topics, positions
 zookeeper.py        the drivers that are registered, and orders to them
 cassandra.py        tables and ring
+books.py            the books of each stream
 tables.py           lookup tables and their versions
 redis.py            the Sentinels' master
 hdfs.py, yarn.py    over their REST APIs, at whichever master is active

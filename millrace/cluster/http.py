@@ -57,7 +57,7 @@ class AnyHost:
         )
         self._answering = 0
 
-    def get(self, path: str, **parameters: Any) -> httpx.Response:
+    def get(self, path: str, /, **parameters: Any) -> httpx.Response:
         return self.ask("GET", path, parameters)
 
     def ask(self, method: str, path: str, parameters: dict[str, Any]) -> httpx.Response:

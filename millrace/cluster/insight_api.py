@@ -39,7 +39,8 @@ class InsightApi:
             addresses = [str(own)]
         return AnyHost(addresses, TIMEOUT_SECONDS, credentials=doors.credentials(self._plan))
 
-    def get(self, path: str, **parameters: Any) -> dict[str, Any]:
+    def get(self, path: str, /, **parameters: Any) -> dict[str, Any]:
+        """Returns an answer. A parameter may have any name: columns are some."""
         answer: dict[str, Any] = self._ask(path, parameters).json()
         return answer
 

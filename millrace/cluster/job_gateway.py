@@ -1,7 +1,6 @@
 """`job-gateway`, the program on the edge hosts that keeps the jobs running, by its own command."""
 
 import json
-import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from subprocess import TimeoutExpired
@@ -26,13 +25,14 @@ class Gateway:
         self._longest = settings["deploy_timeout_seconds"] + MARGIN
         self._recount = settings["recount_timeout_seconds"] + MARGIN
 
-    def run(self, *words: str, timeout: float = 30) -> str:
+    def run(self, *words: str, stdin: str = "", timeout: float = 30) -> str:
         """Runs a command; returns what it prints. Raises OperatorError with its reason if it
         fails."""
         reasons = []
         for host in self._plan.hosts_of("job_gateway"):
             try:
-                done = run_on(self._plan, host, ["sudo", "job-gateway", *words], timeout=timeout)
+                command = ["sudo", "job-gateway", *words]
+                done = run_on(self._plan, host, command, stdin=stdin, timeout=timeout)
             except TimeoutExpired:
                 reasons.append(f"{host.name}: no answer in {timeout:g} s")
                 continue
@@ -69,14 +69,18 @@ class Gateway:
             version: of the jobs' code; by default the one that runs.
         """
         words = ["--version", version] if version else []
-        return self._answer("reconcile", job, shlex.quote(json.dumps(question)), *words)
+        return self._answer("reconcile", job, *words, stdin=json.dumps(question))
 
-    def _answer(self, *words: str) -> dict[str, Any]:
-        """Of what a Spark on an edge host prints last."""
-        [*_, last] = self.run(*words, timeout=self._recount).splitlines()
-        answer: dict[str, Any] = json.loads(last)
-        return answer
+    def why(self, job: str, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Has a job's rows explained by their events: see millrace_jobs.recount.why."""
+        return self._answer("why", job, stdin=json.dumps(question))
 
     def ask(self, *words: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.run(*words))
+        return answer
+
+    def _answer(self, *words: str, stdin: str = "") -> dict[str, Any]:
+        """What a Spark on an edge host prints last."""
+        [*_, last] = self.run(*words, stdin=stdin, timeout=self._recount).splitlines()
+        answer: dict[str, Any] = json.loads(last)
         return answer

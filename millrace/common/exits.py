@@ -20,5 +20,8 @@ class Exit(IntEnum):
     NOBODY = 3, "No host has the role now, as while one is elected (`millrace who`)."
     UNHEALTHY = 4, "The cluster answers, and is degraded or down."
     UNREACHABLE = 5, "Nobody answers, or too few do to know the state."
-    NOT_PASSED = 6, "A check ran to its end and found something: an audit, a drill, `jobs check`."
+    NOT_PASSED = (
+        6,
+        "A check ran to its end and found something, as an audit, a drill, the ledger do.",
+    )
     STOPPED = 130, "Ctrl-C ended it."

@@ -9,7 +9,7 @@ a deployment renders (see `millrace_jobs.config`). A module imports only what is
     requests/     what operators ask of who leads: that records are retried
     reconcile/    the past counted beside itself, and readers switched to that
     standby/      keeps a driver warm with all jobs until it leads
-    recount/      a job's rows, counted again and compared
+    recount/      a job's rows, counted again and compared, or explained by their events
     programs/     the jobs archive and traffic
     declared/     how jobs are run that are one file each
     jobs/         those files

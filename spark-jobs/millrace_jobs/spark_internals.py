@@ -4,6 +4,7 @@ Spark promises nothing about what these functions touch, so a new version of Spa
 this file first. Objects of the JVM have no types in Python: they are `Any`, here and for callers.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -148,6 +149,20 @@ def stream_of_nothing(session: SparkSession, schema: StructType) -> DataFrame:
     )
     frame = java.internalCreateDataFrame(nothing, java.parseDataType(schema.json()), True)
     return DataFrame(frame, session)
+
+
+def frame_of(session: SparkSession, plan: Any) -> DataFrame:
+    """A frame of a plan whose names are resolved."""
+    dataset = jvm(session.sparkContext).org.apache.spark.sql.classic.Dataset
+    return DataFrame(dataset.ofRows(java_session(session), plan), session)
+
+
+def scala_sequence(context: SparkContext, items: Iterable[Any]) -> Any:
+    """A sequence of Scala's, of objects of the JVM."""
+    found = jvm(context).java.util.ArrayList()
+    for item in items:
+        found.add(item)
+    return jvm(context).scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
 
 
 def analysed_plan(frame: DataFrame) -> Any:

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +14,6 @@ from fastapi.testclient import TestClient
 from millrace_api import documentation
 from millrace_api import runbooks as runbook_pages
 from millrace_api.access import COOKIE
-from openapi_python_client import generate
-from openapi_python_client.config import Config, ConfigFile, MetaType
 
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed, FakeStore
@@ -24,6 +21,7 @@ from tests.api.keys import ALL, create_app, secret_of
 from tests.api.serving import at_loopback, busy_store, describe_jobs
 from tests.api.test_operations import StandIn
 from tests.api.test_operations import served as prometheus
+from tests.generated import generated_client
 from tests.waiting import PATIENCE_SECONDS
 
 KEY = secret_of(ALL)
@@ -143,23 +141,9 @@ def url(panels: Path) -> Iterator[str]:
 def generated(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """A package for the API with its jobs, imported from where it was written."""
     describe_jobs(url)
-    folder = tmp_path_factory.mktemp("generated")
-    problems = generate(
-        config=Config.from_sources(
-            ConfigFile(post_hooks=[]),
-            MetaType.NONE,
-            document_source=f"{url}/openapi.json",
-            file_encoding="utf-8",
-            overwrite=True,
-            output_path=folder / "millrace_insights",
-        )
-    )
-    assert [f"{one.header} {one.detail}" for one in problems] == []
-    sys.path.insert(0, str(folder))
-    try:
-        yield importlib.import_module("millrace_insights")
-    finally:
-        sys.path.remove(str(folder))
+    package = tmp_path_factory.mktemp("generated") / "millrace_insights"
+    with generated_client(f"{url}/openapi.json", package) as client:
+        yield client
 
 
 def call(generated: ModuleType, url: str, path: str, **parameters: Any) -> Any:

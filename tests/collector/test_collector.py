@@ -2,11 +2,13 @@
 
 import base64
 import gzip
+import importlib
 import json
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -22,6 +24,7 @@ from millrace.common.paths import REPO
 from tests.clock import Clock
 from tests.collector.conftest import SECRET, SLOW_SECRET, collector_settings, serving
 from tests.collector.fakes import FakeProducer
+from tests.generated import generated_client
 from tests.jobs.samples import EVENT, event
 from tests.waiting import PATIENCE_SECONDS, soon
 
@@ -163,7 +166,7 @@ def test_a_bad_record_is_refused_and_the_others_are_written(
     told = answer.json()
     assert (told["written"], [one["record"] for one in told["refused"]]) == (2, [record])
     assert why in told["refused"][0]["why"]
-    assert values(producer) == [EVENT, EVENT]
+    assert [value["event_id"] for value in values(producer)] == [EVENT["event_id"]] * 2
 
 
 def test_where_every_record_is_refused_the_answer_is_a_problem(
@@ -633,3 +636,35 @@ def test_the_id_of_a_cloud_event_is_left_out_where_the_stream_tells_no_copies(
     )
     assert answer.status_code == 422
     assert "click_id" in answer.json()["refused"][0]["why"]
+
+
+# --- a client that is made of the description ----------------------------------------------------
+
+
+@pytest.fixture
+def generated(client: httpx.Client, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """What a generated client's function for `events` answers, parsed by its types."""
+    with generated_client(f"{client.base_url}/openapi.json", tmp_path / "millrace_door") as door:
+        send = importlib.import_module("millrace_door.api.default.send_events")
+        patience = httpx.Timeout(PATIENCE_SECONDS)
+
+        def sent(body: Any, **headers: str) -> Any:
+            with door.AuthenticatedClient(str(client.base_url), SECRET, timeout=patience) as one:
+                return send.sync(client=one, body=body, **headers)
+
+        yield sent
+
+
+def test_a_generated_client_sends_records(
+    generated: Callable[..., Any], producer: FakeProducer
+) -> None:
+    record = importlib.import_module("millrace_door.models.events_record").EventsRecord
+    good, bad = record.from_dict(EVENT), record.from_dict(EVENT | {"status": 1000})
+    assert generated(good).written == 1
+    answer = generated([good, bad], prefer="return=representation")
+    assert (answer.written, [one.record for one in answer.refused]) == (1, [2])
+    assert answer.places[0][1] == len(producer.written) - 1
+    assert answer.places[1] is None
+    problem = generated([bad])
+    assert (problem.status, problem.refused[0].record) == (422, 1)
+    assert [value["event_id"] for value in values(producer)] == [EVENT["event_id"]] * 2

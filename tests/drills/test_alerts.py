@@ -28,9 +28,11 @@ def outcomes_of(drill: str) -> AlertOutcomes:
     return outcomes
 
 
-def test_a_lost_datanode_is_told_and_so_is_its_return() -> None:
-    alert = "DataNodeDown"
-    outcomes = outcomes_of("datanode-lost")
+@pytest.mark.parametrize(
+    ("drill", "alert"), [("datanode-lost", "DataNodeDown"), ("ledger-differs", "LedgerDiffers")]
+)
+def test_a_fault_is_told_and_so_is_its_end(drill: str, alert: str) -> None:
+    outcomes = outcomes_of(drill)
     assert [what for what in outcomes.problems if not what.startswith(alert)] == []
     assert outcomes.fired[alert].resolved_after_seconds is not None
 

@@ -1,4 +1,4 @@
-"""Negative controls: jobs without what protects their results, and the audit says so.
+"""Negative controls: jobs without what protects their results, and audit and books say so.
 
 `make test-all` runs them, last, because what they leave in Cassandra and the results topic is wrong
 for good.
@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from millrace.audit.report import Report
 from millrace.audit.run import audit
 from millrace.cli.service import Gateway, run_version
+from millrace.cluster import books, prometheus
 from millrace.cluster.ssh import run_on, ssh_command
 from millrace.common.console import Console
 from millrace.common.paths import REPO, stack_name
@@ -35,6 +37,8 @@ DEPLOYMENTS = "/opt/millrace/spark-jobs"
 RATE = 500
 PATIENCE_SECONDS = 180
 SOON = 0.05  # s: a driver is to be hit in the middle of a batch
+ASK_SECONDS = 2.0
+STREAM = "events"
 AUDIT_SECONDS = 180
 STAMPED_AHEAD_SECONDS = 120
 
@@ -152,3 +156,25 @@ def test_a_driver_that_wakes_up_unfenced_spoils_the_results(plan: Plan, tmp_path
     report = audited(plan, tmp_path, freeze_until_another_leads)
     assert not report.ok
     assert findings(report, "results topic") > 0
+
+
+def test_batches_that_are_never_archived_are_missing_in_the_books(
+    plan: Plan, tmp_path: Path
+) -> None:
+    def wait_for_the_alert(_: Holder, results: Sampler) -> None:
+        wait_for_results(results)
+        wait_until(lambda: fires(plan, "LedgerDiffers"), PATIENCE_SECONDS, "the alert", ASK_SECONDS)
+
+    began = datetime.now(UTC)
+    sabotaged(plan, "unarchived", tmp_path)
+    report = audited(plan, tmp_path, wait_for_the_alert)
+    (archive,) = (found for found in report.planes if found.name.startswith("archive"))
+    assert archive.lost > 0
+    days = {began.date(), datetime.now(UTC).date()}
+    entries = [entry for day in days for entry in books.entries(plan, [STREAM], day)]
+    assert any(entry.difference > 0 for entry in entries if entry.committed > began)
+
+
+def fires(plan: Plan, alert: str) -> bool:
+    asked = f'ALERTS{{alertstate="firing",alertname="{alert}"}}'
+    return bool(prometheus.query(plan, asked))

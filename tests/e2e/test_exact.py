@@ -1,5 +1,6 @@
 """A log goes through the whole pipeline, and the API's figures are exactly those of the log."""
 
+import json
 import re
 import subprocess
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from millrace.cluster.zookeeper import drivers
 from millrace.plan import Plan
 from millrace_shared.driver_record import leader
 from tests.e2e.conftest import REAL_LOG, Month
-from tests.e2e.support import MILLRACE, Insights, assert_exact, finish, replay
+from tests.e2e.support import MILLRACE, Insights, assert_exact, finish, millrace, replay
 from tests.waiting import wait_until
 
 FAULT_AFTER = 2000  # lines of ten thousand
@@ -33,6 +34,31 @@ def test_every_figure_of_a_replayed_log_is_exact(
     finish(replay(log, *month.options))
     assert_exact(insights, month.truth)
     assert_dead_letters(letters, month.truth.malformed)
+    assert_explained(month)
+    assert_books_are_even(month)
+
+
+def assert_explained(month: Month) -> None:
+    """The events of the busiest hour are as many as the log has."""
+    hour, counts = max(month.truth.hours.items(), key=lambda one: one[1].requests)
+    why = json.loads(millrace("why", "traffic", "window=1h", f"{hour:%FT%RZ}", "--json"))
+    assert why["adds_up"]
+    assert why["count"] == counts.requests
+
+
+def assert_books_are_even(month: Month) -> None:
+    """The replay's transactions have offsets that are no records."""
+
+    def all_are_entered() -> bool:
+        return ledger()["archived"] >= month.truth.total.requests
+
+    wait_until(all_are_entered, RECOVERY, "the books have all lines", every=2)
+    assert ledger()["difference"] == 0
+
+
+def ledger() -> dict[str, int]:
+    told: dict[str, int] = json.loads(millrace("ledger", "--json"))["spans_total"]
+    return told
 
 
 @pytest.mark.extended

@@ -34,6 +34,7 @@ def settings(tmp_path: Path, deployments: Path) -> Settings:
         kafka=Kafka("", "group-"),
         metrics_port=0,
         resourcemanagers=[],
+        namenodes=[],
         user="millrace",
         account="gateway",
         environment={"PYTHONPATH": "/gateway.zip", "HADOOP_USER_NAME": "millrace"},

@@ -1,9 +1,10 @@
 """spark-submit as a child of the gateway, and what is deployed for it."""
 
+import json
 from pathlib import Path
 
 import pytest
-from millrace_gateway.submit import Child, Deployment, NotDeployed, command
+from millrace_gateway.submit import Archive, Child, Deployment, NotDeployed, command
 
 from tests.gateway.fakes import spark_submit
 
@@ -31,3 +32,23 @@ def test_a_spark_submit_that_hangs_is_killed(tmp_path, deployments):
 def test_a_deployment_lacking_a_file_is_refused_by_name(tmp_path):
     with pytest.raises(NotDeployed, match=r"millrace_jobs\.zip is missing"):
         Deployment("insights", "v2", tmp_path).check()
+
+
+def test_a_deployment_s_archives(tmp_path):
+    content = {
+        "jobs": ["archive", "traffic", "archive_clicks"],
+        "settings": {
+            "common": {"stream": "events", "archives": "/archive"},
+            "archive": {},
+            "traffic": {},
+            "archive_clicks": {"stream": "clicks"},
+        },
+        "streams": {"events": {"topic": "events"}, "clicks": {"topic": "ad-clicks"}},
+    }
+    deployed = Deployment("insights", "v2", tmp_path)
+    assert list(deployed.archives()) == []  # its files are missing
+    deployed.config.write_text(json.dumps(content))
+    assert list(deployed.archives()) == [
+        Archive("archive", "events", "events", "/archive/events"),
+        Archive("archive_clicks", "clicks", "ad-clicks", "/archive/clicks"),
+    ]

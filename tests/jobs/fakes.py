@@ -254,6 +254,7 @@ KEY_COLUMNS = {
     "traffic": 3,
     "pages": 2,
     "page_lists": 1,
+    "dead_letter_batches": 2,
     "dead_letter_counts": 5,
     "dead_letters": 2,
     "job_progress": 1,

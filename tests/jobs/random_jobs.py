@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from millrace_jobs.stream import Stream
 
@@ -162,3 +163,10 @@ def table(events: Events, of: Stream) -> pa.Table:
         for event in events
     ]
     return pa.Table.from_pylist([{n: row.get(n) for n in schema.names} for row in rows], schema)
+
+
+def examples(number: int) -> settings:
+    """Their fixtures are the same ones, and may be. None is made smaller: that takes long."""
+    same = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    phases = (Phase.explicit, Phase.reuse, Phase.generate)
+    return settings(max_examples=number, deadline=None, phases=phases, suppress_health_check=same)

@@ -9,8 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
+from millrace_gateway.books import commits
 from millrace_jobs import upkeep
 from millrace_jobs.inputs.checkpoint import Batch
 from millrace_jobs.programs import archive as job
@@ -99,7 +101,9 @@ def driver(spark: SparkSession, records: Records, table: str) -> Callable[..., W
             version=lambda batch: batch,
             skipped=(),
             lease=SimpleNamespace(confirm=lambda: None, verify=lambda: None),
-            checkpoint=SimpleNamespace(batch=lambda number: Batch({}, {"events": {"0": number}})),
+            checkpoint=SimpleNamespace(
+                batch=lambda n: Batch({"events": {"0": n - 1}}, {"events": {"0": n}})
+            ),
         )
         if not again:
             jobs.append(job.Archive(context, DeadLetters(), Positions()))  # type: ignore[arg-type]
@@ -140,6 +144,21 @@ def test_each_record_goes_one_way(
     assert write([b"garbage"], 2) == ["not JSON"]
     assert write([], 3) == []
     assert spark.read.format("delta").load(table).count() == 4
+
+
+def test_a_commit_says_what_its_batch_read(table: str, driver: Callable[..., Write]) -> None:
+    """The books read no more than this: also of a batch that had no event."""
+    write = driver()
+    write([event(), b"garbage", event()], 0)
+    write([b"garbage"], 1)
+    for batch, rows in ((0, 2), (1, 0)):
+        found = commits.parse(batch, Path(f"{table}/_delta_log/{batch:020}.json").read_text())
+        assert found is not None
+        assert (found.checkpoint, found.batch) == ("checkpoint", batch)
+        assert found.read == {0: (batch - 1, batch)}
+        assert sum(file.rows for file in found.files) == rows
+        for file in found.files:
+            assert Path(table, unquote(file.path)).stat().st_size == file.bytes
 
 
 @pytest.mark.parametrize("again", [False, True])

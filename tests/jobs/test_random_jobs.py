@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from millrace_jobs.check import reason_of, refuse_unsupported
 from millrace_jobs.declared import loader
@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from millrace.audit.second_truth import NotExpressible, rows_of
 from tests.jobs import random_jobs
-from tests.jobs.random_jobs import RandomJob
+from tests.jobs.random_jobs import RandomJob, examples
 from tests.jobs.running import job_of, records, rows_of_stream
 from tests.jobs.samples import settings_of, stream
 
@@ -27,13 +27,6 @@ Row = dict[str, Any]
 
 EVENTS = stream("events")
 SETTINGS = settings_of("test", like="attribution", watermark_seconds=10 * 86_400, tables=[])
-
-
-def examples(number: int) -> settings:
-    """Their fixtures are the same ones, and may be. None is made smaller: that takes long."""
-    same = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-    phases = (Phase.explicit, Phase.reuse, Phase.generate)
-    return settings(max_examples=number, deadline=None, phases=phases, suppress_health_check=same)
 
 
 @examples(20)

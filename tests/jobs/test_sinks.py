@@ -599,6 +599,7 @@ def test_all_dead_letters_are_counted_and_few_come_to_the_driver(
     assert counts == {"not JSON": 500, "not a JSON object": 3}
     [key] = {(r["minute"], r["checkpoint"], r['"batch"']) for r in written["dead_letter_counts"]}
     assert key == (at("2026-01-01"), "query", 3)
+    assert written["dead_letter_batches"] == [{"checkpoint": "query", '"batch"': 3, "records": 503}]
     # The first of each by their place, so that a batch that runs again keeps the same.
     assert sorted((row["reason"], row["id"]) for row in written["dead_letters"]) == [
         ("not JSON", "events-0-0"),

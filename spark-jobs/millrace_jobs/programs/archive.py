@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from millrace_jobs.inputs import sources
-from millrace_jobs.inputs.checkpoint import Offsets
+from millrace_jobs.inputs.checkpoint import Batch, Offsets
 from millrace_jobs.inputs.skipped import overlapping
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import MicroBatches, positions_of
@@ -69,7 +69,8 @@ class Archive(MicroBatches):
         self._context.lease.verify()  # what Delta has taken is there for good
         checkpoint = self._context.checkpoint_id()
         archived = self._context.config.archive_of(self._context.stream)
-        alone, seen = self._append(classified, archived, checkpoint, batch)
+        read = self._context.checkpoint.batch(batch)
+        alone, seen = self._append(classified, archived, checkpoint, batch, read)
         # Delta skips a batch that it has, and then nothing is observed. Only the first batch can be
         # one that was begun before, or one that a predecessor adds in the same moment.
         if self._is_first_batch or not alone or seen.get["malformed"]:
@@ -78,7 +79,7 @@ class Archive(MicroBatches):
             version = self._context.version(batch)
             self._dead_letters.write(malformed, checkpoint, batch, version)
         self._is_first_batch = False
-        self._positions.tell(self._context.checkpoint.batch(batch).end)
+        self._positions.tell(read.end)
 
     def has_written(self, batch: int) -> bool:
         """Delta's log knows. Over other offsets the batch would be taken for the same one again."""
@@ -112,10 +113,10 @@ class Archive(MicroBatches):
         archive.load_log(self._context.spark, archived)
         classified = frame.transform(parse.classify, self._context.stream)
         checkpoint = self._context.checkpoint_id()
-        self._append(classified, f"{scratch}/{checkpoint}", checkpoint, batch)
+        self._append(classified, f"{scratch}/{checkpoint}", checkpoint, batch, read=None)
 
     def _append(
-        self, classified: DataFrame, path: str, checkpoint: str, batch: int
+        self, classified: DataFrame, path: str, checkpoint: str, batch: int, read: Batch | None
     ) -> tuple[bool, Observation]:
         """Whether nobody else added to the table meanwhile; and what is ``malformed``."""
         stream, settings = self._context.stream, self._settings
@@ -130,5 +131,6 @@ class Archive(MicroBatches):
             settings.shuffle_partitions,
             settings.writers_per_hour,
             settings.old_after_hours,
+            read,
         )
         return alone, seen

@@ -1,13 +1,14 @@
 """Counts a job's past again beside its stream, and has readers see that; by the job gateway.
 
-`python -m millrace_jobs.reconcile.run --config insights.json --job JOB --question JSON`, in a Spark
-of its own. The last line on stdout is an object: the answer, or an ``error``. How far it is goes to
-stderr.
+`python -m millrace_jobs.reconcile.run --config insights.json --job JOB`, in a Spark of its own. On
+stdin is a question as JSON, see `answer`; the last line on stdout is an object: what that returns,
+or an ``error``. How far it is goes to stderr.
 """
 
 import argparse
 import json
 import logging
+import sys
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -35,13 +36,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Count a job's past again.")
     parser.add_argument("--config", type=Path, required=True, help="an application's configuration")
     parser.add_argument("--job", required=True)
-    parser.add_argument("--question", type=json.loads, required=True, help="see `answer`")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     use_utc()
     try:
-        counted = counted_of(arguments.job, config.load(arguments.config))
-        found = answer(counted, arguments.question)
+        question = json.loads(sys.stdin.read())
+        found = answer(counted_of(arguments.job, config.load(arguments.config)), question)
     except (Refused, Outrun) as refusal:
         found = {"error": str(refusal)}
     except Exception as error:  # whoever asked is told

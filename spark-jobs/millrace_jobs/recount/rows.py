@@ -1,11 +1,11 @@
 """A job's rows of some windows: as the archive gives them, and as its table has them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millrace_jobs.declared.enrichment import Enrichment
@@ -13,6 +13,7 @@ from millrace_jobs.inputs.skipped import SkippedRange
 from millrace_jobs.output import WINDOW_START, Output
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import without
+from millrace_jobs.query.context import AnalysisContext, StoredContext
 from millrace_jobs.query.job import Countable
 from millrace_jobs.query.skips import ranges_of
 from millrace_jobs.recount.comparison import Row, by_name
@@ -53,36 +54,53 @@ def late_events(job: Countable, start: datetime, end: datetime) -> Counter[datet
 
 
 def computed_rows(
-    job: Countable, part: Slice, skips: Iterable[Skip], terms: Terms = ALL
+    job: Countable, part: Slice, skips: Collection[Skip], terms: Terms = ALL
 ) -> list[dict[str, Any]]:
     """What the archive gives for the windows of a slice, on some terms, without what is skipped.
 
     Raises TooManyRows.
     """
     context = job.context
-    session = context.spark.newSession()
-    session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
     partner = timedelta(seconds=job.output.join_seconds or 0)
     first = part.start - partner
     last = part.end + timedelta(seconds=job.output.window_seconds) + partner
-    ranges = ranges_of(context)
+    archived = archived_events(context, quiet_session(context), first, last)
+    known = counted_events(context, archived, skips, ranges_of(context))
     events = [
-        unskipped(
-            without(
-                archive.read(session, context.config.archive_of(stream), stream, first, last),
-                stream.topic,
-                skips,
-            ),
-            stream.topic,
-            ranges,
-        )
+        terms.of(found, stream.topic) for found, stream in zip(known, context.streams, strict=True)
+    ]
+    rows = job.rows(events).where(part.condition(job.output))
+    return [row.asDict() for row in part.bounded(rows.limit(ROWS + 1).collect())]
+
+
+def quiet_session(context: StoredContext) -> SparkSession:
+    """A session whose tasks stand behind those of streams."""
+    session = context.spark.newSession()
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+    return session
+
+
+def archived_events(
+    context: AnalysisContext, session: SparkSession, first: datetime, last: datetime
+) -> list[DataFrame]:
+    """What the archive of each of the job's streams has from ``first`` to before ``last``."""
+    return [
+        archive.read(session, context.config.archive_of(stream), stream, first, last)
         for stream in context.streams
     ]
-    counted = [
-        terms.of(found, stream.topic) for found, stream in zip(events, context.streams, strict=True)
+
+
+def counted_events(
+    context: AnalysisContext,
+    archived: Iterable[DataFrame],
+    skips: Collection[Skip],
+    ranges: Collection[SkippedRange],
+) -> list[DataFrame]:
+    """Events of each stream, without what the job leaves out."""
+    return [
+        unskipped(without(events, stream.topic, skips), stream.topic, ranges)
+        for events, stream in zip(archived, context.streams, strict=True)
     ]
-    rows = job.rows(counted).where(part.condition(job.output))
-    return [row.asDict() for row in part.bounded(rows.limit(ROWS + 1).collect())]
 
 
 def unskipped(events: DataFrame, topic: str, ranges: Iterable[SkippedRange]) -> DataFrame:

@@ -24,6 +24,7 @@ from millrace_jobs.kinds import TRAFFIC, kind_of
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import in_a_line, skips_of
 from millrace_jobs.query.context import StoredContext
+from millrace_jobs.query.job import Countable
 from millrace_jobs.query.skips import ranges_of
 from millrace_jobs.recount.comparison import Findings
 from millrace_jobs.recount.counted import Counted
@@ -58,13 +59,24 @@ def main() -> None:
 
 
 def counted_of(job: str, deployed: config.Config) -> Counted:
-    """The job's rows, with a Spark whose size whoever called has set. Raises TypeError for a job
-    without any."""
+    """Raises TypeError for a job without rows."""
+    if kind_of(job, deployed.settings[job].trigger) is TRAFFIC:
+        return TrafficRows(context_of(job, deployed))
+    return DeclaredRows(countable(job, deployed))
+
+
+def countable(job: str, deployed: config.Config) -> Countable:
+    """Raises TypeError for a job that isn't declared."""
+    kind = kind_of(job, deployed.settings[job].trigger)
+    found: Countable = kind.load_analysed()(context_of(job, deployed))
+    return found
+
+
+def context_of(job: str, deployed: config.Config) -> StoredContext:
+    """The job's, with a Spark whose size whoever called has set."""
     spark = SparkSession.builder.appName(f"recount of {job}").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    context = StoredContext(job, deployed, spark, Tables(deployed))
-    kind = kind_of(job, deployed.settings[job].trigger)
-    return TrafficRows(context) if kind is TRAFFIC else DeclaredRows(kind.load_analysed()(context))
+    return StoredContext(job, deployed, spark, Tables(deployed))
 
 
 def recount(

@@ -4,6 +4,7 @@ What was old when it came stands apart, in one partition of the day on which it 
 random times would leave a file for each hour since 2000, in every batch.
 """
 
+import json
 import logging
 from collections.abc import Collection
 from contextlib import suppress
@@ -15,6 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from millrace_jobs.inputs.checkpoint import Batch
 from millrace_jobs.inputs.place import Place
 from millrace_jobs.spark_internals import java_session, jvm
 from millrace_jobs.stream import Stream
@@ -43,6 +45,7 @@ def append(
     writers: int,
     writers_per_hour: int,
     old_after_hours: int,
+    read: Batch | None = None,
 ) -> bool:
     """Add a batch's events once: Delta's log keeps the last batch of each application.
 
@@ -52,6 +55,8 @@ def append(
         application: must change with the checkpoint: batches are counted from zero again.
         writers: tasks at once; ``writers_per_hour`` of them share an hour, and leave a file each.
         old_after_hours: between an event's time and its receipt.
+        read: what the batch reads. The commit says so, for the books that are kept of it; None in
+            a table of which nobody keeps any.
 
     Returns:
         False if another driver, one that was frozen, added a batch meanwhile. It is this one as a
@@ -70,6 +75,8 @@ def append(
         .option("txnAppId", application)
         .option("txnVersion", batch)
     )
+    if read:
+        writer = writer.option("userMetadata", told(read))
     try:
         writer.save(path)
     except AnalysisException as error:
@@ -84,6 +91,14 @@ def append(
         writer.save(path)
         return False
     return True
+
+
+def told(read: Batch) -> str:
+    """What a commit says of the records that its batch reads: by partition from where, up to where.
+    An archive reads one topic."""
+    [(topic, ends)] = read.end.items()
+    starts = read.start[topic]
+    return json.dumps({"read": {number: [starts[number], end] for number, end in ends.items()}})
 
 
 def refuse_other_types(events: DataFrame, path: str) -> None:

@@ -19,6 +19,7 @@ from millrace_jobs.transforms.large import HASH, SIZE
 PREVIEW_CHARACTERS = 200
 HEADERS_BYTES = 32 * 1024  # of the original ones; more of them aren't kept
 SAMPLE_COLUMNS = ("bucket", "id", "reason", "size", "preview", "kafka_timestamp")
+BATCH_COLUMNS = ("checkpoint", '"batch"', "records")
 COUNT_COLUMNS = ("bucket", "minute", "reason", "checkpoint", '"batch"', "records")
 
 
@@ -51,6 +52,8 @@ class DeadLetters:
             for row in rows
             for sample in row.samples
         ]
+        total = [(checkpoint, batch, sum(row.records for row in rows))] if rows else []
+        self._tables.upsert("dead_letter_batches", BATCH_COLUMNS, total, version)
         self._tables.upsert("dead_letter_counts", COUNT_COLUMNS, counts, version)
         self._tables.upsert("dead_letters", SAMPLE_COLUMNS, samples, version)
 

@@ -1,13 +1,12 @@
 """How an operator has the past counted again, and readers switched."""
 
 import json
-import shlex
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from millrace.cli import app, reconcile
+from millrace.cli import app
 from millrace.cluster.job_gateway import Gateway
 from millrace.common.errors import OperatorError
 
@@ -120,20 +119,3 @@ def test_what_does_not_go_together_is_refused_before_anybody_is_asked(
     assert isinstance(done.exception, OperatorError)
     assert why in done.exception.message
     assert not asked
-
-
-def test_a_question_comes_through_the_host_s_shell_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    typed: list[str] = []
-
-    def run_there(_: Gateway, *words: str, timeout: float) -> str:
-        typed.extend(words)
-        return 'a line\n{"revision": 1}'
-
-    monkeypatch.setattr(Gateway, "run", run_there)
-    gateway = Gateway(reconcile.load_plan("local"))
-    assert gateway.reconcile("traffic", {"without": "url = '/a b'"}, "v1") == {"revision": 1}
-    assert typed[0:2] == ["reconcile", "traffic"]
-    assert typed[3:] == ["--version", "v1"]
-    assert json.loads(shlex.split(typed[2])[0]) == {"without": "url = '/a b'"}

@@ -34,7 +34,7 @@ def test_tables_that_get_rows_all_the_time_let_them_go(module, wanted):
     kept = {name.partition(".")[2]: module.kept_seconds(text) for name, text in wanted.items()}
     assert kept["traffic"] == DAYS["windows"]
     assert kept["pages"] == DAYS["pages"]
-    letters = ("dead_letters", "dead_letter_counts", "late_events", "late_uncounted")
+    letters = ("dead_letters", "dead_letter_batches", "book_entries", "late_uncounted")
     assert {kept[name] for name in letters} == {DAYS["letters"]}
     assert kept["job_progress"] == 0
 

@@ -119,6 +119,12 @@ def test_a_busy_api_is_asked_again_when_it_says(servers, monkeypatch):
     assert slept == [1, 1]
 
 
+def test_a_parameter_may_have_any_name(servers, monkeypatch):
+    _, active = servers
+    api = insight_api(monkeypatch, active.address)
+    assert api.get("/v1/jobs/x", path="/a", self="b") == {"hello": 1}
+
+
 def test_an_api_that_stays_busy_is_given_up_within_patience(servers, monkeypatch):
     busy, _ = servers
     busy.answer, busy.retry_after = (503, b"busy"), "1"

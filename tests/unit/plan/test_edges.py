@@ -210,7 +210,7 @@ def test_the_steps_name_every_port_that_the_toolkit_calls():
 
 
 def test_a_step_without_its_edge_is_noticed():
-    plan, step = load_plan("local"), next(s for s in STEPS if s.step == "millrace audit")
+    plan, step = load_plan("local"), next(s for s in STEPS if s.step == "millrace audit, why")
     assert missing(plan, step) == []
     fewer = [e for e in plan.edges if not (e.client == OPERATOR and "namenode.http" in e.purpose)]
     assert missing(plan.model_copy(update={"edges": fewer}), step) == ["namenode.http"]

@@ -11,7 +11,7 @@ from pyspark import SparkContext
 
 from millrace_jobs.declared.plan.refused import Refused
 from millrace_jobs.declared.plan.tree import Expression, Node, sequence
-from millrace_jobs.spark_internals import jvm, scala_object
+from millrace_jobs.spark_internals import scala_object, scala_sequence
 
 ROLLUP = "spark_grouping_id"
 # What is done to rows once they are counted, and who can do it.
@@ -138,11 +138,12 @@ def _above(plan: Node, aggregate: Node) -> list[Node]:
 def _proven(below: Node, context: SparkContext) -> Any:
     """Output of a node, of which what its filters prove to be there is never null."""
     constraints = sequence(below.java.constraints().toSeq())
-    found = jvm(context).java.util.ArrayList()
-    for one in constraints:
-        if one.getClass().getSimpleName() == "IsNotNull" and Expression(one.child()).is_attribute:
-            found.add(one.child().exprId())
-    ids = jvm(context).scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
+    proven = [
+        one.child().exprId()
+        for one in constraints
+        if one.getClass().getSimpleName() == "IsNotNull" and Expression(one.child()).is_attribute
+    ]
+    ids = scala_sequence(context, proven)
     helper = scala_object(context, f"{_CATALYST}.analysis.StreamingJoinHelper")
     return helper.outputWithNullability(below.java.output(), ids)
 

@@ -128,6 +128,12 @@ class Node:
     def output(self) -> tuple[Expression, ...]:
         return tuple(map(Expression, sequence(self.java.output())))
 
+    @cached_property
+    def references(self) -> frozenset[int]:
+        """Numbers of the attributes that its expressions are made of."""
+        found = sequence(self.java.references().toSeq())
+        return frozenset(int(one.exprId().id()) for one in found)
+
     @property
     def expressions(self) -> Iterator[Expression]:
         return map(Expression, sequence(self.java.expressions()))
