@@ -108,7 +108,7 @@ COMMANDS = {
         "reconcile": Place(
             "millrace.cli.reconcile",
             "reconcile_command",
-            "Count a job's past again beside its stream, and have readers see that.",
+            "Count a job's past again beside its stream, then have readers see that, or go back.",
         ),
         "table": Place(
             "millrace.cli.tables", "app", "Show and change facts that jobs look up, while they run."

@@ -65,11 +65,8 @@ def computed_rows(
     first = part.start - partner
     last = part.end + timedelta(seconds=job.output.window_seconds) + partner
     archived = archived_events(context, quiet_session(context), first, last)
-    known = counted_events(context, archived, skips, ranges_of(context))
-    events = [
-        terms.of(found, stream.topic) for found, stream in zip(known, context.streams, strict=True)
-    ]
-    rows = job.rows(events).where(part.condition(job.output))
+    events = counted_events(context, archived, skips, ranges_of(context))
+    rows = job.rows(on_terms(context, events, terms)).where(part.condition(job.output))
     return [row.asDict() for row in part.bounded(rows.limit(ROWS + 1).collect())]
 
 
@@ -100,6 +97,15 @@ def counted_events(
     return [
         unskipped(without(events, stream.topic, skips), stream.topic, ranges)
         for events, stream in zip(archived, context.streams, strict=True)
+    ]
+
+
+def on_terms(
+    context: AnalysisContext, events: Iterable[DataFrame], terms: Terms
+) -> list[DataFrame]:
+    """Those of each stream that are counted on some terms."""
+    return [
+        terms.of(found, stream.topic) for found, stream in zip(events, context.streams, strict=True)
     ]
 
 
