@@ -22,6 +22,6 @@ class Exit(IntEnum):
     UNREACHABLE = 5, "Nobody answers, or too few do to know the state."
     NOT_PASSED = (
         6,
-        "A check ran to its end and found something, as an audit, a drill, the ledger do.",
+        "A check ended, and found something: an audit, a drill, the ledger, `jobs check`.",
     )
     STOPPED = 130, "Ctrl-C ended it."

@@ -46,7 +46,7 @@ ASK_IN_A_CLOUD = {"up", "deploy", "upgrade", "demo"}
 NEVER_ASK = {
     *("status", "insights", "versions", "jobs", "jobs list", "jobs check", "jobs skips"),
     *("table list", "table show", "dead-letters list", "dead-letters show", "drill list"),
-    *("drill show", "audit", "why", "ledger", "who", "hosts", "await", "logs", "support-bundle"),
+    *("drill show", "audit", "ledger", "why", "who", "hosts", "await", "logs", "support-bundle"),
     *("plan", "capacity", "alerts", "dashboards", "preflight", "env", "on"),
     *("setup", "lock", "docs", "generate", "replay", "send", "load", "advertise"),
     *("resume", "jobs enable", "table put", "dead-letters retry"),

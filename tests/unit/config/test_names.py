@@ -34,6 +34,7 @@ OTHERWISE = {
     ("millrace/cli/", "millrace"): "the toolkit's folder; that variable, in the roles' documents",
     ("millrace/inventory.py", "millrace"): "the variable that holds the plan in the inventory",
     ("millrace/audit/report.py", "events"): "how many, in a report",
+    ("millrace/cli/why.py", "events"): "those that a number was made of, in JSON",
     ("millrace/status/verdict.py", "events"): "what happened, in JSON",
     ("millrace/status/collect.py", "events"): "of its operations, in the API's answer",
     ("millrace/replay/pipeline.py", "events"): "the stream of configs/streams that logs go to",
