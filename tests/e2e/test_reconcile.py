@@ -34,7 +34,7 @@ from tests.e2e.support import (
     millrace,
     replay,
 )
-from tests.e2e.test_exact import RECOVERY, docker, driver, is_healthy
+from tests.e2e.test_exact import RECOVERY, assert_explained, docker, driver, is_healthy
 from tests.e2e.test_malformed import event, produce
 from tests.recount import Recount, recount
 from tests.waiting import wait_until
@@ -134,6 +134,7 @@ def test_the_past_is_counted_again_and_readers_change_over_at_once(
                 assert audit["ok"], audit
                 assert (audit["planes"][0]["excluded"] > 0) == (generation > 0)
             assert asked("audit", "--job", job, *halves.range)["ok"]
+        assert_explained(halves.whole)
 
         millrace("reconcile", "traffic", "--back", "--yes")
         assert totals(insights, halves) == before
