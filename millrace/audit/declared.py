@@ -16,7 +16,7 @@ from millrace.audit.report import Plane, Report
 from millrace.audit.second_look import Described, second_look
 from millrace.audit.second_truth import NotExpressible
 from millrace.audit.skipped import uncovered
-from millrace.cluster import zookeeper
+from millrace.cluster import kafka, zookeeper
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.job_gateway import Gateway
@@ -24,7 +24,6 @@ from millrace.cluster.skips import skipped
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
-TRAFFIC = "traffic"
 LONGEST = timedelta(days=31)
 DAY = timedelta(days=1)
 
@@ -76,7 +75,7 @@ def audit_job(
         raise OperatorError(f"job {job} has not seen an event yet: there is nothing to audit")
     end = end or _whole(newest + window, window)
     start = start or end - DAY
-    if job == TRAFFIC and (start, end) != (_whole(start, window), _whole(end, window)):
+    if job == kafka.JOB and (start, end) != (_whole(start, window), _whole(end, window)):
         raise OperatorError(f"traffic is audited by whole hours, not from {start} to {end}")
     if not timedelta(0) < end - start <= LONGEST:
         raise OperatorError(f"from {start} to {end} is no range of at most {LONGEST.days} days")
@@ -91,7 +90,7 @@ def audit_job(
 
 def _unlike_the_api(job: str, answer: dict[str, Any], generation: int | None) -> str:
     """Why another engine can't be asked, which asks the API and knows no exclusions; else empty."""
-    if job == TRAFFIC:
+    if job == kafka.JOB:
         return "it is a program"
     if generation is not None:
         return "readers may see another count"
@@ -130,7 +129,7 @@ def audit_job_since(plan: Plan, job: str, moment: datetime, wait: float) -> Repo
 
 def window_of(plan: Plan, job: str) -> timedelta:
     """Returns how long a job's windows are. Raises OperatorError when it has written nothing."""
-    if job == TRAFFIC:
+    if job == kafka.JOB:
         return timedelta(hours=1)
     return timedelta(seconds=said_of(plan, job)["window_seconds"])
 

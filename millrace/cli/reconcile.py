@@ -11,6 +11,7 @@ import typer
 from rich.console import Group
 
 from millrace import completion
+from millrace.cluster import kafka
 from millrace.cluster.job_gateway import Gateway
 from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console
@@ -19,8 +20,6 @@ from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
 from millrace.common.tables import Answer, Column, JsonOption, Row, Table, tell
 from millrace.plan import Plan, load_plan
-
-TRAFFIC = "traffic"
 
 console = Console()
 
@@ -101,9 +100,9 @@ def _change(plan: Plan, job: str, way: str, generation: int | None) -> str:
 
 def require_rows(plan: Plan, job: str) -> None:
     """Raises OperatorError for a job that has no rows by windows."""
-    if job in plan.jobs and (job == TRAFFIC or plan.spark.settings.keeps_rows(job)):
+    if job in plan.jobs and (job == kafka.JOB or plan.spark.settings.keeps_rows(job)):
         return
-    known = [one for one in plan.jobs if one == TRAFFIC or plan.spark.settings.keeps_rows(one)]
+    known = [one for one in plan.jobs if one == kafka.JOB or plan.spark.settings.keeps_rows(one)]
     raise OperatorError(
         f"no job {job} has rows that can be counted again; {', '.join(known)} have",
         "nothing was changed",
