@@ -11,4 +11,5 @@ run: records that one writes for another must be readable by the one before.
     keys.py           keys of who sends events and who reads insights, and how a door follows them
     record_rules.py   what a record of JSON may be, whatever its stream
     buckets.py        which of a day's partitions a row is in
+    books.py          when a batch in a stream's books comes out even
 """

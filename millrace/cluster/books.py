@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from millrace.plan import Plan
+from millrace_shared.books import difference
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Entry:
     @property
     def difference(self) -> int:
         """Records that went nowhere; negative where some came twice."""
-        return 0 if self.records is None else self.records - self.archived - self.dead_letters
+        return difference(self.records, self.archived, self.dead_letters)
 
 
 @dataclass(frozen=True)

@@ -50,17 +50,19 @@ class Gateway:
     def recount(self, job: str, start: datetime, end: datetime) -> dict[str, Any]:
         """Has a declared job's rows counted again; times are naive, in UTC."""
         words = (job, start.isoformat(), end.isoformat())
-        [*_, last] = self.run("recount", *words, timeout=self._recount).splitlines()
-        answer: dict[str, Any] = json.loads(last)
-        return answer
+        return _last_line(self.run("recount", *words, timeout=self._recount))
 
     def why(self, job: str, question: Mapping[str, Any]) -> dict[str, Any]:
         """Has a job's rows explained by their events: see millrace_jobs.recount.why."""
         said = self.run("why", job, stdin=json.dumps(question), timeout=self._recount)
-        [*_, last] = said.splitlines()
-        answer: dict[str, Any] = json.loads(last)
-        return answer
+        return _last_line(said)
 
     def ask(self, *words: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.run(*words))
         return answer
+
+
+def _last_line(said: str) -> dict[str, Any]:
+    """An answer; Spark may have said something before it."""
+    answer: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return answer

@@ -8,6 +8,8 @@ read before brings more than it owes.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from millrace_shared.books import difference
+
 EARLIEST = -2  # Kafka's number for "from the beginning"
 
 Offsets = Mapping[int, int]  # partition → offset
@@ -51,7 +53,7 @@ class Entry:
     @property
     def difference(self) -> int:
         """Records that went nowhere; negative where more was archived than Kafka has."""
-        return 0 if self.records is None else self.records - self.archived - self.dead_letters
+        return difference(self.records, self.archived, self.dead_letters)
 
 
 @dataclass(frozen=True)
