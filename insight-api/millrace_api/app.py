@@ -174,6 +174,7 @@ async def top_pages(
         pages=[models.Page(url=url, page_views=count) for url, count in top.pages],
         error=top.error,
         other_page_views=top.other,
+        revision=top.revision,
     )
 
 
@@ -341,6 +342,7 @@ def create_app(
     catalogue = Catalogue(store)
     background: dict[str, Work] = {
         "live stream": hub.run,
+        "switches": hub.follow_switches,
         "descriptions": catalogue.keep_reading,
         "metrics": partial(metrics.keep_looking, store, hub),
         "keys": partial(keep_looking, keys, settings.keys_look_seconds, metrics.looked_at_keys),

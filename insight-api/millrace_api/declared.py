@@ -14,6 +14,7 @@ from millrace_api import cursors, models, parameters
 from millrace_api.access import ReaderDep, needs
 from millrace_api.client_identity import ClientDep
 from millrace_api.cursors import Cursor, CursorText
+from millrace_api.generations import Revision
 from millrace_api.job_rows import WINDOW_START, Page, Place, Row, RowReader
 from millrace_api.kinds import Kind, shown, written
 from millrace_api.outputs import Catalogue, Output, Sessions
@@ -22,6 +23,7 @@ from millrace_api.problems import NotFound
 from millrace_api.progress import is_final, states_of
 from millrace_api.ranges import BadParameter, Span, iso, parse_moment, short
 from millrace_api.store import Store
+from millrace_shared.generations import Overlay
 
 LONGEST = timedelta(days=31)
 MOST_WINDOWS = 2976  # 31 days of quarters of an hour
@@ -77,13 +79,16 @@ class JobRows(BaseModel):
         " answer looks at so many rows and no more."
     )
     rows: list[dict[str, Any]]
+    revision: Revision
 
 
 class Asked(NamedTuple):
-    """A job, and the columns of its key that were asked for with their values."""
+    """A job, the columns of its key that were asked for with their values, and which generation's
+    rows readers see."""
 
     output: Output
     wanted: Mapping[str, Any]
+    overlay: Overlay
 
 
 @parameters.takes_columns
@@ -100,7 +105,8 @@ async def asked_of(request: Request, job: str) -> Asked:
     for name in given.keys() - output.key.keys():
         there_are = f"is no column of the key, which is {', '.join(output.key)}"
         raise parameters.refused(name, there_are)
-    return Asked(output, {name: output.parsed(name, text) for name, text in given.items()})
+    wanted = {name: output.parsed(name, text) for name, text in given.items()}
+    return Asked(output, wanted, await request.app.state.store.overlay(output.table))
 
 
 AskedDep = Annotated[Asked, Depends(asked_of)]
@@ -142,18 +148,20 @@ async def job_rows(
     """
     store: Store = request.app.state.store
     looked_at = request.app.state.settings.looked_at_rows
-    output, wanted = asked
+    output, wanted, overlay = asked
     if output.sessions:
         reader.needs("sessions")
     span = span_of(output, start, end)
-    question = ("rows", output.table, span, sorted(wanted.items()))
+    # Who goes on after a switch would get a mixture.
+    question = ("rows", output.table, span, sorted(wanted.items()), overlay.revision)
     after = None if cursor is None else _place(output, span, cursor, question)
     # First, so that no row is called final that changed after its watermark was read.
     progress = await store.progress_of(output.job)
     is_search = bool(wanted) and not output.is_whole(wanted)
     windows = span.length // output.slide
     async with client.lane(max(windows, looked_at if is_search else 0)):
-        page = await RowReader(store, output, looked_at).page(span, wanted, after, limit)
+        reading = RowReader(store, output, looked_at, overlay)
+        page = await reading.page(span, wanted, after, limit)
     following = _following(page, question)
     if following:
         response.headers["Link"] = cursors.link(request, following)
@@ -166,6 +174,7 @@ async def job_rows(
         truncated=following is not None,
         next=following,
         rows=[_shown(output, row, watermark) for row in page.rows],
+        revision=overlay.revision,
     )
 
 

@@ -1,7 +1,8 @@
 """Figures over ranges. What is final is read once, and kept.
 
-A closed window doesn't change while its job goes on from its checkpoint, so values are kept by
-checkpoint; and not for ever, because an operator may correct a row by hand. What is still open, a
+A closed window doesn't change while its job goes on from its checkpoint and readers aren't switched
+to another count of it, so values are kept by both; and not for ever, because an operator may
+correct a row by hand. What is still open, a
 day of it and more, is read once a second for all who ask.
 """
 
@@ -18,8 +19,9 @@ from typing import Generic, TypeVar
 
 from cachetools import TTLCache
 
+from millrace_api import generations
 from millrace_api.admission import Client
-from millrace_api.progress import Closed, TrafficJob, is_final
+from millrace_api.progress import Closed, Known, TrafficJob, is_final
 from millrace_api.ranges import DAY, HOUR, Piece, Span, Window, cut, decompose
 from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
@@ -40,6 +42,7 @@ Place = Callable[[Sequence[Key]], AbstractAsyncContextManager[None]]
 class Total:
     measures: Measures
     final: bool
+    revision: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class TopViews:
     distinct: int
     error: int
     other: int
+    revision: int = 0
 
 
 class History:
@@ -70,7 +74,7 @@ class History:
         self._open = Shared(keep_seconds=OPEN_SECONDS)
         self._days = Kept(self._whole_days, settings.kept_days, settings.kept_seconds, clock=clock)
         self._pages: Kept[datetime, Pages] = Kept(
-            lambda _, hour: store.pages_of(hour),
+            self._hour_s_pages,
             settings.kept_pages,
             settings.kept_seconds,
             lambda pages: 1 + len(pages.views),
@@ -79,54 +83,62 @@ class History:
 
     async def total(self, span: Span, client: Client) -> Total:
         """All of the span as one: whole hours are read as hours, and only the edges as minutes."""
-        checkpoint, watermark = await self._traffic_job.closed()
+        known, watermark = await self._traffic_job.closed()
         closed, changing = sort_out(span, watermark)
         days = await self._days.get(
-            checkpoint,
+            known,
             closed,
             lambda missing: client.lane(sum(part.length // HOUR for part in missing)),
         )
         async with client.lane(len(days) + sum(piece.windows for piece in changing)):
-            rows = await each(partial(self._open_rows, (checkpoint, watermark)), changing)
+            rows = await each(partial(self._open_rows, Closed(known, watermark)), changing)
             parts: list[Measures] = [*days, *(row for part in rows for row in part)]
             measures = await asyncio.to_thread(add_up, parts)
-        return Total(measures, is_final(span.end, watermark))
+        return Total(measures, is_final(span.end, watermark), known.overlay.revision)
 
     async def top_pages(self, span: Span, k: int, client: Client) -> TopViews:
         """The ``k`` most viewed pages of the hours that the span touches; equal ones by URL."""
 
-        checkpoint, watermark = await self._traffic_job.closed()
+        known, watermark = await self._traffic_job.closed()
         hours = list(span.hours())
         closed = [hour for hour in hours if is_final(hour + HOUR, watermark)]
         pages = await self._pages.get(
-            checkpoint,
+            known,
             closed,
             lambda missing: client.lane(len(missing) * WINDOWS_PER_HOUR_OF_PAGES),
         )
         changing = hours[len(closed) :]
         async with client.lane(len(closed) + len(changing) * WINDOWS_PER_HOUR_OF_PAGES):
-            pages = pages + await each(partial(self._open_pages, (checkpoint, watermark)), changing)
-            return await asyncio.to_thread(rank, pages, k)
+            now = Closed(known, watermark)
+            pages = pages + await each(partial(self._open_pages, now), changing)
+            return await asyncio.to_thread(rank, pages, k, known.overlay.revision)
 
-    async def _open_rows(self, known: Closed, piece: Piece) -> list[TrafficRow]:
+    async def _open_rows(self, now: Closed, piece: Piece) -> list[TrafficRow]:
         """Shared by those who know the same: rows are never older than a watermark that judges."""
-        read = partial(self._store.traffic, piece.window, piece.span)
-        return await self._open.ask((known, piece), read)
+        overlay = now.known.overlay
+        read = partial(generations.traffic, self._store, overlay, piece.window, piece.span)
+        return await self._open.ask((now, piece), read)
 
-    async def _open_pages(self, known: Closed, hour: datetime) -> Pages:
-        return await self._open.ask((known, hour), partial(self._store.pages_of, hour))
+    async def _open_pages(self, now: Closed, hour: datetime) -> Pages:
+        read = partial(generations.pages_of, self._store, now.known.overlay, hour)
+        return await self._open.ask((now, hour), read)
 
-    async def _whole_days(self, checkpoint: str, span: Span) -> Measures:
+    async def _hour_s_pages(self, known: Known, hour: datetime) -> Pages:
+        return await generations.pages_of(self._store, known.overlay, hour)
+
+    async def _whole_days(self, known: Known, span: Span) -> Measures:
         """A day, or a block of them, one after the other; of a block that fails, days are kept."""
         if span.length == DAY:
-            parts: Sequence[Measures] = await self._store.traffic(Window.HOUR, span)
+            parts: Sequence[Measures] = await generations.traffic(
+                self._store, known.overlay, Window.HOUR, span
+            )
         else:
-            parts = [await self._whole_day(checkpoint, day) for day in cut(span, DAY)]
+            parts = [await self._whole_day(known, day) for day in cut(span, DAY)]
         return await asyncio.to_thread(add_up, parts)
 
-    async def _whole_day(self, checkpoint: str, day: Span) -> Measures:
+    async def _whole_day(self, known: Known, day: Span) -> Measures:
         """In the place that whoever asks for its block has."""
-        (measures,) = await self._days.get(checkpoint, [day], lambda _: nullcontext())
+        (measures,) = await self._days.get(known, [day], lambda _: nullcontext())
         return measures
 
 
@@ -154,50 +166,51 @@ class Kept(Generic[Key, Value]):
 
     def __init__(
         self,
-        read: Callable[[str, Key], Awaitable[Value]],
+        read: Callable[[Known, Key], Awaitable[Value]],
         size: int,
         seconds: float,
         size_of: Callable[[Value], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
-        self._values: TTLCache[tuple[str, Key], Value] = TTLCache(
+        self._values: TTLCache[tuple[Known, Key], Value] = TTLCache(
             size, seconds, timer=clock, getsizeof=size_of
         )
         self._fills = Shared()
 
-    async def get(self, checkpoint: str, keys: Sequence[Key], place: Place[Key]) -> list[Value]:
+    async def get(self, known: Known, keys: Sequence[Key], place: Place[Key]) -> list[Value]:
         """The keys' values in their order. Missing ones are read in a ``place`` for so many.
 
         Who asks for what is being read waits for that instead: what is final is so for everybody.
         """
-        kept = {key: self._values.get((checkpoint, key)) for key in keys}
+        kept = {key: self._values.get((known, key)) for key in keys}
         held = {key: value for key, value in kept.items() if value is not None}
         missing = tuple(key for key in kept if key not in held)
         if missing:
             held |= await self._fills.ask(
-                (checkpoint, missing), lambda: self._fill(checkpoint, missing, place)
+                (known, missing), lambda: self._fill(known, missing, place)
             )
         return [held[key] for key in keys]
 
     async def _fill(
-        self, checkpoint: str, keys: tuple[Key, ...], place: Place[Key]
+        self, known: Known, keys: tuple[Key, ...], place: Place[Key]
     ) -> dict[Key, Value]:
         async with place(keys):
-            values = await each(partial(self._read_and_keep, checkpoint), keys)
+            values = await each(partial(self._read_and_keep, known), keys)
         return dict(zip(keys, values, strict=True))
 
-    async def _read_and_keep(self, checkpoint: str, key: Key) -> Value:
-        value = await self._read(checkpoint, key)
+    async def _read_and_keep(self, known: Known, key: Key) -> Value:
+        value = await self._read(known, key)
         with suppress(ValueError):  # larger than all that may be kept
-            self._values[checkpoint, key] = value
+            self._values[known, key] = value
         return value
 
 
-def rank(hours: Sequence[Pages], k: int) -> TopViews:
+def rank(hours: Sequence[Pages], k: int, revision: int = 0) -> TopViews:
     views: Counter[str] = Counter()
     for hour in hours:
         views.update(hour.views)
     best = heapq.nsmallest(k, views.items(), key=lambda page: (-page[1], page[0]))
     error = sum(hour.most_unlisted for hour in hours)
-    return TopViews(best, len(views), error, sum(hour.other for hour in hours))
+    other = sum(hour.other for hour in hours)
+    return TopViews(best, len(views), error, other, revision)

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from millrace_api import generations
 from millrace_api.live import Feed, FeedUnavailable
 from millrace_api.models import TrafficWindow
 from millrace_api.progress import traffic_job
 from millrace_api.ranges import MINUTE, Span, Window, floor
 from millrace_api.store import Store, StoreUnavailable
+from millrace_shared.generations import TRAFFIC, Overlay
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,7 @@ class LiveEvent:
 
 
 RESYNC = LiveEvent("resync", "events are missing here: ask for the range again")
+REPLACED = LiveEvent("resync", "rows of the past were replaced: ask for the range again")
 
 
 class Viewer:
@@ -62,6 +65,7 @@ class Hub:
 
     def __init__(self, feed: Feed, store: Store) -> None:
         self.feed = feed
+        self._store = store
         self._poll = Poll(store)
         self._source = ""
         self._position: str | None = None  # the entry that was read last
@@ -100,6 +104,20 @@ class Hub:
                         self._publish(LiveEvent("window", window))
                 await asyncio.sleep(POLL_SECONDS)
 
+    async def follow_switches(self) -> None:
+        """Tell viewers when readers are switched to another count of the past: the stream has none
+        of its rows."""
+        seen: Overlay | None = None
+        while True:
+            try:
+                overlay = await self._store.overlay(TRAFFIC)
+                if seen is not None and overlay != seen:
+                    self._publish(REPLACED)
+                seen = overlay
+            except StoreUnavailable as error:
+                log.debug("whose rows readers see can't be read: %s", error)
+            await asyncio.sleep(POLL_SECONDS)
+
     def _read_from(self, source: str) -> None:
         if source != self._source:
             self._source = source
@@ -128,7 +146,9 @@ class Poll:
             if newest is None:
                 return []
             end = floor(newest, MINUTE) + MINUTE
-            rows = await self._store.traffic(Window.MINUTE, Span(end - POLLED, end))
+            overlay = await self._store.overlay(TRAFFIC)
+            polled = Span(end - POLLED, end)
+            rows = await generations.traffic(self._store, overlay, Window.MINUTE, polled)
         except StoreUnavailable:
             return []
         seen = self._version

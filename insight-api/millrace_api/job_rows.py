@@ -5,7 +5,7 @@ the partition that they are in, and there by key, backwards. So the next page be
 row of this one, whatever was written meanwhile: each row that was there all the time comes once.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from millrace_api.outputs import Output
 from millrace_api.ranges import DAY, Span, cut
 from millrace_api.shared import each
 from millrace_api.store import Budget, Part, Store, Stretch
+from millrace_shared.generations import NONE, Layer, Overlay, bucket_of
 
 WINDOW_START = "window_start"
 MILLISECOND = timedelta(milliseconds=1)  # Cassandra knows no finer time
@@ -53,11 +54,16 @@ class Look(NamedTuple):
 class RowReader:
     """Reads one page for one request."""
 
-    def __init__(self, store: Store, output: Output, rows: int) -> None:
-        """``rows`` is how many may be looked at to find those with a part of a key."""
+    def __init__(self, store: Store, output: Output, rows: int, overlay: Overlay = NONE) -> None:
+        """
+        Args:
+            rows: how many may be looked at to find those with a part of a key.
+            overlay: which generation's rows readers see.
+        """
         self._store = store
         self._output = output
         self._rows = rows
+        self._overlay = overlay
         self._names = [WINDOW_START, *output.columns, "version"]
 
     async def page(
@@ -83,12 +89,13 @@ class RowReader:
         bucket = self._output.bucket([*key.values()])
         end = min(span.end, after.start) if after else span.end
         found: list[Row] = []
-        for day in _days(Span(span.start, end)):
-            starts = self._output.starts(day)
-            part = Part(day.start.date(), bucket, starts, key)
+        for seen in self._parts(Span(span.start, end)):
+            if not (starts := self._output.starts(Span(seen.start, seen.end))):
+                continue
+            part = Part(seen.start.date(), bucket, starts, key, seen.generation)
             budget = Budget(len(starts))
             read = await self._store.windows(self._output.table, self._names, part, budget)
-            found += _newest_first(self._row(bucket, values) for values in read)
+            found += _newest_first(self._row(bucket, values, seen.version) for values in read)
             if len(found) > limit:
                 break
         return _page(found, limit)
@@ -111,23 +118,24 @@ class RowReader:
     async def _looks(self, span: Span, after: Place | None, most: int) -> AsyncIterator[Look]:
         """All rows after that place, so many of each partition at a time."""
         end = min(span.end, after.start + MILLISECOND) if after else span.end
-        for day in _days(Span(span.start, end)):
+        for seen in self._parts(Span(span.start, end)):
             while True:
-                look = await self._look(day, after, most)
+                look = await self._look(seen, after, most)
                 yield look
                 if look.is_last:
                     break
                 after = look.rows[-1].place
-            after = None  # the days before have it behind them
+            after = None  # the parts before have it behind them
 
-    async def _look(self, day: Span, after: Place | None, most: int) -> Look:
+    async def _look(self, seen: Layer, after: Place | None, most: int) -> Look:
         """Beyond the last row of a partition that may have more, nobody knows what comes next."""
 
         async def read(bucket: int) -> list[Row]:
-            below = self._below(day, bucket, after)
-            stretch = Stretch((day.start.date(), bucket), day.start, below)
+            below = self._below(seen, bucket, after)
+            partition = seen.start.date(), bucket_of(bucket, seen.generation)
+            stretch = Stretch(partition, seen.start, below)
             rows = await self._store.newest(self._output.table, self._names, stretch, most)
-            return [self._row(bucket, values) for values in rows]
+            return [self._row(bucket, values, seen.version) for values in rows]
 
         of_each = await each(read, range(self._output.buckets))
         rows = _newest_first(row for found in of_each for row in found)
@@ -135,18 +143,25 @@ class RowReader:
         known = next((n for n, row in enumerate(rows, 1) if row.place in ends), len(rows))
         return Look(rows[:known], len(rows), is_last=not ends)
 
-    def _below(self, day: Span, bucket: int, after: Place | None) -> dict[str, Any]:
+    def _below(self, seen: Layer, bucket: int, after: Place | None) -> dict[str, Any]:
         """Where the rows of a partition end that come after the place."""
         if after is None:
-            return {WINDOW_START: day.end}
+            return {WINDOW_START: seen.end}
         if bucket < after.bucket:
             return {WINDOW_START: after.start}
         if bucket > after.bucket:
             return {WINDOW_START: after.start + MILLISECOND}
         return {WINDOW_START: after.start, **dict(zip(self._output.key, after.key, strict=True))}
 
-    def _row(self, bucket: int, values: Sequence[Any]) -> Row:
+    def _parts(self, span: Span) -> Iterator[Layer]:
+        """Of a day each, and of one generation; the newest first."""
+        for day in _days(span):
+            yield from reversed([*self._overlay.pieces(day.start, day.end)])
+
+    def _row(self, bucket: int, values: Sequence[Any], version: int) -> Row:
+        """Args: ``version`` is the least that a row has which readers were switched to."""
         row = dict(zip(self._names, map(native, values), strict=True))
+        row["version"] = max(row["version"], version)
         start = row[WINDOW_START].replace(tzinfo=UTC)
         return Row(Place(start, bucket, tuple(row[name] for name in self._output.key)), row)
 

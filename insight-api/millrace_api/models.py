@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from millrace_api.access import Reader
+from millrace_api.generations import Revision
 from millrace_api.history import Total
 from millrace_api.progress import is_final
 from millrace_api.ranges import Span, Window
@@ -84,10 +85,13 @@ class TrafficWindow(Counts):
 class Traffic(Range):
     window: Window
     windows: list[TrafficWindow]
+    revision: Revision
 
 
 class TrafficTotal(Counts, Range):
     """A range as one figure."""
+
+    revision: Revision
 
     @classmethod
     def of(cls, span: Span, total: Total) -> "TrafficTotal":
@@ -102,6 +106,7 @@ class TrafficTotal(Counts, Range):
             unique_visitors=UniqueVisitors.of(merge([measures.visitors])),
             final=total.final,
             version=measures.version,
+            revision=total.revision,
         )
 
 
@@ -120,6 +125,7 @@ class TopPages(Range):
     )
     other_page_views: int = Field(description="Views that may be of pages without a count.")
     pages: list[Page] = Field(description="Most viewed first; equal ones by URL.")
+    revision: Revision
 
 
 class DeadLetterRecord(Answer):

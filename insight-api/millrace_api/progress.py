@@ -1,18 +1,31 @@
 """What the jobs' progress says about results."""
 
+import asyncio
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from functools import partial
+from typing import NamedTuple
 
 from millrace_api.shared import Shared
 from millrace_api.store import JobProgress, JobState, Store, StoreUnavailable
+from millrace_shared.generations import TRAFFIC, Overlay
 
 TRAFFIC_JOB = "traffic"
 KEPT_SECONDS = 0.2
 TOLD_WITHIN = timedelta(minutes=1)  # a driver that leads says it every ten seconds
 
-# The traffic job's checkpoint, and the moment up to which its windows are final.
-Closed = tuple[str, datetime | None]
+
+class Known(NamedTuple):
+    """Whose rows are read: final ones stay what they are for as long as this does."""
+
+    checkpoint: str
+    overlay: Overlay
+
+
+class Closed(NamedTuple):
+    """The traffic job's rows, and the moment up to which its windows are final."""
+
+    known: Known
+    watermark: datetime | None
 
 
 async def states_of(store: Store, now: datetime) -> dict[str, JobState]:
@@ -48,8 +61,15 @@ class TrafficJob:
         watermark is therefore at least as new as the watermark says. Read in the other order, or
         side by side, a batch may end in between, and its watermark call an older row final.
         """
-        job = await self._read.ask(TRAFFIC_JOB, partial(self._store.progress_of, TRAFFIC_JOB))
-        return (job.checkpoint, job.watermark) if job else ("", None)
+        return await self._read.ask(TRAFFIC_JOB, self._closed)
+
+    async def _closed(self) -> Closed:
+        job, overlay = await asyncio.gather(
+            self._store.progress_of(TRAFFIC_JOB), self._store.overlay(TRAFFIC)
+        )
+        if job is None:
+            return Closed(Known("", overlay), None)
+        return Closed(Known(job.checkpoint, overlay), job.watermark)
 
 
 def is_final(end: datetime, watermark: datetime | None) -> bool:

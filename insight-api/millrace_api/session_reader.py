@@ -7,7 +7,7 @@ or of some; then what its sessions have before these is, a day back at most.
 import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any
 
@@ -16,6 +16,7 @@ from millrace_api.ranges import DAY, Span, floor, steps
 from millrace_api.sessions import Merger, Session
 from millrace_api.shared import each
 from millrace_api.store import Budget, Part, Store
+from millrace_shared.generations import NONE, Overlay
 
 Key = tuple[Any, ...]
 
@@ -55,8 +56,15 @@ class Found:
 class Reader:
     """Reads the sessions of one job for one request."""
 
-    def __init__(self, store: Store, output: Output, merger: Merger, rows: int) -> None:
-        """``rows`` is how many may be read in all."""
+    def __init__(
+        self, store: Store, output: Output, merger: Merger, rows: int, overlay: Overlay = NONE
+    ) -> None:
+        """
+        Args:
+            rows: how many may be read in all.
+            overlay: which generation's rows readers see.
+        """
+        self._overlay = overlay
         self._store = store
         self._output = output
         self._merger = merger
@@ -108,16 +116,20 @@ class Reader:
     def _of_all(self, starts: list[datetime]) -> Iterator[Part]:
         """Window by window: pages of one come one after the other, windows side by side."""
         for start in starts:
+            generation = self._overlay.at(start).generation
             for bucket in range(self._output.buckets):
-                yield Part(start.date(), bucket, [start])
+                yield Part(start.date(), bucket, [start], generation=generation)
 
     def _of_keys(self, starts: list[datetime], keys: Collection[Key]) -> Iterator[Part]:
         """Key by key: a few rows of all windows of a day."""
-        days = [(day, list(inside)) for day, inside in groupby(starts, datetime.date)]
+        stretches = [(*where, list(inside)) for where, inside in groupby(starts, self._where)]
         for key in keys:
             named = dict(zip(self._output.key, key, strict=True))
-            for day, inside in days:
-                yield Part(day, self._output.bucket(key), inside, named)
+            for day, generation, inside in stretches:
+                yield Part(day, self._output.bucket(key), inside, named, generation)
+
+    def _where(self, start: datetime) -> tuple[date, int]:
+        return start.date(), self._overlay.at(start).generation
 
     async def _part(self, part: Part) -> list[Session]:
         """Slots at once: rows have twice their size, and all parts' need not be held together."""

@@ -12,6 +12,7 @@ from millrace_api.access import needs
 from millrace_api.client_identity import ClientDep
 from millrace_api.cursors import Cursor, CursorText
 from millrace_api.declared import GENERIC, NOT_FOUND, AskedDep, span_of
+from millrace_api.generations import Revision
 from millrace_api.kinds import shown, written
 from millrace_api.outputs import Output
 from millrace_api.parameters import From, To
@@ -22,6 +23,7 @@ from millrace_api.session_reader import Clock, Found, Key, Reader
 from millrace_api.sessions import Merger, Session
 from millrace_api.shared import Shared
 from millrace_api.store import TooManyRows
+from millrace_shared.generations import Overlay
 
 LONGEST_CLOSED = DAY
 MOST_SHOWN = 100
@@ -42,6 +44,7 @@ class SessionList(BaseModel):
         description="`complete` is false for one that began more than a day before: the part before"
         " isn't counted. `bounced` is true for one that is closed and had one page at most."
     )
+    revision: Revision
 
 
 class LiveSessions(SessionList):
@@ -70,25 +73,28 @@ class ClosedSessions(BaseModel):
     end: datetime = Field(serialization_alias="to")
     as_of: datetime
     minutes: list[ClosedMinute]
+    revision: Revision
 
 
 class Question(NamedTuple):
-    """A job of sessions, and whose are asked for: a whole key's, or everybody's."""
+    """A job of sessions, whose are asked for (a whole key's, or everybody's), and which
+    generation's rows readers see."""
 
     output: Output
     merger: Merger
     key: Key | None
+    overlay: Overlay
 
 
 async def question_of(asked: AskedDep) -> Question:
     """Raises NotFound for a job of other rows, BadParameter for a part of a key."""
-    output, wanted = asked
+    output, wanted, overlay = asked
     if output.sessions is None:
         raise NotFound(f"the rows of job {output.job!r} are no slots of sessions")
     if wanted and (missing := [name for name in output.key if name not in wanted]):
         raise BadParameter(missing[0], f"is missing: a key is {', '.join(output.key)}")
     key = tuple(wanted[name] for name in output.key) if wanted else None
-    return Question(output, Merger(output), key)
+    return Question(output, Merger(output), key, overlay)
 
 
 QuestionDep = Annotated[Question, Depends(question_of)]
@@ -108,7 +114,7 @@ async def live(
     As of seconds ago: who has asked within a quarter of a minute gets the last answer while another
     is sought. 422 if more are active than one answer may read: ask for a key then.
     """
-    output, merger, key = asked
+    output, merger, key, overlay = asked
     state = request.app.state
     times = merger.only()  # tell who is open; the rest is read of those that are shown
     about = ("live", output.table, key)
@@ -118,14 +124,16 @@ async def live(
         clock = await Clock.read(state.store, output.job)
         # Rows may be newer than the clock, which was read before them.
         last_events = Span(clock.now - times.gap + timedelta.resolution, clock.now + times.gap)
-        found = await _reader(request, output, times).ending(last_events, key and [key])
+        reader = _reader(request, asked, times)
+        found = await reader.ending(last_events, key and [key])
         return clock, last_events, _newest_first(found.sessions)
 
     async def newest() -> LiveSessions:
-        clock, last_events, found = await state.live_sessions.ask((output.table, key), everybody)
+        whose = (output.table, key, overlay.revision)
+        clock, last_events, found = await state.live_sessions.ask(whose, everybody)
         following = [one for one in found if after is None or _order(one) < after]
         listed = following[:limit]
-        reader = _reader(request, output, merger)
+        reader = _reader(request, asked, merger)
         ending = await reader.ending(last_events, {one.key for one in listed})
         whole = _those(listed, await reader.reach_back(ending, last_events))
         return LiveSessions(
@@ -134,10 +142,12 @@ async def live(
             open=len(found),
             sessions=_listed(merger, whole, clock),
             next=_cursor(following[limit - 1], about) if len(following) > limit else None,
+            revision=overlay.revision,
         )
 
     async with client.lane(limit):  # light, as those of all keys are read once for all clients
-        answer = await state.live_answers.ask((output.table, key, limit, after), newest)
+        question = (output.table, key, overlay.revision, limit, after)
+        answer = await state.live_answers.ask(question, newest)
     if answer.next:
         response.headers["Link"] = cursors.link(request, answer.next)
     return answer
@@ -151,14 +161,14 @@ async def closed(
 
     422 if more would have to be read than one answer may: ask for fewer minutes then.
     """
-    output, merger, key = asked
+    output, merger, key, overlay = asked
     merger = merger.only(merger.pages_column)
     span = parse_span(start, end, step=MINUTE, longest=LONGEST_CLOSED)
 
     async def summarised() -> ClosedSessions:
         clock = await Clock.read(request.app.state.store, output.job)
         last_events = Span(span.start - merger.gap, span.end - merger.gap)
-        reader = _reader(request, output, merger)
+        reader = _reader(request, asked, merger)
         async with client.lane(request.app.state.settings.session_rows):
             found = await reader.ending(last_events, key and [key])
             found = await reader.reach_back(found, last_events)
@@ -175,9 +185,11 @@ async def closed(
                 )
                 for minute in minutes
             ],
+            revision=overlay.revision,
         )
 
-    return await request.app.state.closed_sessions.ask((output.table, span, key), summarised)
+    whose = (output.table, span, key, overlay.revision)
+    return await request.app.state.closed_sessions.ask(whose, summarised)
 
 
 @router.get(f"{GENERIC}/sessions", tags=["jobs"], responses=NOT_FOUND)
@@ -185,11 +197,11 @@ async def sessions(
     request: Request, client: ClientDep, asked: QuestionDep, start: From, end: To
 ) -> SessionList:
     """One key's sessions, open or closed, whose last event is in the range: 31 days at most."""
-    output, merger, key = asked
+    output, merger, key, overlay = asked
     if not key:
         raise BadParameter(next(iter(output.key)), "is missing: whose sessions?")
     last_events = span_of(output, start, end)
-    reader = _reader(request, output, merger)
+    reader = _reader(request, asked, merger)
     async with client.lane(last_events.length // output.window):
         clock = await Clock.read(request.app.state.store, output.job)
         found = await reader.reach_back(await reader.ending(last_events, [key]), last_events)
@@ -198,6 +210,7 @@ async def sessions(
         as_of=clock.now,
         open=sum(clock.is_open(one, merger) for one in found.sessions),
         sessions=_listed(merger, found, clock),
+        revision=overlay.revision,
     )
 
 
@@ -208,9 +221,10 @@ def install(app: FastAPI) -> None:
     app.include_router(router)
 
 
-def _reader(request: Request, output: Output, merger: Merger) -> Reader:
+def _reader(request: Request, asked: Question, merger: Merger) -> Reader:
+    """Args: ``merger`` may have fewer values than that of the question."""
     state = request.app.state
-    return Reader(state.store, output, merger, state.settings.session_rows)
+    return Reader(state.store, asked.output, merger, state.settings.session_rows, asked.overlay)
 
 
 def _order(session: Session) -> tuple[datetime, Key]:

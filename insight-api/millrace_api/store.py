@@ -33,6 +33,16 @@ from millrace_api.settings import Settings
 from millrace_api.shared import Shared, each
 from millrace_api.sketches import union
 from millrace_shared import job_progress, job_states
+from millrace_shared.generations import (
+    NONE,
+    OVERLAY,
+    STREAM,
+    TRAFFIC,
+    Overlay,
+    bucket_of,
+    hour_of,
+    window_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -213,6 +223,11 @@ class Part:
     bucket: int
     starts: Sequence[datetime]
     key: Mapping[str, Any] = field(default_factory=dict)
+    generation: int = STREAM
+
+    @property
+    def partition(self) -> tuple[date, int]:
+        return self.day, bucket_of(self.bucket, self.generation)
 
 
 @dataclass(frozen=True)
@@ -231,14 +246,19 @@ class Stretch:
 class Store(Protocol):
     """What the API asks of a store. Every method may raise ``StoreUnavailable``."""
 
-    async def traffic(self, window: Window, span: Span) -> list[TrafficRow]:
-        """The windows that start in the span, oldest first."""
+    async def overlay(self, rows: str) -> Overlay:
+        """Which generation's rows readers see: of traffic, or of a declared job's table."""
+
+    async def traffic(
+        self, window: Window, span: Span, generation: int = STREAM
+    ) -> list[TrafficRow]:
+        """The windows of a generation that start in the span, oldest first."""
 
     async def extent(self, window: Window) -> Span | None:
         """From the start of the first window to the end of the last, if there is any."""
 
-    async def pages_of(self, hour: datetime) -> Pages:
-        """The pages of an hour, none if nothing was viewed."""
+    async def pages_of(self, hour: datetime, generation: int = STREAM) -> Pages:
+        """The pages of an hour in a generation, none if nothing was viewed."""
 
     async def page_error(self, hour: datetime) -> int:
         """By how much a page's views may be off; 0 while all are counted exactly."""
@@ -342,40 +362,60 @@ class CassandraStore:
             cluster.shutdown()
             raise
 
-    async def traffic(self, window: Window, span: Span) -> list[TrafficRow]:
+    async def overlay(self, rows: str) -> Overlay:
+        try:
+            found = await self._fetch(OVERLAY, (rows,))
+        except StoreUnavailable as error:
+            if isinstance(error.__cause__, InvalidRequest):
+                return NONE  # the table is made by the first deployment that writes it
+            raise
+        return Overlay.parse(found[0].content, found[0].revision) if found else NONE
+
+    async def traffic(
+        self, window: Window, span: Span, generation: int = STREAM
+    ) -> list[TrafficRow]:
         query = (
             "SELECT window_start, requests, page_views, bytes, status_2xx, status_3xx, status_4xx,"
             " status_5xx, status_other, visitors, version FROM {keyspace}.traffic"
             " WHERE window = ? AND bucket = ? AND window_start >= ? AND window_start < ?"
         )
         rows = await self._fetch_each(
-            query, [(window.value, day, span.start, span.end) for day in span.days()]
+            query,
+            [
+                (window_of(window.value, generation), day, span.start, span.end)
+                for day in span.days()
+            ],
         )
         return [_traffic_row(window, row) for row in rows]
 
     async def extent(self, window: Window) -> Span | None:
-        # Two partitions a day: listing them all stays cheap for years.
+        # A few partitions a day: listing them all stays cheap for years.
+        overlay = await self.overlay(TRAFFIC)
         partitions = await self._fetch("SELECT DISTINCT window, bucket FROM {keyspace}.traffic")
-        days = sorted(row.bucket.date() for row in partitions if row.window == window)
-        if not days:
-            return None
         query = (
             "SELECT window_start FROM {keyspace}.traffic WHERE window = ? AND bucket = ?"
             " ORDER BY window_start %s LIMIT 1"
         )
-        first, last = await asyncio.gather(
-            self._fetch(query % "ASC", (window.value, days[0])),
-            self._fetch(query % "DESC", (window.value, days[-1])),
-        )
-        return Span(_utc(first[0].window_start), _utc(last[0].window_start) + window.length)
+        found: list[datetime] = []
+        for generation in {STREAM, *(layer.generation for layer in overlay.layers)}:
+            name = window_of(window.value, generation)
+            days = sorted(row.bucket.date() for row in partitions if row.window == name)
+            if days:
+                ends = await asyncio.gather(
+                    self._fetch(query % "ASC", (name, days[0])),
+                    self._fetch(query % "DESC", (name, days[-1])),
+                )
+                found += [_utc(rows[0].window_start) for rows in ends]
+        return Span(min(found), max(found) + window.length) if found else None
 
-    async def pages_of(self, hour: datetime) -> Pages:
+    async def pages_of(self, hour: datetime, generation: int = STREAM) -> Pages:
+        bucket = hour_of(hour, generation)
         # The list first: rows that are newer than it are in it, too.
         found = await self._fetch(
-            "SELECT error, other, since FROM {keyspace}.page_lists WHERE bucket = ?", (hour,)
+            "SELECT error, other, since FROM {keyspace}.page_lists WHERE bucket = ?", (bucket,)
         )
         rows = await self._fetch(
-            "SELECT url, page_views, version FROM {keyspace}.pages WHERE bucket = ?", (hour,)
+            "SELECT url, page_views, version FROM {keyspace}.pages WHERE bucket = ?", (bucket,)
         )
         # Hours of earlier versions have no list: all of their pages are counted exactly.
         error, other, since = found[0] if found else (0, 0, 0)
@@ -487,7 +527,7 @@ class CassandraStore:
             f'SELECT {_named(columns)} FROM {{keyspace}}."{table}"'
             f" WHERE day = ? AND bucket = ? AND window_start IN ?{named}"
         )
-        values = (part.day, part.bucket, part.starts, *part.key.values())
+        values = (*part.partition, part.starts, *part.key.values())
         return await self._fetch(query, values, budget)
 
     async def health(self) -> StoreHealth:

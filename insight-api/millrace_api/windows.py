@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from datetime import datetime
 
+from millrace_api import generations
 from millrace_api.history import Kept
 from millrace_api.models import Traffic, TrafficWindow
-from millrace_api.progress import TrafficJob, is_final
+from millrace_api.progress import Known, TrafficJob, is_final
 from millrace_api.ranges import DAY, Span, Window, steps
 from millrace_api.settings import Settings
 from millrace_api.store import Store, TrafficRow
@@ -26,21 +27,27 @@ class Windows:
 
     async def of(self, window: Window, span: Span) -> Traffic:
         """The windows that start in the span, oldest first."""
-        checkpoint, watermark = await self._traffic_job.closed()
+        known, watermark = await self._traffic_job.closed()
         days, rest = sort_out(window, span, watermark)
-        kept = await self._days.get(checkpoint, days, lambda _: nullcontext())
+        kept = await self._days.get(known, days, lambda _: nullcontext())
         windows = [one for day in kept for one in day if span.start <= one.start < span.end]
         if rest.length:
-            windows += await self._read(window, rest, watermark)
-        return Traffic(start=span.start, end=span.end, window=window, windows=windows)
+            windows += await self._read(known, window, rest, watermark)
+        return Traffic(
+            start=span.start,
+            end=span.end,
+            window=window,
+            windows=windows,
+            revision=known.overlay.revision,
+        )
 
-    async def _final_day(self, _: str, day: Span) -> list[TrafficWindow]:
-        return await self._read(Window.HOUR, day, day.end)
+    async def _final_day(self, known: Known, day: Span) -> list[TrafficWindow]:
+        return await self._read(known, Window.HOUR, day, day.end)
 
     async def _read(
-        self, window: Window, span: Span, watermark: datetime | None
+        self, known: Known, window: Window, span: Span, watermark: datetime | None
     ) -> list[TrafficWindow]:
-        rows = await self._store.traffic(window, span)
+        rows = await generations.traffic(self._store, known.overlay, window, span)
         if len(rows) <= FEW:
             return shaped(rows, watermark)
         return await asyncio.to_thread(shaped, rows, watermark)

@@ -77,12 +77,21 @@ def _parser() -> argparse.ArgumentParser:
     look.set_defaults(run=_upkeep)
 
     again = commands.add_parser(
-        "recount", help="a declared job's rows, counted again from the archive, as JSON"
+        "recount", help="a job's rows, counted again from the archive and compared, as JSON"
     )
     again.add_argument("job")
     for end in ("start", "end"):
         again.add_argument(end, help="of the windows' starts, in UTC: 2026-01-01T00:00:00")
+    again.add_argument("--generation", help="by default what readers see")
     again.set_defaults(run=_recount)
+
+    past = commands.add_parser(
+        "reconcile",
+        help="a job's past, counted again beside its stream, as JSON; the question is on stdin",
+    )
+    past.add_argument("job")
+    past.add_argument("--version", help="of the code; by default the one that runs")
+    past.set_defaults(run=_reconcile)
 
     why = commands.add_parser(
         "why", help="which events rows of a job were made of, as JSON; the question is on stdin"
@@ -192,7 +201,20 @@ def _upkeep(registry: Registry, settings: Settings, arguments: argparse.Namespac
 def _recount(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
     what = recount.running_version(registry, settings, arguments.job)
     question = {name: getattr(arguments, name) for name in ("job", "start", "end")}
+    if arguments.generation:
+        question["generation"] = arguments.generation
     sys.exit(recount.run(what, settings, recount.COUNT, question))
+
+
+def _reconcile(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:
+    what = recount.running_version(registry, settings, arguments.job)
+    if arguments.version:
+        what = deployment(settings.deployments, what.application, arguments.version)
+        what.check()
+    code = recount.run(what, settings, recount.RECONCILE, {"job": arguments.job})
+    if code:
+        print("it ended before it was done; the same question goes on from there", file=sys.stderr)
+    sys.exit(code)
 
 
 def _why(registry: Registry, settings: Settings, arguments: argparse.Namespace) -> None:

@@ -1,5 +1,5 @@
-"""`job-gateway recount` and `why`: a job's rows are counted again, or explained by their events, by
-the version that runs.
+"""`job-gateway recount`, `reconcile`, `why`: a job's rows are counted again, or explained by their
+events, by a version of its code.
 
 With a Spark of its own on this host, which systemd keeps small: neither a driver nor YARN notices.
 """
@@ -14,7 +14,8 @@ from millrace_gateway.settings import Settings
 from millrace_gateway.submit import Deployment, NotDeployed, deployment
 from millrace_gateway.upkeep import environment
 
-COUNT, EXPLAIN = "millrace_jobs.recount.run", "millrace_jobs.recount.why"
+COUNT, RECONCILE = "millrace_jobs.recount.run", "millrace_jobs.reconcile.run"
+EXPLAIN = "millrace_jobs.recount.why"
 UNIT = "recount"  # one at a time
 UPKEEP = "upkeep"
 AT_WORK = {"active", "activating", "deactivating"}
@@ -48,7 +49,7 @@ def run(what: Deployment, settings: Settings, module: str, question: Mapping[str
     """Ask, and let print what is found; the exit code. Raises Busy.
 
     Args:
-        module: COUNT or EXPLAIN, which reads on from this process' stdin.
+        module: COUNT; or RECONCILE or EXPLAIN, which read on from this process' stdin.
         question: the module's arguments.
     """
     if busy := at_work((UPKEEP, UNIT)):

@@ -33,6 +33,13 @@ def audit_command(
         str | None, typer.Option("--from", help="With --job: 2026-01-01T00:00Z; last day.")
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="With --job.")] = None,
+    generation: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="With --job: a count of `millrace reconcile`, or 0; by default what readers see.",
+        ),
+    ] = None,
     wait: Annotated[str, typer.Option(help="How long the jobs may take to catch up.")] = "120s",
     as_json: JsonOption = False,
 ) -> None:
@@ -46,7 +53,7 @@ def audit_command(
     from millrace.audit.report import report_view
 
     if job:
-        report = _audit_job(job, start, end, parse_duration(wait))
+        report = _audit_job(job, start, end, parse_duration(wait), generation)
     else:
         report = _audit(runs, parse_duration(wait))
     tell(report_view(report), as_json, Console(soft_wrap=True))
@@ -54,11 +61,13 @@ def audit_command(
         raise typer.Exit(Exit.NOT_PASSED)
 
 
-def _audit_job(job: str, start: str | None, end: str | None, wait: float) -> "Report":
+def _audit_job(
+    job: str, start: str | None, end: str | None, wait: float, generation: int | None
+) -> "Report":
     from millrace.audit.declared import audit_job
 
     first, last = (None if one is None else parse_moment(one) for one in (start, end))
-    return audit_job(load_plan(stack_name()), job, first, last, wait)
+    return audit_job(load_plan(stack_name()), job, first, last, wait, generation)
 
 
 def _audit(runs: list[str] | None, wait: float) -> "Report":

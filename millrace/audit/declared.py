@@ -16,7 +16,7 @@ from millrace.audit.report import Plane, Report
 from millrace.audit.second_look import Described, second_look
 from millrace.audit.second_truth import NotExpressible
 from millrace.audit.skipped import uncovered
-from millrace.cluster import zookeeper
+from millrace.cluster import kafka, zookeeper
 from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.job_gateway import Gateway
@@ -44,13 +44,20 @@ def jobs_of(plan: Plan, streams: Collection[str]) -> list[str]:
 
 
 def audit_job(
-    plan: Plan, job: str, start: datetime | None, end: datetime | None, wait: float = 120.0
+    plan: Plan,
+    job: str,
+    start: datetime | None,
+    end: datetime | None,
+    wait: float = 120.0,
+    generation: int | None = None,
 ) -> Report:
     """Compares a job's rows, of windows that start from ``start`` to ``end``, with a recount.
 
     Args:
         start, end: with their zones. By default the last day of the job's events.
         wait: seconds that the jobs are given to catch up.
+        generation: one that `millrace reconcile` has counted, or 0 for what the stream wrote; by
+            default what readers see.
 
     Raises OperatorError when there is no such job, or it can't be counted again.
     """
@@ -66,14 +73,30 @@ def audit_job(
     newest = InsightApi(plan).progress(job).get("max_event_time")
     if newest is None:
         raise OperatorError(f"job {job} has not seen an event yet: there is nothing to audit")
-    end = end or newest + window
+    end = end or _whole(newest + window, window)
     start = start or end - DAY
+    if job == kafka.JOB and (start, end) != (_whole(start, window), _whole(end, window)):
+        raise OperatorError(f"traffic is audited by whole hours, not from {start} to {end}")
     if not timedelta(0) < end - start <= LONGEST:
         raise OperatorError(f"from {start} to {end} is no range of at most {LONGEST.days} days")
-    answer = Gateway(plan).recount(job, _naive(start), _naive(end))
+    answer = Gateway(plan).recount(job, _naive(start), _naive(end), generation)
     found = report(job, answer, unarchived(plan, job))
-    look_again(plan, found, job, (start, end), answer)
+    if why := _unlike_the_api(job, answer, generation):
+        found.notes.append(f"no other engine has counted a part of job {job} again: {why}")
+    else:
+        look_again(plan, found, job, (start, end), answer)
     return found
+
+
+def _unlike_the_api(job: str, answer: dict[str, Any], generation: int | None) -> str:
+    """Why another engine can't be asked, which asks the API and knows no exclusions; else empty."""
+    if job == kafka.JOB:
+        return "it is a program"
+    if generation is not None:
+        return "readers may see another count"
+    if answer.get("excluded") or answer.get("since"):
+        return "readers see a count that leaves out events"
+    return ""
 
 
 def look_again(
@@ -105,8 +128,9 @@ def audit_job_since(plan: Plan, job: str, moment: datetime, wait: float) -> Repo
 
 
 def window_of(plan: Plan, job: str) -> timedelta:
-    """Returns how long a declared job's windows are. Raises OperatorError when it has written
-    nothing yet."""
+    """Returns how long a job's windows are. Raises OperatorError when it has written nothing."""
+    if job == kafka.JOB:
+        return timedelta(hours=1)
     return timedelta(seconds=said_of(plan, job)["window_seconds"])
 
 
@@ -121,6 +145,17 @@ def said_of(plan: Plan, job: str) -> dict[str, Any]:
         )
     said: dict[str, Any] = declared[job]
     return said
+
+
+def require_rows(plan: Plan, job: str) -> None:
+    """Raises OperatorError unless an application runs the job, and it makes rows by windows."""
+    settings = plan.spark.settings
+    known = [one for one in plan.jobs if one == kafka.JOB or settings.keeps_rows(one)]
+    if job not in known:
+        raise OperatorError(
+            f"no application runs a job {job} that makes rows of events",
+            f"those are: {', '.join(known) or 'none'}",
+        )
 
 
 def require_archives(plan: Plan, job: str) -> None:
@@ -150,8 +185,9 @@ def report(job: str, answer: dict[str, Any], unarchived: int = 0) -> Report:
     so are as many as records that the archive lacks; both are told."""
     if "error" in answer:
         raise OperatorError(f"job {job} could not be counted again: {answer['error']}")
-    plane = Plane(f"job {job}, rows", checked=answer["checked"], late=answer["late"])
-    plane.skipped = answer["skipped"]
+    since = answer.get("since", 0)  # versions of the jobs that don't know of it have none
+    plane = Plane(f"job {job}, rows", checked=answer["checked"], late=answer["late"] + since)
+    plane.skipped, plane.excluded = answer["skipped"], answer.get("excluded", 0)
     plane.lost, plane.wrong = answer["lost"], answer["wrong"]
     plane.duplicated = answer["extra"]
     by_archive = plane.duplicated + plane.wrong
@@ -180,7 +216,18 @@ def report(job: str, answer: dict[str, Any], unarchived: int = 0) -> Report:
             f"{answer['excused']} rows are of windows that lack events which came too late"
             " (`late` counts those, for each of their windows)"
         )
+    if since:
+        notes.append(
+            f"{since} events came after their windows were counted again:"
+            f" `millrace reconcile {job}` counts them, too"
+        )
     return Report([job], answer["checked"], 0, 0, [plane], notes, unit="rows")
+
+
+def _whole(moment: datetime, window: timedelta) -> datetime:
+    """The end of the window that a moment is in."""
+    since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return moment + -since % window
 
 
 def _naive(moment: datetime) -> datetime:

@@ -18,7 +18,8 @@ class Plane:
 
     ``wrong`` values differ, ``unseen`` windows are absent, ``late`` events are missing rightly:
     they came after their window was closed. ``skipped`` ones are missing by somebody's word, or
-    because no executor could hold them. Only of these two there may be any.
+    because no executor could hold them, ``excluded`` ones by `millrace reconcile --without`. Only
+    of these three there may be any.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Plane:
     unseen: int = 0
     late: int = 0
     skipped: int = 0
+    excluded: int = 0
     examples: list[str] = field(default_factory=list)
 
     @property
@@ -80,7 +82,7 @@ class Report:
 
 
 def report_view(report: Report) -> Answer:
-    figures = ("checked", *FINDINGS, "late", "skipped")
+    figures = ("checked", *FINDINGS, "late", "skipped", "excluded")
     table = Table(
         f"audit of {', '.join(report.runs)}",
         [Column("name", "plane"), *map(Column, figures)],

@@ -71,6 +71,8 @@ def audit(plan: Plan, paths: Sequence[Path | str], wait: float = 120.0) -> Repor
     deadline = time.monotonic() + wait
     hdfs = Hdfs(plan)
     positions = Positions(plan, hdfs)
+    with cassandra.reading(plan) as session:
+        _require_the_stream_s(Tables(plan, session).counted_again(hours))
 
     stream = plan.spark.settings.common.stream
     positions.wait_for_archive(stream, positions.event_ends(), deadline)
@@ -148,6 +150,17 @@ def _opened(path: Path | str, plan: Plan) -> Ledger:
     if not len(ledger.acked):
         raise OperatorError(f"run {ledger.spec.run} has no events: there is nothing to audit")
     return ledger
+
+
+def _require_the_stream_s(counted_again: Sequence[int]) -> None:
+    """A ledger knows what was sent, and not what an operator excluded since."""
+    if counted_again:
+        first = datetime.fromtimestamp(counted_again[0], UTC)
+        raise OperatorError(
+            f"readers see another count of {len(counted_again)} of these hours, from {first} on"
+            " (`millrace reconcile traffic`)",
+            "`millrace audit --job traffic` with --from and --to holds that to a recount",
+        )
 
 
 def _hours_of(ledger: Ledger) -> set[int]:

@@ -6,8 +6,9 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from millrace.audit.truth import COUNTS, SIZES, Figures, PageList, Window
-from millrace.cluster.cassandra import read_each
+from millrace.cluster.cassandra import overlay_of, read_each
 from millrace.plan import Plan
+from millrace_shared.generations import STREAM, TRAFFIC
 
 TRAFFIC_JOB = "traffic"
 COLUMNS = ("requests", "page_views", "bytes", *(f"status_{name}" for name in COUNTS[3:]))
@@ -57,6 +58,15 @@ class Tables:
             else PageList(views[hour])  # by a version that counted all pages
             for hour in views.keys() | found.keys()
         }
+
+    def counted_again(self, hours: Iterable[int]) -> list[int]:
+        """Returns the hours of which readers see another count than the stream's."""
+        overlay = overlay_of(self._session, self._keyspace, TRAFFIC)
+        return [
+            hour
+            for hour in hours
+            if overlay.at(datetime.fromtimestamp(hour, UTC)).generation != STREAM
+        ]
 
     def late(self, days: Iterable[int]) -> dict[Window, int]:
         """Late events by size of window and day, those of the job's present checkpoint.

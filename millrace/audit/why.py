@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from millrace.audit.answers import TOP_PAGES, figures
-from millrace.audit.declared import await_archives, said_of
+from millrace.audit.declared import await_archives, require_rows, said_of
 from millrace.audit.positions import Positions
 from millrace.audit.second_look import LONGEST_ASKED, Described, by_name, differing, parsed
 from millrace.audit.truth import SIZES
@@ -109,7 +109,7 @@ def why(
 
     Raises OperatorError when there is no such row, or nobody can say what it is made of.
     """
-    _require_rows(plan, job)
+    require_rows(plan, job)
     deadline = time.monotonic() + wait
     ends = await_archives(plan, job, wait)
     Positions(plan, Hdfs(plan)).wait_for(job, ends, deadline)
@@ -318,16 +318,6 @@ def _merged(merge: str, values: list[Any]) -> Any:
 
 
 # -- What can't be asked
-
-
-def _require_rows(plan: Plan, job: str) -> None:
-    settings = plan.spark.settings
-    known = [one for one in plan.jobs if one == kafka.JOB or settings.keeps_rows(one)]
-    if job not in known:
-        raise OperatorError(
-            f"no application runs a job {job} that makes rows of events",
-            f"those are: {', '.join(known) or 'none'}",
-        )
 
 
 def _require_start(moment: datetime, slide: timedelta, offset: timedelta) -> None:

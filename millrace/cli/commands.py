@@ -105,6 +105,11 @@ COMMANDS = {
             "app",
             "List, check, disable and enable the streaming jobs, one by one.",
         ),
+        "reconcile": Place(
+            "millrace.cli.reconcile",
+            "reconcile_command",
+            "Count a job's past again beside its stream, then have readers see that, or go back.",
+        ),
         "table": Place(
             "millrace.cli.tables", "app", "Show and change facts that jobs look up, while they run."
         ),

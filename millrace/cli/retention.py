@@ -24,6 +24,8 @@ BOUNDED = {
     "job_outputs": ONE_ROW,
     "lookup_pins": ONE_ROW,
     "lookup_versions": "the newest one; others for their table's keep_days",
+    "overlays": "for ever: one row for the rows of a job",
+    "generations": "for ever: one row for each `millrace reconcile`",
 }
 DEFAULT = "its own default"
 POSITIONS = "offsets.retention.minutes"

@@ -5,7 +5,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cassandra import ConsistencyLevel, DriverException, RequestExecutionException
+from cassandra import (
+    ConsistencyLevel,
+    DriverException,
+    InvalidRequest,
+    RequestExecutionException,
+)
 from cassandra.cluster import (
     EXEC_PROFILE_DEFAULT,
     Cluster,
@@ -26,6 +31,7 @@ from cassandra.policies import (
 from millrace.cluster import tunnel
 from millrace.common.errors import UnreachableError
 from millrace.plan import Plan
+from millrace_shared.generations import NONE, OVERLAY, Overlay
 
 UNANSWERED = (DriverException, NoHostAvailable, OSError)
 
@@ -85,6 +91,15 @@ def read_each(session: Session, query: str, bindings: Iterable[tuple[Any, ...]])
     statement = session.prepare(query)
     results = execute_concurrent_with_args(session, statement, bindings, CONCURRENCY)
     return [row for _, rows in results for row in rows]
+
+
+def overlay_of(session: Session, keyspace: str, rows: str) -> Overlay:
+    """Which generation's rows readers see: of traffic, or of a declared job's table."""
+    try:
+        found = read_each(session, OVERLAY.format(keyspace=keyspace), [(rows,)])
+    except InvalidRequest:
+        return NONE  # the table is made by the first deployment that writes it
+    return Overlay.parse(found[0].content, found[0].revision) if found else NONE
 
 
 def quiet() -> None:

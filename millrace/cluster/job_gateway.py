@@ -47,22 +47,40 @@ class Gateway:
         """Runs a command that waits, as long as the plan says."""
         return self.run(*words, timeout=self._longest)
 
-    def recount(self, job: str, start: datetime, end: datetime) -> dict[str, Any]:
-        """Has a declared job's rows counted again; times are naive, in UTC."""
-        words = (job, start.isoformat(), end.isoformat())
-        return _last_line(self.run("recount", *words, timeout=self._recount))
+    def recount(
+        self, job: str, start: datetime, end: datetime, generation: int | None = None
+    ) -> dict[str, Any]:
+        """Has a job's rows counted again and compared; times are naive, in UTC.
+
+        Args:
+            generation: by default what readers see.
+        """
+        words = [job, start.isoformat(), end.isoformat()]
+        if generation is not None:
+            words += ["--generation", str(generation)]
+        return self._answer("recount", *words)
+
+    def reconcile(
+        self, job: str, question: Mapping[str, Any], version: str | None = None
+    ) -> dict[str, Any]:
+        """Has a job's past counted again, or readers switched: see millrace_jobs.reconcile.run.
+
+        Args:
+            version: of the jobs' code; by default the one that runs.
+        """
+        words = ["--version", version] if version else []
+        return self._answer("reconcile", job, *words, stdin=json.dumps(question))
 
     def why(self, job: str, question: Mapping[str, Any]) -> dict[str, Any]:
         """Has a job's rows explained by their events: see millrace_jobs.recount.why."""
-        said = self.run("why", job, stdin=json.dumps(question), timeout=self._recount)
-        return _last_line(said)
+        return self._answer("why", job, stdin=json.dumps(question))
 
     def ask(self, *words: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.run(*words))
         return answer
 
-
-def _last_line(said: str) -> dict[str, Any]:
-    """An answer; Spark may have said something before it."""
-    answer: dict[str, Any] = json.loads(said.splitlines()[-1])
-    return answer
+    def _answer(self, *words: str, stdin: str = "") -> dict[str, Any]:
+        """What a Spark on an edge host prints last."""
+        [*_, last] = self.run(*words, stdin=stdin, timeout=self._recount).splitlines()
+        answer: dict[str, Any] = json.loads(last)
+        return answer

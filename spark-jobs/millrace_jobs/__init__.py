@@ -7,6 +7,7 @@ a deployment renders (see `millrace_jobs.config`). A module imports only what is
     driver/       a driver process, from its start to its end
     leader/       starts the jobs, keeps them running and apart, drains them
     requests/     what operators ask of who leads: that records are retried
+    reconcile/    the past counted beside itself, and readers switched to that
     standby/      keeps a driver warm with all jobs until it leads
     recount/      a job's rows, counted again and compared, or explained by their events
     programs/     the jobs archive and traffic

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from millrace_shared.buckets import bucket, plain
+from millrace_shared.generations import STREAM, bucket_of
 
 # Spark's types that a row may have → Cassandra's.
 CQL_TYPES = {
@@ -112,7 +113,9 @@ class Output:
         """The table's columns, in the order in which `row` gives their values."""
         return ("day", "bucket", WINDOW_START, *self.key, *self.values, "version")
 
-    def row(self, values: Mapping[str, Any], version: int) -> tuple[Any, ...]:
+    def row(
+        self, values: Mapping[str, Any], version: int, generation: int = STREAM
+    ) -> tuple[Any, ...]:
         """A row as it is stored. Raises ValueError for a key that Cassandra can't hold."""
         names = tuple(values[name] for name in self.key)
         if any(name is None for name in names):
@@ -120,7 +123,7 @@ class Output:
         start = values[WINDOW_START]
         return (
             start.date(),
-            bucket(names, self.buckets),
+            bucket_of(bucket(names, self.buckets), generation),
             start,
             *names,
             *(values[name] for name in self.values),
@@ -129,14 +132,21 @@ class Output:
 
     def record(self, values: Mapping[str, Any], version: int) -> dict[str, Any]:
         """The row in the results topic: the whole value, so the last one of a ``key`` wins."""
+        told = {name: _json(values[name]) for name in (*self.key, *self.values)}
+        return self._named(values) | told | {"version": version}
+
+    def record_gone(self, values: Mapping[str, Any], version: int) -> dict[str, Any]:
+        """What takes a row's place there once readers see another count, which hasn't got it."""
+        told = {name: _json(values[name]) for name in self.key}
+        return self._named(values) | told | {"gone": True, "version": version}
+
+    def _named(self, values: Mapping[str, Any]) -> dict[str, Any]:
         start = plain(values[WINDOW_START])
         names = [plain(values[name]) for name in self.key]
         return {
             "key": "|".join(map(str, (self.job, start, *names))),
             "job": self.job,
             WINDOW_START: start,
-            **{name: _json(values[name]) for name in (*self.key, *self.values)},
-            "version": version,
         }
 
     def create_table(self, keyspace: str) -> str:

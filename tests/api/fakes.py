@@ -26,6 +26,8 @@ from millrace_api.store import (
     TrafficRow,
 )
 
+from millrace_shared.generations import NONE, STREAM, Overlay
+
 
 @dataclass
 class FakeStore:
@@ -42,6 +44,9 @@ class FakeStore:
     described: list[str] = field(default_factory=list)
     descriptions_of: dict[str, str] = field(default_factory=dict)  # that name another job, or none
     job_table: list[dict[str, Any]] = field(default_factory=list)
+    overlays: dict[str, Overlay] = field(default_factory=dict)
+    rows_again: dict[int, list[TrafficRow]] = field(default_factory=dict)  # by generation
+    pages_again: dict[int, dict[datetime, Counter[str]]] = field(default_factory=dict)
     away: bool = False
     takes_seconds: float = 0
     reads: list[tuple[object, ...]] = field(default_factory=list)
@@ -68,10 +73,17 @@ class FakeStore:
         if self.commits:
             self.commits.pop(0)(self)
 
-    async def traffic(self, window: Window, span: Span) -> list[TrafficRow]:
+    async def overlay(self, rows: str) -> Overlay:
+        self._check()
+        return self.overlays.get(rows, NONE)
+
+    async def traffic(
+        self, window: Window, span: Span, generation: int = STREAM
+    ) -> list[TrafficRow]:
         self._check()
         await self._read(window, span)
-        inside = [r for r in self.rows if r.window == window and span.start <= r.start < span.end]
+        rows = self.rows_again[generation] if generation else self.rows
+        inside = [r for r in rows if r.window == window and span.start <= r.start < span.end]
         self._commit()
         return sorted(inside, key=lambda row: row.start)
 
@@ -82,9 +94,11 @@ class FakeStore:
             return None
         return Span(min(row.start for row in rows), max(row.end for row in rows))
 
-    async def pages_of(self, hour: datetime) -> Pages:
+    async def pages_of(self, hour: datetime, generation: int = STREAM) -> Pages:
         self._check()
         await self._read(hour)
+        if generation:
+            return Pages(self.pages_again[generation].get(hour, Counter()))
         return Pages(self.pages.get(hour, Counter()), *self.lists.get(hour, (0, 0)))
 
     async def dead_letters(self, span: Span) -> DeadLetters:
@@ -159,7 +173,7 @@ class FakeStore:
     ) -> list[tuple[Any, ...]]:
         self._check()
         await self._read(table, part, columns)
-        asked = {(part.day, part.bucket, start.replace(tzinfo=None)) for start in part.starts}
+        asked = {(*part.partition, start.replace(tzinfo=None)) for start in part.starts}
         found = [
             tuple(row[name] for name in columns)
             for row in self.job_table

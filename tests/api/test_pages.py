@@ -4,9 +4,11 @@ Over a store and a Prometheus in memory; `drills/operations_page.py` looks at a 
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,12 @@ from axe_playwright_python.sync_playwright import Axe
 from millrace_api.access import COOKIE
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
+from millrace_shared.generations import Layer, Overlay
 from millrace_shared.keys import SCOPES
 from tests.api.conftest import api_settings
 from tests.api.fakes import FakeFeed, FakeStore
 from tests.api.keys import ALL, create_app, following, key, secret_of
-from tests.api.serving import LONG_URL, at_loopback, busy_store
+from tests.api.serving import LONG_URL, TEN, at_loopback, busy_store
 from tests.api.test_operations import StandIn
 from tests.api.test_operations import served as prometheus
 from tests.waiting import PATIENCE_SECONDS
@@ -281,4 +284,24 @@ def test_a_call_is_tried_in_the_documentation(browser: Browser, url: str) -> Non
         block.get_by_role("button", name="Execute").click()
         answer = block.locator(".live-responses-table .response-col_status").last
         expect(answer).to_contain_text("200")
+        assert look.complaints == []
+
+
+def test_a_page_that_is_open_shows_another_count_all_at_once(
+    browser: Browser, url: str, store: FakeStore
+) -> None:
+    """Pages are asked for more seldom than figures, but for such a moment."""
+    store.rows_again = {1: [replace(row, requests=10 * row.requests) for row in store.rows]}
+    store.pages_again = {1: {TEN: Counter({"/counted/again": 7})}}
+    day = timedelta(days=1)
+    with looking(browser, f"{url}/") as look:
+        before = look.page.text_content("#requests")
+        store.overlays = {"traffic": Overlay().switched(Layer(TEN - day, TEN + day, 1, 1))}
+        try:
+            is_other = "was => document.getElementById('requests').textContent !== was"
+            look.page.wait_for_function(is_other, arg=before)
+            first = "document.querySelector('#pages li bdi').textContent"
+            assert look.page.evaluate(first) == "/counted/again"
+        finally:
+            store.overlays = {}
         assert look.complaints == []

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from cassandra import OperationTimedOut
+from cassandra import InvalidRequest, OperationTimedOut
 from cassandra.query import BatchStatement, BatchType
 from millrace_api import store as store_module
 from millrace_api.job_rows import RowReader
@@ -30,6 +30,8 @@ from millrace_api.store import (
     rows_of,
 )
 from millrace_jobs.output import Output
+
+from millrace_shared.generations import Layer, Overlay
 
 
 class Response:
@@ -148,15 +150,80 @@ async def connected(settings: Any) -> AsyncIterator[CassandraStore]:
         store.close()
 
 
+def test_the_range_of_data_has_what_only_another_count_has(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window all of whose events came too late is in no row of the stream's."""
+    overlay = Overlay().switched(Layer(DAY, DAY + timedelta(days=1), 3, 9))
+    starts = {"1h": [DAY + timedelta(hours=n) for n in (5, 6)], "1h#3": [DAY, DAY]}
+    starts["1h#4"] = [DAY - timedelta(days=9)] * 2  # that no reader sees
+
+    async def fetch(_: Any, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        if ".overlays" in query:
+            return [SimpleNamespace(content=overlay.content, revision=overlay.revision)]
+        if "DISTINCT" in query:
+            day = SimpleNamespace(date=DAY.date)
+            return [SimpleNamespace(window=window, bucket=day) for window in starts]
+        at = starts[values[0]]["DESC" in query]
+        return [SimpleNamespace(window_start=at.replace(tzinfo=None))]
+
+    monkeypatch.setattr(CassandraStore, "_fetch", fetch)
+    found = asyncio.run(CassandraStore(settings).extent(Window.HOUR))
+    assert found == Span(DAY, DAY + timedelta(hours=7))
+
+
+@pytest.mark.parametrize(
+    ("error", "is_away"),
+    [(InvalidRequest("unconfigured table"), False), (OperationTimedOut(), True)],
+)
+def test_before_the_first_deployment_that_knows_of_them_there_are_no_other_counts(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, is_away: bool
+) -> None:
+    """But who can't ask doesn't know: to answer with the stream's rows would be a mixture."""
+
+    async def prepare(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(CassandraStore, "_prepare", prepare)
+    asked = CassandraStore(settings).overlay("traffic")
+    if is_away:
+        with pytest.raises(StoreUnavailable):
+            asyncio.run(asked)
+    else:
+        assert asyncio.run(asked) == Overlay()
+
+
+def test_rows_of_another_count_are_read_from_their_own_partitions(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    async def fetch(_: Any, __: str, values: tuple[Any, ...] = (), ___: Any = None) -> list[Any]:
+        asked.append(values)
+        return []
+
+    monkeypatch.setattr(CassandraStore, "_fetch", fetch)
+    store = CassandraStore(settings)
+    asyncio.run(store.traffic(Window.HOUR, SPAN, 3))
+    asyncio.run(store.pages_of(DAY, 3))
+    asyncio.run(store.windows("job", ["n"], Part(DAY.date(), 7, [DAY], {}, 3), Budget(1)))
+    assert {values[0] for values in asked[:-3]} == {"1h#3"}
+    assert asked[-3:-1] == [(DAY + timedelta(milliseconds=3),)] * 2
+    assert asked[-1][:2] == (DAY.date(), 30007)
+
+
 @pytest.mark.cluster
 def test_the_queries_fit_the_schema(settings: Any) -> None:
     async def scenario() -> None:
         async with connected(settings) as store:
             assert (await store.health()).total == 3
+            assert await store.overlay("nothing") == Overlay()
             for window in Window:
-                assert await store.traffic(window, SPAN) == []
+                for generation in (0, 1):
+                    assert await store.traffic(window, SPAN, generation) == []
                 await store.extent(window)
-            assert await store.pages_of(DAY) == Pages(Counter())
+            for generation in (0, 1):
+                assert await store.pages_of(DAY, generation) == Pages(Counter())
             assert await store.dead_letters(SPAN) == DeadLetters({}, [])
             assert await store.late_events(SPAN.days()) == []
             await store.progress()

@@ -145,7 +145,7 @@ def test_the_same_failure_is_explained_once(caplog: pytest.LogCaptureFixture) ->
 def test_all_of_it_is_counted_from_the_start(client: TestClient) -> None:
     told = samples(client.app.state.metrics)  # type: ignore[attr-defined]
     where = {labels[0] for name, *labels in told if name == ERRORS}
-    work = {"connection", "live stream", "descriptions", "metrics", "keys"}
+    work = {"connection", "live stream", "switches", "descriptions", "metrics", "keys"}
     assert where == {"requests"} | work
     assert all(told[ERRORS, one] == 0 for one in where)
 

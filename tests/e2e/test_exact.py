@@ -14,6 +14,7 @@ from millrace.plan import Plan
 from millrace_shared.driver_record import leader
 from tests.e2e.conftest import REAL_LOG, Month
 from tests.e2e.support import MILLRACE, Insights, assert_exact, finish, millrace, replay
+from tests.recount import Recount
 from tests.waiting import wait_until
 
 FAULT_AFTER = 2000  # lines of ten thousand
@@ -34,13 +35,13 @@ def test_every_figure_of_a_replayed_log_is_exact(
     finish(replay(log, *month.options))
     assert_exact(insights, month.truth)
     assert_dead_letters(letters, month.truth.malformed)
-    assert_explained(month)
+    assert_explained(month.truth)
     assert_books_are_even(month)
 
 
-def assert_explained(month: Month) -> None:
+def assert_explained(truth: Recount) -> None:
     """The events of the busiest hour are as many as the log has."""
-    hour, counts = max(month.truth.hours.items(), key=lambda one: one[1].requests)
+    hour, counts = max(truth.hours.items(), key=lambda one: one[1].requests)
     why = json.loads(millrace("why", "traffic", "window=1h", f"{hour:%FT%RZ}", "--json"))
     assert why["adds_up"]
     assert why["count"] == counts.requests

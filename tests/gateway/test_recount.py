@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -54,7 +55,13 @@ def test_memory_is_for_one(settings, tmp_path, monkeypatch, capfd, busy):
 
 
 @pytest.mark.usefixtures("_deployed")
-def test_a_question_comes_through_stdin_as_it_is(settings, tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize(
+    ("ask", "module"),
+    [(commands._why, recount.EXPLAIN), (commands._reconcile, recount.RECONCILE)],
+)
+def test_a_question_comes_through_stdin_as_it_is(
+    settings, tmp_path, monkeypatch, capfd, ask, module
+):
     for name, script in (("systemctl", "echo inactive"), ("systemd-run", 'echo "$@"; cat')):
         program(tmp_path / "bin", name, script)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
@@ -64,11 +71,11 @@ def test_a_question_comes_through_stdin_as_it_is(settings, tmp_path, monkeypatch
     os.dup2(os.open(question, os.O_RDONLY), 0)
     try:
         with pytest.raises(SystemExit, match="0"):
-            commands._why(Registry(RUNNING_V2), settings, SimpleNamespace(job="sessions"))
+            ask(Registry(RUNNING_V2), settings, SimpleNamespace(job="sessions", version=None))
     finally:
         os.dup2(before, 0)
     called, said = capfd.readouterr().out.split("\n", 1)
-    assert f"-m {recount.EXPLAIN} " in called
+    assert f"-m {module} " in called
     assert called.endswith("--job=sessions")
     assert said == question.read_text()
 
@@ -77,3 +84,30 @@ def test_the_upkeep_waits_for_a_recount(settings, monkeypatch, capsys):
     monkeypatch.setattr(recount, "at_work", lambda units: recount.UNIT in units)
     commands._upkeep(Registry(RUNNING_V2), settings, SimpleNamespace(due=False))
     assert "a recount is at work" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_deployed")
+@pytest.mark.parametrize("version", [None, "v1"])
+def test_the_past_is_counted_by_the_version_that_is_asked_for(
+    settings, deployments, monkeypatch, version
+):
+    shutil.copytree(deployments / "insights-v2", deployments / "insights-v1")
+    asked = []
+    monkeypatch.setattr(recount, "run", lambda *what: asked.append(what) or 0)
+    arguments = SimpleNamespace(job="sessions", version=version)
+    with pytest.raises(SystemExit) as ended:
+        commands._reconcile(Registry(RUNNING_V2), settings, arguments)
+    assert ended.value.code == 0
+    [(what, _, module, question)] = asked
+    assert (what.version, module) == (version or "v2", recount.RECONCILE)
+    assert question == {"job": "sessions"}
+
+
+@pytest.mark.usefixtures("_deployed")
+def test_a_count_that_is_ended_says_that_it_may_be_gone_on_with(settings, monkeypatch, capsys):
+    monkeypatch.setattr(recount, "run", lambda *_: 143)
+    arguments = SimpleNamespace(job="sessions", version=None)
+    with pytest.raises(SystemExit) as ended:
+        commands._reconcile(Registry(RUNNING_V2), settings, arguments)
+    assert ended.value.code == 143
+    assert "goes on from there" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from millrace_jobs.declared import job as declared_job
 from millrace_jobs.recount import run as recount
+from millrace_jobs.recount.declared_rows import DeclaredRows
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
@@ -127,10 +128,12 @@ def test_a_recount_leaves_out_what_the_archive_has_twice(
 
     job = job_of(
         spark,
-        tables=SimpleNamespace(select=select, scan=select),
+        tables=SimpleNamespace(select=select, scan=select, select_one=lambda *_: None),
         config=SimpleNamespace(kafka="", archive_of=lambda _: folder),
     )
-    answer = recount.recount(job, at("2026-01-01 12:00:00"), at("2026-01-01 12:01:00"))
+    answer = recount.recount(
+        DeclaredRows(job), at("2026-01-01 12:00:00"), at("2026-01-01 12:01:00")
+    )
     assert (answer.checked, answer.lost, answer.extra, answer.wrong) == (1, 0, 0, 0)
     assert run.rows == {at("2026-01-01 12:00:00"): 3}
 

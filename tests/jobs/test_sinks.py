@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cassandra import ConsistencyLevel
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
@@ -134,6 +135,36 @@ def test_a_store_that_stays_away_fails_the_batch(
     session.failures = 10**6
     with pytest.raises(WriteFailed, match="1 rows of pages: no quorum"):
         Tables(CONFIG).upsert("pages", ("url",), [("/a",)], 1)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_conditional_write_is_run_once_and_then_looked_at(
+    session: FakeSession, answers: bool
+) -> None:
+    """Run twice, the second would find the first one's change. Whether one that got no answer took
+    place is told by a look that ends it."""
+    run: list[Any] = []
+
+    def execute(statement: Any, values: Any) -> Any:
+        run.append((statement, values))
+        if statement.query.startswith("UPDATE") and not answers:
+            raise TimeoutError("nobody knows")
+        return SimpleNamespace(one=lambda: "as it is now")
+
+    session.execute = execute  # type: ignore[attr-defined]
+    tables = Tables(CONFIG)
+    found = tables.settle(
+        "UPDATE {keyspace}.a SET b = ? IF c = ?", [1, 2], "SELECT {keyspace}", [3]
+    )
+    assert found == "as it is now"
+    (change, changed), (look, key) = run
+    assert (change.query, changed) == ("UPDATE millrace.a SET b = ? IF c = ?", [1, 2])
+    assert not change.is_idempotent  # else the driver would send it to a second node
+    assert (look.query, look.consistency_level, key) == (
+        "SELECT millrace",
+        ConsistencyLevel.SERIAL,
+        [3],
+    )
 
 
 def test_rows_of_a_partition_are_one_mutation(session: FakeSession) -> None:

@@ -17,6 +17,7 @@ from millrace_jobs.declared.transformation import no_events
 from millrace_jobs.inputs.checkpoint import Batch, Checkpoint
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.recount import run as recount
+from millrace_jobs.recount.declared_rows import DeclaredRows
 from millrace_jobs.sinks import archive
 from millrace_jobs.transforms import parse
 from pyspark.sql import DataFrame, SparkSession
@@ -284,9 +285,9 @@ def test_a_recount_reads_each_stream_s_archive_an_hour_further(
             return []
         return [SimpleNamespace(_asdict=lambda row=row: row) for row in stored]
 
-    job.context.tables = SimpleNamespace(select=select, scan=select)  # type: ignore[assignment]
+    job.context.tables = SimpleNamespace(select=select, scan=select, select_one=lambda *_: None)  # type: ignore[assignment]
     job.context.config = SimpleNamespace(archive_of=lambda one: str(tmp_path / one.name))  # type: ignore[assignment]
-    found = recount.recount(job, at("2026-01-01 12:00:00"), at("2026-01-01 12:01:00"))
+    found = recount.recount(DeclaredRows(job), at("2026-01-01 12:00:00"), at("2026-01-01 12:01:00"))
     assert (found.checked, found.lost, found.extra, found.wrong) == (1, 0, 0, 0), found.examples
 
 

@@ -16,10 +16,13 @@ from millrace_jobs.declared import loader
 from millrace_jobs.declared.plan.origins import PLACE, origins
 from millrace_jobs.declared.plan.refused import Refused
 from millrace_jobs.output import WINDOW_START
+from millrace_jobs.recount.generations import Exclusion, Generation, aware
 from millrace_jobs.recount.why import (
     COPY,
     LATE,
+    SINCE,
     DeclaredSubject,
+    Explanation,
     Question,
     TrafficSubject,
     explain,
@@ -29,6 +32,7 @@ from millrace_jobs.stream import Stream
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from millrace_shared.generations import NONE, Layer
 from tests.jobs import random_jobs
 from tests.jobs.random_jobs import RandomJob, examples, some_events
 from tests.jobs.running import job_of
@@ -313,6 +317,103 @@ def test_traffic_lacks_no_more_late_events_than_its_day(
     found = explain(archives.traffic("1m", tables), asked(window="1m"))
     assert offsets(found.events) == listed
     assert [one["reason"] for one in found.apart] == [LATE] * of_day
+
+
+BOT = "user_agent = 'bot'"
+
+
+def counted_again(start: datetime, end: datetime, **rows: list[dict[str, Any]]) -> Tables:
+    """Readers see a count of some windows: of the first four offsets, and without a bot."""
+    one = Generation(
+        number=3,
+        start=start,
+        end=end,
+        asked=end,
+        done=end,
+        ends={EVENTS.topic: {"0": 4}},
+        exclusions=(Exclusion(start, end, BOT),),
+        code="v1",
+        version=7,
+        since=NOON + 2 * HOUR,
+        who="",
+    )
+    overlay = NONE.switched(Layer(aware(start), aware(end), one.number, one.version))
+    return Tables(
+        overlays=[{"content": overlay.content, "revision": overlay.revision}],
+        generations=[{"content": one.to_json(), "revision": one.revision}],
+        **rows,
+    )
+
+
+NOTE = (
+    "readers see what was counted again at 2026-01-01T14:00:00Z, generation 3: late events are in"
+    " it, if they came before"
+)
+
+
+@pytest.mark.parametrize("job", ["declared", "traffic"])
+def test_of_windows_that_were_counted_again_readers_are_told_of_that_count(
+    archives: Archives, job: str
+) -> None:
+    """What was late for the stream is in it, and what it was counted without is apart."""
+    archives.append(EVENTS, [event(0), event(1, user_agent="bot"), event(2), event(3), event(4)])
+    quarantined = {
+        "topic": "events",
+        "partition": 0,
+        "offset": 3,
+        "reason": "by zero",
+        "checkpoint": "c",
+        "batch": 1,
+        "since": NOON,
+        "retried": NOON + 3 * HOUR,
+    }
+    tables = counted_again(
+        NOON,
+        NOON + HOUR,
+        quarantine=[quarantined],
+        late_windows=[{"window_start": NOON, "events": 1}],
+        traffic=[{"requests": 4}],
+        late_events=[{"events": 1}],
+    )
+    if job == "traffic":
+        found = explain(archives.traffic("1m", tables), asked(window="1m"))
+    else:
+        found = explain(archives.declared(BY_STATUS, tables=tables), asked(status="200"))
+    assert offsets(found.events) == [0, 2]
+    assert found.rows[0]["requests"] == 2
+    reasons = {one["offset"]: one["reason"] for one in found.apart}
+    assert reasons == {1: f"excluded: {BOT}", 3: "quarantined: by zero", 4: SINCE}
+    assert found.apart_count == 3
+    assert found.notes == [NOTE]
+
+
+def test_windows_at_the_edge_of_a_count_are_each_on_their_own_terms(archives: Archives) -> None:
+    bots = [event(number, user_agent="bot") for number in (1, 60)]
+    archives.append(EVENTS, [event(0), *bots, event(61), event(2), event(62)])
+    tables = counted_again(NOON - HOUR, NOON + MINUTE)
+    subject = archives.declared(BY_STATUS, tables=tables)
+    found = explain(subject, asked(length=2 * MINUTE, status="200"))
+    assert offsets(found.events) == [0, 2, 3, 5]
+    assert [row["requests"] for row in found.rows] == [1, 3]
+    assert found.count == 4
+    assert {one["offset"]: one["reason"] for one in found.apart} == {
+        1: f"excluded: {BOT}",
+        4: SINCE,
+    }
+    assert found.notes == [NOTE]
+    assert found.received == ["2026-01-01T13:00:00Z", "2026-01-01T13:00:05Z"]
+
+
+def test_windows_that_follow_are_told_as_one() -> None:
+    moments = ["2026-01-01T12:00:00Z", "2026-01-01T12:00:00.500000Z"]
+    found = Explanation()
+    found.add(Explanation(count=1, events=[event(0)], received=[moments[1]] * 2, notes=["a"]), 2)
+    assert found.received == [moments[1]] * 2
+    found.add(Explanation(count=2, events=[event(1), event(2)], received=[moments[0]] * 2), 2)
+    found.add(Explanation(apart_count=1, apart=[event(3)]), 2)
+    assert (found.count, found.apart_count) == (3, 1)
+    assert found.events == [event(0), event(1)]
+    assert found.received == moments
 
 
 HOSTILE = ["'; DROP TABLE x -- [b]x[/]{}${x}%s\\ \n\0\x1b[31m\u202e\U0001f600", ""]

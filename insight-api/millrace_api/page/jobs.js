@@ -45,7 +45,8 @@ async function sessionsOf(job) {
   const live = await ask(`${job.rows}/live`, { limit: ROWS });
   const end = Math.floor(new Date(live.as_of).getTime() / MINUTE_MS + 1) * MINUTE_MS;
   const [from, to] = [end - MINUTES * MINUTE_MS, end].map((ms) => new Date(ms).toISOString());
-  const { minutes } = await ask(`${job.rows}/closed`, { from, to });
+  const { minutes, revision } = await ask(`${job.rows}/closed`, { from, to });
+  if (revision !== live.revision) return sessionsOf(job); // rows were replaced meanwhile: both anew
   const merged = Object.entries(job.sessions.merges);
   const columns = merged.filter(([, merge]) => !["start", "end"].includes(merge)).map(([name]) => name);
   const names = [...Object.keys(job.key), "start", "end", ...columns];

@@ -16,7 +16,7 @@ const LISTEN_AGAIN_MS = 10e3; // after the stream was refused
 
 const number = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const view = { size: null, from: 0, to: 0, following: true, extent: null };
+const view = { size: null, from: 0, to: 0, following: true, extent: null, revision: null };
 
 // -- Words
 
@@ -37,6 +37,13 @@ function ago(seconds) {
 // -- The API
 
 const askRange = (path, from, to, more) => ask(path, { from: iso(from), to: iso(to), ...more });
+
+/** Answers of one piece: none of before rows of the past were replaced beside one of after it. */
+async function together(...asks) {
+  const answers = await Promise.all(asks.map((one) => one()));
+  const isOnePiece = answers.every(({ revision }) => revision === answers[0].revision);
+  return isOnePiece ? answers : together(...asks);
+}
 
 // -- The range shown
 
@@ -172,11 +179,13 @@ async function refreshTraffic() {
   view.size ??= pickSize();
   if (view.following) follow();
   const { from, to, size } = view;
-  const [traffic, total] = await Promise.all([
-    askRange("/v1/traffic", from, to, { window: size }),
-    askRange("/v1/traffic/total", from, to),
-  ]);
+  const asks = [() => askRange("/v1/traffic", from, to, { window: size }), () => askRange("/v1/traffic/total", from, to)];
+  let [traffic, total, top] = await together(...asks);
+  // Pages are asked for more seldom: now, too, where they would be of another piece.
+  if (traffic.revision !== (view.revision ?? traffic.revision)) [traffic, total, top] = await together(...asks, askPages);
   if (from !== view.from || size !== view.size) return; // the reader has moved on meanwhile
+  view.revision = traffic.revision;
+  if (top) showPages(top);
   showFigures(total);
   showStatus(total);
   showRange(traffic.windows);
@@ -186,13 +195,12 @@ async function refreshTraffic() {
 /** What costs more or changes seldom: at once for another range, or else now and then. */
 const slow = { range: "", at: 0 };
 async function refreshSlowly() {
-  const hours = [Math.floor(view.from / HOUR) * HOUR, Math.ceil(view.to / HOUR) * HOUR];
-  const range = hours.join();
+  const range = hours().join();
   if (range === slow.range && Date.now() - slow.at < SLOW_MS) return;
   refreshPlanes();
   await Promise.all([
     showPart($("letter-list"), refreshLetters()),
-    showPart($("chart"), refreshPagesAndJobs(hours)),
+    showPart($("chart"), refreshPagesAndJobs()),
   ]);
   Object.assign(slow, { range, at: Date.now() });
 }
@@ -204,12 +212,13 @@ async function refreshLetters() {
   showLetters(await askRange("/v1/dead-letters", nextMinute - DAY, nextMinute, { limit: 3 }));
 }
 
-async function refreshPagesAndJobs(hours) {
-  const [top, progress] = await Promise.all([
-    askRange("/v1/pages/top", ...hours, { k: 12 }),
-    ask("/v1/progress"),
-  ]);
-  showPages(top);
+const hours = () => [Math.floor(view.from / HOUR) * HOUR, Math.ceil(view.to / HOUR) * HOUR];
+const askPages = () => askRange("/v1/pages/top", ...hours(), { k: 12 });
+
+async function refreshPagesAndJobs() {
+  const [top, progress] = await Promise.all([askPages(), ask("/v1/progress")]);
+  if (top.revision === view.revision) showPages(top);
+  else refreshSoon(); // with the rest
   showJobs(progress);
 }
 

@@ -14,6 +14,7 @@ from millrace_jobs.query.job import MicroBatches, results_of
 from millrace_jobs.query.late_events import LateEvents
 from millrace_jobs.settings import TrafficSettings
 from millrace_jobs.sinks.batch_commit import Effects, commit
+from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.sinks.live import LiveStream
 from millrace_jobs.sinks.results import Results
 from millrace_jobs.transforms import parse
@@ -26,6 +27,7 @@ from millrace_jobs.transforms.traffic import (
     page_error,
     traffic,
 )
+from millrace_shared.generations import STREAM, hour_of, window_of
 
 COUNTS = ("requests", "page_views", "bytes", *(f"status_{name}" for name in STATUS_CLASSES))
 TRAFFIC_COLUMNS = ("window", "bucket", "window_start", *COUNTS, "visitors", "version")
@@ -93,7 +95,7 @@ class Traffic(MicroBatches):
             hours = [row for row in windows if row.window == PAGE_WINDOW]
             lists = {row.window_start: self._change(row, version) for row in hours}
             records = [*updates, *_page_records(hours, lists, version)]
-            return Effects(records, lambda: self._store(windows, lists, version))
+            return Effects(records, lambda: store(self._context.tables, windows, lists, version))
 
         if not commit(identity, self._results, self._context.lease.confirm, prepare):
             self._written.forget()  # what was published then may have been another list
@@ -101,14 +103,6 @@ class Traffic(MicroBatches):
 
     def tell_position(self, batch: int, read: Offsets) -> None:
         self._results.tell_position(self._context.checkpoint.query_id() or "", batch, read)
-
-    def _store(self, windows: list[Row], lists: "Changes", version: int) -> None:
-        tables = self._context.tables
-        totals = [_traffic(row, version) for row in windows]
-        tables.upsert("traffic", TRAFFIC_COLUMNS, totals, version, partition_columns=2)
-        tables.upsert("pages", PAGES_COLUMNS, list(_pages(lists, version)), version)
-        # After its rows: before them, they would be older than it.
-        tables.upsert("page_lists", LISTS_COLUMNS, list(_lists(lists, version)), version)
 
     def _change(self, hour: Row, version: int) -> "Change":
         views = {page["item"]: page["count"] for page in hour.pages}
@@ -120,20 +114,31 @@ Change = tuple[PageList, dict[str, int]]
 Changes = dict[datetime, Change]  # by hour
 
 
-def _traffic(row: Row, version: int) -> tuple[Any, ...]:
+def store(
+    tables: Tables, windows: list[Row], lists: Changes, version: int, generation: int = STREAM
+) -> None:
+    totals = [_traffic(row, version, generation) for row in windows]
+    tables.upsert("traffic", TRAFFIC_COLUMNS, totals, version, partition_columns=2)
+    tables.upsert("pages", PAGES_COLUMNS, list(_pages(lists, version, generation)), version)
+    # After its rows: before them, they would be older than it.
+    tables.upsert("page_lists", LISTS_COLUMNS, list(_lists(lists, version, generation)), version)
+
+
+def _traffic(row: Row, version: int, generation: int) -> tuple[Any, ...]:
     counts = (row[name] for name in COUNTS)
-    start = row.window_start
-    return (row.window, start.date(), start, *counts, bytes(row.visitors), version)
+    start, window = row.window_start, window_of(row.window, generation)
+    return (window, start.date(), start, *counts, bytes(row.visitors), version)
 
 
-def _pages(lists: Changes, version: int) -> Iterator[tuple[Any, ...]]:
+def _pages(lists: Changes, version: int, generation: int) -> Iterator[tuple[Any, ...]]:
     for hour, (_, changed) in lists.items():
-        yield from ((hour, url, views, version) for url, views in changed.items())
+        bucket = hour_of(hour, generation)
+        yield from ((bucket, url, views, version) for url, views in changed.items())
 
 
-def _lists(lists: Changes, version: int) -> Iterator[tuple[Any, ...]]:
+def _lists(lists: Changes, version: int, generation: int) -> Iterator[tuple[Any, ...]]:
     for hour, (one, _) in lists.items():
-        yield (hour, one.error, one.other, one.since, version)
+        yield (hour_of(hour, generation), one.error, one.other, one.since, version)
 
 
 def _page_records(hours: list[Row], lists: Changes, version: int) -> Iterator[dict[str, Any]]:

@@ -35,6 +35,8 @@ class Findings:
     late: int = 0
     quarantined: int = 0
     skipped: int = 0
+    excluded: int = 0
+    since: int = 0
     lacking: list[str] = field(default_factory=list)
     left_out: list[tuple[str, int, int, int]] = field(default_factory=list)
     examples: list[str] = field(default_factory=list)
@@ -46,8 +48,15 @@ class Findings:
         self.extra += other.extra
         self.wrong += other.wrong
         self.excused += other.excused
+        self.late += other.late
+        self.lacking += other.lacking
         for example in other.examples:
             _show(self, example)
+
+    def note(self, kind: str, example: str) -> None:
+        """One row that is ``lost``, ``extra`` or ``wrong``."""
+        setattr(self, kind, getattr(self, kind) + 1)
+        _show(self, f"{kind}: {example}")
 
 
 def compare(
@@ -68,18 +77,15 @@ def compare(
         if name not in found and start in lacking:
             findings.excused += 1
         elif name not in found:
-            findings.lost += 1
-            _show(findings, f"lost: {name}")
+            findings.note("lost", f"{name}")
         elif name not in truth:
-            findings.extra += 1
-            _show(findings, f"extra: {name}")
+            findings.note("extra", f"{name}")
         elif not (columns := differing(output, truth[name], found[name])):
             continue
         elif start in lacking:
             findings.excused += 1
         else:
-            findings.wrong += 1
-            _show(findings, f"wrong: {name}: {columns}")
+            findings.note("wrong", f"{name}: {columns}")
     return findings
 
 

@@ -17,8 +17,10 @@ from millrace_jobs.query.context import AnalysisContext, StoredContext
 from millrace_jobs.query.job import Countable
 from millrace_jobs.query.skips import ranges_of
 from millrace_jobs.recount.comparison import Row, by_name
+from millrace_jobs.recount.generations import ALL, Terms
 from millrace_jobs.recount.slices import ROWS, Slice
 from millrace_jobs.sinks import archive
+from millrace_shared.generations import STREAM, bucket_of
 
 # Of the driver's scheduler, where a retry counts beside the streams.
 POOL = "recount"
@@ -45,25 +47,26 @@ def late_events(job: Countable, start: datetime, end: datetime) -> Counter[datet
         " AND window_start >= ? AND window_start < ?"
     )
     found = Counter[datetime]()
-    for day in _days(start, end):
+    for day in days(start, end):
         for row in job.context.tables.select(query, (day, job.output.job, start, end)):
             found[row.window_start] += row.events
     return found
 
 
-def computed_rows(job: Countable, part: Slice, skips: Collection[Skip]) -> list[dict[str, Any]]:
-    """What the archive gives for the windows of a slice, without what is skipped.
+def computed_rows(
+    job: Countable, part: Slice, skips: Collection[Skip], terms: Terms = ALL
+) -> list[dict[str, Any]]:
+    """What the archive gives for the windows of a slice, on some terms, without what is skipped.
 
     Raises TooManyRows.
     """
-    session = quiet_session(job.context)
+    context = job.context
     partner = timedelta(seconds=job.output.join_seconds or 0)
     first = part.start - partner
     last = part.end + timedelta(seconds=job.output.window_seconds) + partner
-    ranges = ranges_of(job.context)
-    archived = archived_events(job.context, session, first, last)
-    events = counted_events(job.context, archived, skips, ranges)
-    rows = job.rows(events).where(part.condition(job.output))
+    archived = archived_events(context, quiet_session(context), first, last)
+    events = counted_events(context, archived, skips, ranges_of(context))
+    rows = job.rows(on_terms(context, events, terms)).where(part.condition(job.output))
     return [row.asDict() for row in part.bounded(rows.limit(ROWS + 1).collect())]
 
 
@@ -97,6 +100,15 @@ def counted_events(
     ]
 
 
+def on_terms(
+    context: AnalysisContext, events: Iterable[DataFrame], terms: Terms
+) -> list[DataFrame]:
+    """Those of each stream that are counted on some terms."""
+    return [
+        terms.of(found, stream.topic) for found, stream in zip(events, context.streams, strict=True)
+    ]
+
+
 def unskipped(events: DataFrame, topic: str, ranges: Iterable[SkippedRange]) -> DataFrame:
     """Events of a topic that the job has read; the archive may have more."""
     for one in ranges:
@@ -106,8 +118,8 @@ def unskipped(events: DataFrame, topic: str, ranges: Iterable[SkippedRange]) -> 
     return events
 
 
-def stored_rows(job: Countable, part: Slice) -> list[dict[str, Any]]:
-    """What the job's table has of the windows of a slice. Raises TooManyRows."""
+def stored_rows(job: Countable, part: Slice, generation: int = STREAM) -> list[dict[str, Any]]:
+    """What the job's table has of the windows of a slice, of one generation. Raises TooManyRows."""
     output = job.output
     query = (
         f'SELECT * FROM {{keyspace}}."{output.table}" WHERE day = ? AND bucket = ?'
@@ -115,12 +127,14 @@ def stored_rows(job: Countable, part: Slice) -> list[dict[str, Any]]:
     )
     rows = (
         row._asdict()
-        for day in _days(part.start, part.end)
+        for day in days(part.start, part.end)
         for bucket in range(output.buckets)
-        for row in job.context.tables.scan(query, (day, bucket, part.start, part.end))
+        for row in job.context.tables.scan(
+            query, (day, bucket_of(bucket, generation), part.start, part.end)
+        )
     )
     return part.bounded(row for row in rows if part.has(output, row))
 
 
-def _days(start: datetime, end: datetime) -> list[date]:
+def days(start: datetime, end: datetime) -> list[date]:
     return [start.date() + timedelta(days=n) for n in range((end.date() - start.date()).days + 1)]

@@ -1,4 +1,4 @@
-"""Counts a declared job's rows again, in a Spark of its own: the streams don't notice.
+"""Counts a job's rows again, in a Spark of its own: the streams don't notice.
 
 `python -m millrace_jobs.recount.run --config insights.json --job JOB --start … --end …`, by the job
 gateway. The last line on stdout is an object: the findings, or an ``error``. How far it is goes to
@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -19,41 +20,49 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from millrace_jobs import config
-from millrace_jobs.declared.enrichment import Enrichment
-from millrace_jobs.kinds import kind_of
+from millrace_jobs.kinds import TRAFFIC, kind_of
+from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import in_a_line, skips_of
 from millrace_jobs.query.context import StoredContext
 from millrace_jobs.query.job import Countable
 from millrace_jobs.query.skips import ranges_of
-from millrace_jobs.recount.comparison import Findings, compare
-from millrace_jobs.recount.rows import (
-    computed_rows,
-    late_events,
-    stored_rows,
-    with_facts,
-)
-from millrace_jobs.recount.slices import Slice, in_slices
+from millrace_jobs.recount.comparison import Findings
+from millrace_jobs.recount.counted import Counted
+from millrace_jobs.recount.declared_rows import DeclaredRows
+from millrace_jobs.recount.generations import Book, Terms, seen, terms_of
+from millrace_jobs.recount.traffic_rows import TrafficRows
+from millrace_jobs.sinks import archive
 from millrace_jobs.sinks.cassandra import Tables
+from millrace_shared.generations import STREAM
 
 log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Count a declared job's rows again.")
+    parser = argparse.ArgumentParser(description="Count a job's rows again.")
     parser.add_argument("--config", type=Path, required=True, help="an application's configuration")
     parser.add_argument("--job", required=True)
     for end in ("--start", "--end"):
         parser.add_argument(end, type=datetime.fromisoformat, required=True, help="naive, in UTC")
+    parser.add_argument("--generation", type=int, help="by default what readers see")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     use_utc()
     try:
-        job = countable(arguments.job, config.load(arguments.config))
-        answer = asdict(recount(job, arguments.start, arguments.end))
+        counted = counted_of(arguments.job, config.load(arguments.config))
+        span = arguments.start, arguments.end
+        answer = asdict(recount(counted, *span, arguments.generation))
     except Exception as error:  # whoever asked is told
         log.exception("job %s can't be counted again", arguments.job)
         answer = {"error": f"{type(error).__name__}: {in_a_line(error)}"}
     print(json.dumps(answer), flush=True)
+
+
+def counted_of(job: str, deployed: config.Config) -> Counted:
+    """Raises TypeError for a job without rows."""
+    if kind_of(job, deployed.settings[job].trigger) is TRAFFIC:
+        return TrafficRows(context_of(job, deployed))
+    return DeclaredRows(countable(job, deployed))
 
 
 def countable(job: str, deployed: config.Config) -> Countable:
@@ -70,36 +79,63 @@ def context_of(job: str, deployed: config.Config) -> StoredContext:
     return StoredContext(job, deployed, spark, Tables(deployed))
 
 
-def recount(job: Countable, start: datetime, end: datetime) -> Findings:
+def recount(
+    counted: Counted, start: datetime, end: datetime, generation: int | None = None
+) -> Findings:
     """Over the windows that start in a range of naive UTC time, ``end`` not included.
 
     In slices, because this is a guest on its host.
+
+    Args:
+        generation: by default what readers see, of each window.
     """
-    context, output = job.context, job.output
-    skips = [skip for skip in skips_of(context) if not skip.retried]
-    facts = Enrichment(context.tables, context.lookups, context.job)
-    late = late_events(job, start, end)
-
-    def compare_slice(part: Slice) -> Findings:
-        stored = stored_rows(job, part)
-        computed = computed_rows(job, part, skips)
-        found = compare(output, with_facts(output, facts, computed, stored), stored, late.keys())
-        log.info("%s to %s UTC: %d rows", part.start, part.end, found.checked)
-        return found
-
-    findings = Findings()
-    for found in in_slices(Slice(start, end), output, compare_slice):
-        findings.add(found)
+    context, book = counted.context, Book(counted.context.tables, counted.rows)
     ranges = ranges_of(context)
+    aside = skips_of(context)
+    findings = Findings()
+    if generation:
+        one = book.of(generation)
+        start, end = max(start, one.start), min(end, one.done)
+    for part, terms in terms_of(book, seen(book.overlay(), start, end), generation):
+        skips = skips_at(book, part.generation, aside)
+        found = counted.audit(part, terms, skips)
+        log.info("%s to %s UTC: %d rows", part.start, part.end, found.checked)
+        findings.add(found)
+        if part.generation != STREAM:
+            excluded, since = left_out(context, part.start, part.end, terms)
+            findings.excluded += excluded
+            findings.since += since
+    skips = [skip for skip in aside if not skip.retried]
     findings.quarantined = len(skips)
     findings.skipped = sum(one.end - one.start for one in ranges)
-    findings.late = late.total()
-    findings.lacking = [window.isoformat() for window in late]
     findings.left_out = [
         *((one.topic, one.partition, one.start, one.end) for one in ranges),
         *((at.topic, at.partition, at.offset, at.offset + 1) for at in (s.place for s in skips)),
     ]
     return findings
+
+
+def skips_at(book: Book, generation: int, aside: Iterable[Skip]) -> list[Skip]:
+    """What the rows of a generation lack because it was put aside; a retry counts it in those that
+    the stream wrote."""
+    if generation == STREAM:
+        return [skip for skip in aside if not skip.retried]
+    since = book.of(generation).since
+    return [skip for skip in aside if not skip.retried or skip.retried > since]
+
+
+def left_out(
+    context: StoredContext, start: datetime, end: datetime, terms: Terms
+) -> tuple[int, int]:
+    """How many events of a range are excluded, and how many came after the count."""
+    excluded = since = 0
+    for stream in context.streams:
+        archived = archive.read(
+            context.spark.newSession(), context.config.archive_of(stream), stream, start, end
+        )
+        excluded += terms.excluded(archived, stream.topic).count()
+        since += terms.since(archived, stream.topic).count()
+    return excluded, since
 
 
 def use_utc() -> None:

@@ -14,7 +14,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import reduce
 from pathlib import Path
@@ -34,8 +34,15 @@ from millrace_jobs.quarantine.store import in_a_line, skips_of
 from millrace_jobs.query.context import StoredContext
 from millrace_jobs.query.job import Countable
 from millrace_jobs.query.skips import ranges_of
-from millrace_jobs.recount.rows import archived_events, counted_events, late_events, quiet_session
-from millrace_jobs.recount.run import context_of, countable, use_utc
+from millrace_jobs.recount.generations import ALL, Book, Generation, Terms, seen, terms_of
+from millrace_jobs.recount.rows import (
+    archived_events,
+    counted_events,
+    late_events,
+    on_terms,
+    quiet_session,
+)
+from millrace_jobs.recount.run import context_of, countable, skips_at, use_utc
 from millrace_jobs.settings import TrafficSettings
 from millrace_jobs.stream import Stream
 from millrace_jobs.transforms.traffic import (
@@ -47,15 +54,17 @@ from millrace_jobs.transforms.traffic import (
     traffic,
 )
 from millrace_shared.buckets import plain
+from millrace_shared.generations import STREAM, TRAFFIC
 
 log = logging.getLogger(__name__)
 
-TRAFFIC = "traffic"
 BINARY = "binary"  # sketches, which nobody reads
 LATE = "late: it came after its window was final"
 COPY = "a copy: an event that comes again counts once"
 SKIPPED = "skipped"
 QUARANTINED = "quarantined"
+EXCLUDED = "excluded"
+SINCE = "came after its window was counted again"
 
 
 @dataclass(frozen=True)
@@ -89,20 +98,34 @@ class Explanation:
         apart, apart_count: those of the same windows that the job hasn't counted, with ``reason``;
             so many of each kind of reason, and how many there are of all.
         received: when Kafka took the first and the last of the events; None without any.
-        notes: sentences on what isn't known.
+        notes: sentences on which count the rows are of, and on what isn't known.
     """
 
-    rows: list[dict[str, Any]]
-    count: int
-    events: list[dict[str, Any]]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    count: int = 0
+    events: list[dict[str, Any]] = field(default_factory=list)
     apart_count: int = 0
     apart: list[dict[str, Any]] = field(default_factory=list)
     received: list[str] | None = None
     notes: list[str] = field(default_factory=list)
 
+    def add(self, later: "Explanation", limit: int) -> None:
+        """Of windows that follow these."""
+        self.rows += later.rows
+        self.count += later.count
+        self.events = [*self.events, *later.events][:limit]
+        self.apart_count += later.apart_count
+        self.apart += later.apart
+        self.notes += later.notes
+        if ends := [*(self.received or []), *(later.received or [])]:
+            in_order = sorted(ends, key=datetime.fromisoformat)
+            self.received = [in_order[0], in_order[-1]]
+
 
 class Subject(Protocol):
-    """A job whose rows can be explained."""
+    """A job whose rows can be explained; `Book` knows these by the name of their ``table``."""
+
+    table: str
 
     @property
     def context(self) -> StoredContext: ...
@@ -131,6 +154,7 @@ class DeclaredSubject:
     def __init__(self, job: Countable) -> None:
         self._job = job
         self.context = job.context
+        self.table = job.output.table
         self.window = job.output.window
         self.reach_seconds = job.output.join_seconds or 0
 
@@ -155,6 +179,7 @@ class TrafficSubject:
     """Of a page's row, which is one of many that a window's row has, the events are chosen before
     they are counted: each counts for itself."""
 
+    table = TRAFFIC
     reach_seconds = 0
 
     def __init__(self, context: StoredContext, size: str) -> None:
@@ -225,15 +250,41 @@ def subject_of(job: str, deployed: config.Config, question: Question) -> Subject
 
 
 def explain(subject: Subject, question: Question) -> Explanation:
-    """Raises Refused where nobody can say which events a row is of."""
+    """Of the rows that readers see, be they the stream's or counted again.
+
+    Raises Refused where nobody can say which events a row is of.
+    """
+    book, aside = Book(subject.context.tables, subject.table), skips_of(subject.context)
+    found = Explanation()
+    for part, terms in terms_of(book, seen(book.overlay(), question.start, question.end)):
+        asked = replace(question, start=part.start, end=part.end)
+        skips = skips_at(book, part.generation, aside)
+        found.add(_explained(subject, asked, skips, terms), question.limit)
+        if part.generation != STREAM:
+            found.notes.append(_counted_again(book.of(part.generation)))
+    found.notes = [*dict.fromkeys(found.notes)]
+    return found
+
+
+def _counted_again(one: Generation) -> str:
+    return (
+        f"readers see what was counted again at {plain(one.since)}, generation {one.number}:"
+        " late events are in it, if they came before"
+    )
+
+
+def _explained(
+    subject: Subject, question: Question, skips: Sequence[Skip], terms: Terms
+) -> Explanation:
+    """Of rows that are counted on the same terms."""
     context = subject.context
     reach = timedelta(seconds=subject.reach_seconds)
     last = question.end + timedelta(seconds=subject.window.length) + reach
-    skips, ranges = [one for one in skips_of(context) if not one.retried], ranges_of(context)
     session = quiet_session(context)
     archived = archived_events(context, session, question.start - reach, last)
-    counted = counted_events(context, archived, skips, ranges)
-    late, notes = _late(subject, counted, question)
+    known = counted_events(context, archived, skips, ranges_of(context))
+    counted = on_terms(context, known, terms)
+    late, notes = _late(subject, counted, question) if terms == ALL else (None, [])
     in_time = [_but(events, late) for events in counted] if late is not None else counted
     kept = subject.narrowed(in_time, question)
     about = subject.about(question)
@@ -253,7 +304,9 @@ def explain(subject: Subject, question: Question) -> Explanation:
             received=_received(mine),
             notes=notes,
         )
-        apart = [(_left_out(subject, archived, counted, question), _why_left_out(skips))]
+        apart = [(_left_out(subject, archived, known, question), _why_left_out(skips))]
+        if terms != ALL:
+            apart += _on_other_terms(subject, known, terms, question)
         if late is not None:
             of_late = subject.narrowed([_of(events, late) for events in counted], question)
             of_row = places_of(of_late)
@@ -311,6 +364,23 @@ def _left_out(
         _but(_inside(events, stream, question, subject.window), kept.select(*PLACE))
         for events, kept, stream in zip(archived, counted, subject.context.streams, strict=True)
     ]
+
+
+def _on_other_terms(
+    subject: Subject, known: list[DataFrame], terms: Terms, question: Question
+) -> Iterator[tuple[list[DataFrame], Callable[[Place], str]]]:
+    """Of the windows as well, each with its reason."""
+    excluded = f"{EXCLUDED}: {' OR '.join(terms.without)}"
+    streams = subject.context.streams
+
+    def inside(choose: Callable[[DataFrame, str], DataFrame]) -> list[DataFrame]:
+        return [
+            _inside(choose(events, stream.topic), stream, question, subject.window)
+            for events, stream in zip(known, streams, strict=True)
+        ]
+
+    yield inside(terms.excluded), lambda _: excluded
+    yield inside(terms.since), lambda _: SINCE
 
 
 def _why_left_out(skips: Iterable[Skip]) -> Callable[[Place], str]:

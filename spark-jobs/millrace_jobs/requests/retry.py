@@ -20,9 +20,12 @@ from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.quarantine.store import COLUMNS, in_a_line, is_of_values, row_of, skips_of
 from millrace_jobs.query.job import StoredRows
 from millrace_jobs.recount.comparison import by_name, differing
+from millrace_jobs.recount.counted import floor
+from millrace_jobs.recount.generations import Book, aware
 from millrace_jobs.recount.rows import computed_rows, stored_rows, with_facts
 from millrace_jobs.recount.slices import Slice, TooManyRows
 from millrace_jobs.sinks import archive
+from millrace_shared.generations import STREAM
 
 Row = dict[str, Any]
 
@@ -68,7 +71,13 @@ def retry(job: StoredRows, records: Sequence[str]) -> list[Outcome]:
             continue
         one = _retried(job, skip, moment)
         over = one.end + _length(job)
-        if over > closed:
+        if is_counted_again(job, one):
+            what = (
+                "readers see another count of its window: `millrace reconcile"
+                f" {context.job} --back` first, and count again after the retry"
+            )
+            found[id] = Outcome(id, False, what)
+        elif over > closed:
             what = f"its window is open until the job's watermark has passed {over}; it is {closed}"
             found[id] = Outcome(id, False, what)
         else:
@@ -130,6 +139,22 @@ def _outcome_of(id: str, skip: Skip | None) -> Outcome:
     if skip.retried:
         return Outcome(id, True, f"was counted {skip.retried:%Y-%m-%d %H:%M:%S} UTC")
     return Outcome(id, False, "")
+
+
+def is_counted_again(job: StoredRows, one: Retried) -> bool:
+    """Whether readers see another count of a window that a record may be in: a retry writes rows of
+    the stream."""
+    overlay = Book(job.context.tables, job.output.table).overlay()
+    return any(overlay.at(aware(at)).generation != STREAM for at in _starts(job.output, one))
+
+
+def _starts(output: Output, one: Retried) -> Iterator[datetime]:
+    """Of the windows that start in the range."""
+    slide, offset = (timedelta(seconds=n) for n in (output.slide_seconds, output.offset_seconds))
+    at = floor(one.end - timedelta.resolution - offset, slide) + offset
+    while at >= one.start:
+        yield at
+        at -= slide
 
 
 def _length(job: StoredRows) -> timedelta:

@@ -63,7 +63,7 @@ class Tables:
         cluster = connect(config)
         self._session = retry(cluster.connect, NoHostAvailable, GIVE_UP_SECONDS, "connecting")
         self._keyspace = config.names.cassandra.keyspace
-        self._prepared: dict[str, Any] = {}
+        self._prepared: dict[tuple[str, int | None], Any] = {}
 
     def upsert(
         self,
@@ -144,6 +144,22 @@ class Tables:
         )
         yield from rows
 
+    def settle(self, change: str, values: Sequence[Any], look: str, key: Sequence[Any]) -> Any:
+        """Run a conditional statement once, then look: the row as it is, whoever wrote it, or None.
+
+        Whether a change was made that got no answer is unknown; the look ends it, one way or the
+        other. Both queries are written as for `select_one`.
+        """
+        statement = self._prepare(change.format(keyspace=self._keyspace), is_idempotent=False)
+        try:
+            self._session.execute(statement, values)
+        except Exception as error:  # each of the driver's many: the look tells
+            log.warning("a conditional write: %s; looking", error)
+        serial = self._prepare(look.format(keyspace=self._keyspace), ConsistencyLevel.SERIAL)
+        return retry(
+            lambda: self._session.execute(serial, key).one(), Exception, GIVE_UP_SECONDS, "reading"
+        )
+
     def close(self) -> None:
         self._session.cluster.shutdown()
 
@@ -180,14 +196,19 @@ class Tables:
             f"INSERT INTO {self._keyspace}.{table} ({names}) VALUES ({marks}) USING TIMESTAMP ?"
         )
 
-    def _prepare(self, query: str) -> Any:
-        if query not in self._prepared:
+    def _prepare(
+        self, query: str, consistency: int | None = None, *, is_idempotent: bool = True
+    ) -> Any:
+        """Args: ``consistency`` is that of the session by default."""
+        known = (query, consistency)
+        if known not in self._prepared:
             statement = retry(
                 lambda: self._session.prepare(query), Exception, GIVE_UP_SECONDS, "preparing"
             )
-            statement.is_idempotent = True
-            self._prepared[query] = statement
-        return self._prepared[query]
+            statement.is_idempotent = is_idempotent
+            statement.consistency_level = consistency
+            self._prepared[known] = statement
+        return self._prepared[known]
 
 
 def portions(rows: Iterable[Row], partition_columns: int) -> Iterator[list[Row]]:

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from cassandra import InvalidRequest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from millrace_jobs.output import Output
@@ -21,6 +23,7 @@ from millrace.audit.page_views import PageViewRule
 from millrace.audit.records import foreign_records, own_records
 from millrace.audit.report import Plane, Report
 from millrace.audit.skipped import unarchived_notes, uncovered
+from millrace.audit.tables import Tables
 from millrace.audit.truth import (
     STATUS_CLASSES,
     Cut,
@@ -32,10 +35,13 @@ from millrace.audit.truth import (
     requests_by_day,
     truth_of,
 )
+from millrace.cluster import cassandra
 from millrace.cluster.skips import Skipped
 from millrace.common.errors import OperatorError
 from millrace.ledger import store
 from millrace.ledger.store import Ledger, State, Writer
+from millrace.plan import load_plan
+from millrace_shared.generations import Layer, Overlay
 from tests.unit.ledger.test_ledger import SPEC
 
 EVENTS = 2000
@@ -431,7 +437,7 @@ def test_requests_by_day_take_hours_that_were_not_read_from_the_log(
     assert sum(requests_by_day(records, np.zeros(3), archived, hours).values()) == 2 * 7
 
 
-KINDS = ("lost", "extra", "wrong", "excused", "late", "quarantined", "skipped")
+KINDS = ("lost", "extra", "wrong", "excused", "late", "quarantined", "skipped", "excluded", "since")
 NONE = dict.fromkeys(KINDS, 0)
 ANSWER = {"checked": 9, **NONE, "examples": ["lost: x"]}
 
@@ -452,6 +458,42 @@ def test_a_recount_is_exact_but_for_what_came_late(found, ok):
     report = declared.report("sessions", ANSWER | found)
     assert report.ok is ok
     assert bool(report.planes[0].examples) is not ok
+
+
+def test_what_is_excluded_or_came_after_a_count_is_told_and_no_error():
+    report = declared.report("sessions", ANSWER | {"excluded": 3, "since": 2, "late": 1})
+    plane = report.planes[0]
+    assert (report.ok, plane.excluded, plane.late) == (True, 3, 3)
+    assert report.notes == [
+        "2 events came after their windows were counted again: `millrace reconcile sessions`"
+        " counts them, too"
+    ]
+
+
+def test_a_ledger_says_nothing_of_hours_that_readers_see_another_count_of():
+    run._require_the_stream_s([])
+    with pytest.raises(
+        OperatorError, match="another count of 2 of these hours, from 1970-01-01 01"
+    ):
+        run._require_the_stream_s([3600, 7200])
+
+
+def test_the_hours_of_another_count_are_found_in_the_overlay(monkeypatch: pytest.MonkeyPatch):
+    hour = datetime(1970, 1, 1, 1, tzinfo=UTC)
+    overlay = Overlay().switched(Layer(hour, hour + timedelta(hours=2), 4, 9))
+    row = SimpleNamespace(content=overlay.content, revision=overlay.revision)
+    tables = Tables(load_plan("local"), None)
+    found: list[Any] = [row]
+    monkeypatch.setattr(cassandra, "read_each", lambda *_: found)
+    assert tables.counted_again([0, 3600, 7200, 10800]) == [3600, 7200]
+    found.clear()
+    assert tables.counted_again([3600]) == []
+
+    def unknown(*_: Any) -> Any:
+        raise InvalidRequest("unconfigured table overlays")
+
+    monkeypatch.setattr(cassandra, "read_each", unknown)  # of before the first deployment
+    assert tables.counted_again([3600]) == []
 
 
 def test_what_is_skipped_is_told_and_neither_right_nor_an_error():

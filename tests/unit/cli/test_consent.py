@@ -32,6 +32,7 @@ ASK = {
     "host": "kill kafka-1",
     "jobs disable": "sessions",
     "jobs skip": "sessions --partition 0 --from 1 --to 2 --why x",
+    "reconcile": "sessions --switch",
     "table remove": "campaigns campaign=spring",
     "keys revoke": "shop",
     "load-large": "",

@@ -19,4 +19,9 @@ def test_a_question_is_handed_to_a_host_as_it_is(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(job_gateway, "run_on", run_on)
     gateway = job_gateway.Gateway(load_plan("local"))
     assert gateway.why("sessions", {"key": {"url": "$HOME"}}) == {"count": 1}
-    assert asked == [(["sudo", "job-gateway", "why", "sessions"], '{"key": {"url": "$HOME"}}')]
+    assert gateway.reconcile("traffic", {"without": "url = '/$a b'"}, "v1") == {"count": 1}
+    gateway_s = ["sudo", "job-gateway"]
+    assert asked == [
+        ([*gateway_s, "why", "sessions"], '{"key": {"url": "$HOME"}}'),
+        ([*gateway_s, "reconcile", "traffic", "--version", "v1"], '{"without": "url = \'/$a b\'"}'),
+    ]

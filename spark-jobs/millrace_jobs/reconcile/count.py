@@ -1,0 +1,166 @@
+"""Counts a range of closed windows again, as a generation of their rows. A run that was killed is
+gone on with by whoever asks for the same."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from millrace_jobs.quarantine.store import skips_of
+from millrace_jobs.query.context import StoredContext
+from millrace_jobs.query.write_version import write_version
+from millrace_jobs.reconcile.plan import (
+    Asked,
+    Refused,
+    are_archived,
+    chunks,
+    closed_range,
+    exclusions,
+    require_kept,
+)
+from millrace_jobs.reconcile.positions import Groups
+from millrace_jobs.reconcile.predicates import require_predicate
+from millrace_jobs.recount.counted import Counted
+from millrace_jobs.recount.generations import Book, Generation, Offsets, naive, seen
+from millrace_jobs.recount.run import skips_at
+from millrace_shared import job_progress
+
+log = logging.getLogger(__name__)
+
+CATCH_UP_SECONDS = 120.0
+LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Archived:
+    """The job that archives a stream, and how long it keeps what it received."""
+
+    job: str
+    keep_days: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is. ``version`` is that of its newest batch."""
+
+    watermark: datetime
+    version: int
+
+    @classmethod
+    def of(cls, context: StoredContext) -> "Progress":
+        """Raises Refused for a job that hasn't stored anything yet."""
+        query = job_progress.select("epoch", "batch", "watermark", where="job = ?")
+        row = context.tables.select_one(query, [context.job])
+        if row is None or row.watermark is None:
+            raise Refused(f"job {context.job} has closed no window yet")
+        return cls(row.watermark, write_version(row.epoch, row.batch))
+
+
+def count(
+    counted: Counted,
+    asked: Asked,
+    archives: Mapping[str, Archived],
+    groups: Groups,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[Generation, int]:
+    """Count what is asked for; the generation, and how many rows this run has stored.
+
+    Args:
+        archives: by stream.
+
+    Raises Refused before anything is changed, Outrun when another run takes over.
+    """
+    context, book = counted.context, Book(counted.context.tables, counted.rows)
+    progress = Progress.of(context)  # first: what the job reads later is of no closed window
+    ends = _archived(context, archives, groups, sleep)
+    start, end = closed_range(asked, counted.grid, counted.closed_before(progress.watermark))
+    _require_archive(context, archives, start)
+    if asked.without:
+        require_predicate(context, asked.without)
+    generation = _begin(book, context, asked, start, end, ends)
+    return _go_on(counted, book, generation, progress.version)
+
+
+def _archived(
+    context: StoredContext,
+    archives: Mapping[str, Archived],
+    groups: Groups,
+    sleep: Callable[[float], None],
+) -> Offsets:
+    """Up to where the archives have each stream: as far as the job is, or farther."""
+    read: Offsets = groups.of(context.job, [stream.topic for stream in context.streams])
+    left = CATCH_UP_SECONDS
+    while True:
+        found = {
+            topic: ends
+            for stream in context.streams
+            for topic, ends in groups.of(archives[stream.name].job, [stream.topic]).items()
+        }
+        if are_archived(read, found):
+            return found
+        if left <= 0:
+            raise Refused(
+                f"the archive is behind job {context.job}: `millrace status` says why; then again"
+            )
+        sleep(LOOK_SECONDS)
+        left -= LOOK_SECONDS
+
+
+def _require_archive(
+    context: StoredContext, archives: Mapping[str, Archived], start: datetime
+) -> None:
+    now = datetime.now(UTC).replace(tzinfo=None)
+    for stream in context.streams:
+        keep = timedelta(days=archives[stream.name].keep_days)
+        table = context.config.archive_of(stream)
+        [detail] = context.spark.sql(f"DESCRIBE DETAIL delta.`{table}`").collect()
+        require_kept(start, now, keep, detail.createdAt, stream.name)
+
+
+def _begin(
+    book: Book,
+    context: StoredContext,
+    asked: Asked,
+    start: datetime,
+    end: datetime,
+    ends: Offsets,
+) -> Generation:
+    """The generation to count: a new one, or the last one, if that was the same and isn't done."""
+    known = book.all()
+    pieces = seen(book.overlay(), start, end)
+    new = Generation(
+        number=1 + max((one.number for one in known), default=0),
+        start=start,
+        end=end,
+        asked=asked.end,
+        done=start,
+        ends=ends,
+        exclusions=exclusions(pieces, book.of, start, end, asked.without),
+        code=context.config.version,
+        version=0,
+        since=naive(datetime.now(UTC)),
+        who=asked.who,
+    )
+    if known and not known[-1].is_done and known[-1].is_asked_by(new):
+        log.info("generation %d is gone on with, from %s UTC", known[-1].number, known[-1].done)
+        return known[-1]
+    book.add(new)
+    return new
+
+
+def _go_on(
+    counted: Counted, book: Book, generation: Generation, newest: int
+) -> tuple[Generation, int]:
+    """Rows of each run are newer than those of runs before: they may get other facts."""
+    aside = skips_of(counted.context)
+    version = 1 + max(newest, generation.version, book.overlay().version)
+    generation = book.note(generation, version=version)
+    skips = skips_at(book, generation.number, aside)
+    rows = 0
+    for first, last in chunks(generation.done, generation.end, counted.step):
+        for start, end, terms in generation.parts(first, last):
+            rows += counted.count(start, end, terms, skips, generation.number, version)
+        generation = book.note(generation, done=last)
+        log.info("%s to %s UTC: %d rows so far", first, last, rows)
+    return generation, rows
