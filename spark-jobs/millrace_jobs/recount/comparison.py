@@ -77,16 +77,21 @@ def compare(
         if name not in found and start in lacking:
             findings.excused += 1
         elif name not in found:
-            findings.note("lost", f"{name}")
+            findings.note("lost", named(name))
         elif name not in truth:
-            findings.note("extra", f"{name}")
+            findings.note("extra", named(name))
         elif not (columns := differing(output, truth[name], found[name])):
             continue
         elif start in lacking:
             findings.excused += 1
         else:
-            findings.note("wrong", f"{name}: {columns}")
+            findings.note("wrong", f"{named(name)}: {columns}")
     return findings
+
+
+def named(name: Iterable[Any]) -> str:
+    """A row's name as people read it: 2026-01-01T00:00:00 /pages/1."""
+    return " ".join(one.isoformat() if isinstance(one, datetime) else str(one) for one in name)
 
 
 def by_name(output: Output, rows: Iterable[RowT]) -> dict[tuple[Any, ...], RowT]:

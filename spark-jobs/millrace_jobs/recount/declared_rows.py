@@ -8,7 +8,7 @@ from millrace_jobs.declared.enrichment import Enrichment
 from millrace_jobs.output import Output
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.query.job import Countable
-from millrace_jobs.recount.comparison import Findings, by_name, compare, differing
+from millrace_jobs.recount.comparison import Findings, by_name, compare, differing, named
 from millrace_jobs.recount.counted import Difference, Record, floor
 from millrace_jobs.recount.generations import Seen, Terms
 from millrace_jobs.recount.rows import computed_rows, late_events, stored_rows, with_facts
@@ -101,7 +101,7 @@ class DeclaredRows:
                 by_name(output, stored_rows(self._job, part, number)) for number in (before, after)
             )
             return [
-                Difference(str(name), one.get(name), other.get(name), columns, measures)
+                Difference(named(name), one.get(name), other.get(name), columns, measures)
                 for name in sorted(one.keys() | other.keys(), key=str)
                 if (columns := _columns(output, one.get(name), other.get(name)))
             ]

@@ -19,7 +19,7 @@ from millrace_jobs.programs.traffic import (
 from millrace_jobs.quarantine.search import Skip
 from millrace_jobs.query.context import StoredContext
 from millrace_jobs.query.skips import ranges_of
-from millrace_jobs.recount.comparison import Findings
+from millrace_jobs.recount.comparison import Findings, named
 from millrace_jobs.recount.counted import Difference, Record, floor
 from millrace_jobs.recount.generations import Seen, Terms
 from millrace_jobs.recount.rows import days, unskipped
@@ -86,10 +86,10 @@ class TrafficRows:
                 if columns and name[1].date() in late:
                     findings.excused += 1
                 elif columns and name not in found:
-                    findings.note("lost", f"{name}")
+                    findings.note("lost", named(name))
                 elif columns:
                     kind = "wrong" if name in truth else "extra"
-                    findings.note(kind, f"{name}: {columns}")
+                    findings.note(kind, f"{named(name)}: {columns}")
             at = following
         return findings
 
@@ -101,7 +101,7 @@ class TrafficRows:
             for name in sorted(one.keys() | other.keys(), key=str):
                 if columns := self._differing(one.get(name), other.get(name)):
                     measures = COUNTS if name[0] == PAGE_WINDOW else ()  # minutes say it again
-                    yield Difference(str(name), one.get(name), other.get(name), columns, measures)
+                    yield Difference(named(name), one.get(name), other.get(name), columns, measures)
 
     def records(
         self, start: datetime, end: datetime, before: int, after: int, version: int
