@@ -292,6 +292,21 @@ def test_a_log_that_came_late_and_a_bot_that_is_taken_out_are_as_if_it_had_alway
         versions[record["key"]] = record["version"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_that_is_younger_than_the_archive_gets_its_past_from_it(
+    world: World, kind: str
+) -> None:
+    """Kafka had the last events alone, so the stream's rows begin within a window."""
+    make, expected, readers_see = KINDS[kind]
+    counted = make(world)
+    world.archive(LATE + LATER)
+    world.read = world.archived
+    count(counted, asked(closed=True, end=NOON + 3 * HOUR), ARCHIVES, world)  # type: ignore[arg-type]
+    assert readers_see(counted) == {}
+    switch(counted, None, world.publish)
+    assert readers_see(counted) == expected(EVENTS, bot=True)
+
+
 def test_readers_of_the_topic_have_the_rows_of_the_table(world: World) -> None:
     counted: Any = world.declared()
     counted.count(NOON, CLOSED, ALL, [], 0, BATCH)
