@@ -12,6 +12,7 @@ from millrace.common.console import Console
 from millrace.common.durations import parse_duration, parse_moment
 from millrace.common.exits import Exit
 from millrace.common.paths import stack_name
+from millrace.common.stage import Stage
 from millrace.common.tables import JsonOption, tell
 from millrace.plan import load_plan
 
@@ -67,7 +68,9 @@ def _audit_job(
     from millrace.audit.declared import audit_job
 
     first, last = (None if one is None else parse_moment(one) for one in (start, end))
-    return audit_job(load_plan(stack_name()), job, first, last, wait, generation)
+    with Stage(Console(stderr=True), f"{job} is counted again") as stage:
+        plan = load_plan(stack_name())
+        return audit_job(plan, job, first, last, wait, generation, stage.say)
 
 
 def _audit(runs: list[str] | None, wait: float) -> "Report":

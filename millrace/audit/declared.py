@@ -21,6 +21,7 @@ from millrace.cluster.hdfs import Hdfs
 from millrace.cluster.insight_api import InsightApi
 from millrace.cluster.job_gateway import Gateway
 from millrace.cluster.skips import skipped
+from millrace.cluster.ssh import Follow
 from millrace.common.errors import OperatorError
 from millrace.plan import Plan
 
@@ -50,6 +51,7 @@ def audit_job(
     end: datetime | None,
     wait: float = 120.0,
     generation: int | None = None,
+    follow: Follow | None = None,
 ) -> Report:
     """Compares a job's rows, of windows that start from ``start`` to ``end``, with a recount.
 
@@ -58,6 +60,7 @@ def audit_job(
         wait: seconds that the jobs are given to catch up.
         generation: one that `millrace reconcile` has counted, or 0 for what the stream wrote; by
             default what readers see.
+        follow: is told how far it is.
 
     Raises OperatorError when there is no such job, or it can't be counted again.
     """
@@ -79,7 +82,7 @@ def audit_job(
         raise OperatorError(f"traffic is audited by whole hours, not from {start} to {end}")
     if not timedelta(0) < end - start <= LONGEST:
         raise OperatorError(f"from {start} to {end} is no range of at most {LONGEST.days} days")
-    answer = Gateway(plan).recount(job, _naive(start), _naive(end), generation)
+    answer = Gateway(plan).recount(job, _naive(start), _naive(end), generation, follow)
     found = report(job, answer, unarchived(plan, job))
     if why := _unlike_the_api(job, answer, generation):
         found.notes.append(f"no other engine has counted a part of job {job} again: {why}")

@@ -4,7 +4,6 @@ import getpass
 import socket
 from collections.abc import Mapping
 from datetime import UTC
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -12,15 +11,17 @@ from rich.console import Group
 
 from millrace import completion
 from millrace.cluster.job_gateway import Gateway
+from millrace.cluster.ssh import Follow
 from millrace.common.consent import YesOption, agree
 from millrace.common.console import Console
 from millrace.common.durations import parse_moment
 from millrace.common.errors import OperatorError
 from millrace.common.paths import stack_name
+from millrace.common.stage import Stage
 from millrace.common.tables import Answer, Column, JsonOption, Row, Table, tell
 from millrace.plan import Plan, load_plan
 
-console = Console()
+progress = Console(stderr=True)
 
 
 def reconcile_command(
@@ -75,17 +76,20 @@ def reconcile_command(
     asked = [name for name, is_so in _ways(ranged, show, switch, back).items() if is_so]
     require_one(asked, without=without, version=version, closed=closed, generation=generation)
     way = asked[0] if asked else "list"
-    ask = partial(_ask, plan, job, version)
     if way == "count":
         question = question_of(plan, job, start, end, without or "", closed=closed)
-        tell(counted_view(job, ask(question)), as_json)
+        with Stage(progress, f"{job} is counted again") as stage:
+            answer = _ask(plan, job, question, version, stage.say)
+        tell(counted_view(job, answer), as_json)
     elif way == "list":
-        tell(list_view(job, ask({"do": "list"})), as_json)
+        tell(list_view(job, _ask(plan, job, {"do": "list"})), as_json)
     elif way == "show":
-        tell(shown_view(job, ask({"do": "show", "generation": generation})), as_json)
+        answer = _ask(plan, job, {"do": "show", "generation": generation})
+        tell(shown_view(job, answer), as_json)
     else:
         agree(_change(plan, job, way, generation), yes=yes)
-        answer = ask({"do": way, "generation": generation})
+        with Stage(progress, f"readers of {job} are switched") as stage:
+            answer = _ask(plan, job, {"do": way, "generation": generation}, follow=stage.say)
         tell(switched_view(job, way, answer), as_json)
 
 
@@ -214,9 +218,15 @@ def _naive(text: str) -> str:
     return parse_moment(text).astimezone(UTC).replace(tzinfo=None).isoformat()
 
 
-def _ask(plan: Plan, job: str, version: str | None, question: dict[str, Any]) -> dict[str, Any]:
+def _ask(
+    plan: Plan,
+    job: str,
+    question: dict[str, Any],
+    version: str | None = None,
+    follow: Follow | None = None,
+) -> dict[str, Any]:
     """Raises OperatorError for what is refused."""
-    answer = Gateway(plan).reconcile(job, question, version)
+    answer = Gateway(plan).reconcile(job, question, version, follow)
     if "error" in answer:
         raise OperatorError(f"job {job}: {answer['error']}", "readers see what they saw before")
     return answer

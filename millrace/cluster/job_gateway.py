@@ -6,7 +6,7 @@ from datetime import datetime
 from subprocess import TimeoutExpired
 from typing import Any
 
-from millrace.cluster.ssh import run_on
+from millrace.cluster.ssh import Follow, run_on
 from millrace.common.errors import OperatorError, UnreachableError
 from millrace.plan import Plan
 
@@ -25,14 +25,18 @@ class Gateway:
         self._longest = settings["deploy_timeout_seconds"] + MARGIN
         self._recount = settings["recount_timeout_seconds"] + MARGIN
 
-    def run(self, *words: str, stdin: str = "", timeout: float = 30) -> str:
+    def run(
+        self, *words: str, stdin: str = "", timeout: float = 30, follow: Follow | None = None
+    ) -> str:
         """Runs a command; returns what it prints. Raises OperatorError with its reason if it
-        fails."""
+        fails. ``follow`` is told how far it is."""
         reasons = []
         for host in self._plan.hosts_of("job_gateway"):
             try:
                 command = ["sudo", "job-gateway", *words]
-                done = run_on(self._plan, host, command, stdin=stdin, timeout=timeout)
+                done = run_on(
+                    self._plan, host, command, stdin=stdin, timeout=timeout, follow=follow
+                )
             except TimeoutExpired:
                 reasons.append(f"{host.name}: no answer in {timeout:g} s")
                 continue
@@ -48,7 +52,12 @@ class Gateway:
         return self.run(*words, timeout=self._longest)
 
     def recount(
-        self, job: str, start: datetime, end: datetime, generation: int | None = None
+        self,
+        job: str,
+        start: datetime,
+        end: datetime,
+        generation: int | None = None,
+        follow: Follow | None = None,
     ) -> dict[str, Any]:
         """Has a job's rows counted again and compared; times are naive, in UTC.
 
@@ -58,10 +67,14 @@ class Gateway:
         words = [job, start.isoformat(), end.isoformat()]
         if generation is not None:
             words += ["--generation", str(generation)]
-        return self._answer("recount", *words)
+        return self._answer("recount", *words, follow=follow)
 
     def reconcile(
-        self, job: str, question: Mapping[str, Any], version: str | None = None
+        self,
+        job: str,
+        question: Mapping[str, Any],
+        version: str | None = None,
+        follow: Follow | None = None,
     ) -> dict[str, Any]:
         """Has a job's past counted again, or readers switched: see millrace_jobs.reconcile.run.
 
@@ -69,7 +82,7 @@ class Gateway:
             version: of the jobs' code; by default the one that runs.
         """
         words = ["--version", version] if version else []
-        return self._answer("reconcile", job, *words, stdin=json.dumps(question))
+        return self._answer("reconcile", job, *words, stdin=json.dumps(question), follow=follow)
 
     def why(self, job: str, question: Mapping[str, Any]) -> dict[str, Any]:
         """Has a job's rows explained by their events: see millrace_jobs.recount.why."""
@@ -79,8 +92,9 @@ class Gateway:
         answer: dict[str, Any] = json.loads(self.run(*words))
         return answer
 
-    def _answer(self, *words: str, stdin: str = "") -> dict[str, Any]:
+    def _answer(self, *words: str, stdin: str = "", follow: Follow | None = None) -> dict[str, Any]:
         """What a Spark on an edge host prints last."""
-        [*_, last] = self.run(*words, stdin=stdin, timeout=self._recount).splitlines()
+        said = self.run(*words, stdin=stdin, timeout=self._recount, follow=follow)
+        [*_, last] = said.splitlines()
         answer: dict[str, Any] = json.loads(last)
         return answer

@@ -1,7 +1,6 @@
 """Counts a range of closed windows again, as a generation of their rows. A run that was killed is
 gone on with by whoever asks for the same."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,8 +24,7 @@ from millrace_jobs.recount.counted import Counted
 from millrace_jobs.recount.generations import Book, Generation, Offsets, naive, seen
 from millrace_jobs.recount.run import skips_at
 from millrace_shared import job_progress
-
-log = logging.getLogger(__name__)
+from millrace_shared.progress import tell
 
 CATCH_UP_SECONDS = 120.0
 LOOK_SECONDS = 1.0
@@ -143,7 +141,7 @@ def _begin(
         who=asked.who,
     )
     if known and not known[-1].is_done and known[-1].is_asked_by(new):
-        log.info("generation %d is gone on with, from %s UTC", known[-1].number, known[-1].done)
+        tell(f"generation {known[-1].number} is gone on with, from {known[-1].done} UTC")
         return known[-1]
     book.add(new)
     return new
@@ -162,5 +160,5 @@ def _go_on(
         for start, end, terms in generation.parts(first, last):
             rows += counted.count(start, end, terms, skips, generation.number, version)
         generation = book.note(generation, done=last)
-        log.info("%s to %s UTC: %d rows so far", first, last, rows)
+        tell(f"windows to {last} UTC of {generation.end}: {rows:,} rows")
     return generation, rows

@@ -1,7 +1,6 @@
 """Has readers see another generation: those of the API at once, those of the results topic once all
 of it is told."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
@@ -11,8 +10,7 @@ from millrace_jobs.reconcile.plan import Refused
 from millrace_jobs.recount.counted import Counted, Record
 from millrace_jobs.recount.generations import Book, Generation, Seen, aware, seen
 from millrace_shared.generations import Layer, NothingBefore, Overlay
-
-log = logging.getLogger(__name__)
+from millrace_shared.progress import tell
 
 PORTION = 500  # records of a transaction, which has 15 s
 
@@ -97,7 +95,7 @@ def _change(
     counted: Counted, book: Book, before: Overlay, after: Overlay, publish: Publish
 ) -> Overlay:
     book.change(before, after)
-    log.info("readers see it, as revision %d; the results topic is told", after.revision)
+    tell(f"readers see it, as revision {after.revision}; the results topic is told")
     all_of_it = records(counted, after)
     while portion := list(islice(all_of_it, PORTION)):
         publish(portion)

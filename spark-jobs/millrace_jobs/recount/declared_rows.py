@@ -14,6 +14,7 @@ from millrace_jobs.recount.generations import Seen, Terms
 from millrace_jobs.recount.rows import computed_rows, late_events, stored_rows, with_facts
 from millrace_jobs.recount.slices import Slice, in_slices
 from millrace_shared.generations import STREAM
+from millrace_shared.progress import tell
 
 HOUR = timedelta(hours=1)
 
@@ -79,7 +80,10 @@ class DeclaredRows:
         def compare_slice(one: Slice) -> Findings:
             stored = stored_rows(self._job, one, part.generation)
             computed = computed_rows(self._job, one, skips, terms)
-            return compare(output, with_facts(output, facts, computed, stored), stored, late.keys())
+            computed = with_facts(output, facts, computed, stored)
+            found = compare(output, computed, stored, late.keys())
+            tell(f"windows to {one.end} UTC of {part.end}: {found.checked:,} rows more")
+            return found
 
         findings = Findings(late=late.total(), lacking=[window.isoformat() for window in late])
         for found in in_slices(Slice(part.start, part.end), output, compare_slice):

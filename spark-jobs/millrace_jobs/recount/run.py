@@ -99,7 +99,6 @@ def recount(
     for part, terms in terms_of(book, seen(book.overlay(), start, end), generation):
         skips = skips_at(book, part.generation, aside)
         found = counted.audit(part, terms, skips)
-        log.info("%s to %s UTC: %d rows", part.start, part.end, found.checked)
         findings.add(found)
         if part.generation != STREAM:
             excluded, since = left_out(context, part.start, part.end, terms)

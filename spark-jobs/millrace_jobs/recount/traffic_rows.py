@@ -34,6 +34,7 @@ from millrace_jobs.transforms.traffic import (
     traffic,
 )
 from millrace_shared.generations import STREAM, TRAFFIC, hour_of, window_of
+from millrace_shared.progress import tell
 
 HOUR = timedelta(hours=1)
 ESTIMATE = "visitors"
@@ -91,6 +92,7 @@ class TrafficRows:
                     kind = "wrong" if name in truth else "extra"
                     findings.note(kind, f"{named(name)}: {columns}")
             at = following
+            tell(f"windows to {at} UTC of {part.end}: {findings.checked:,} rows")
         return findings
 
     def differences(

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from millrace.cli import app
 from millrace.cluster.job_gateway import Gateway
+from millrace.cluster.ssh import Follow
 from millrace.common.errors import OperatorError
 
 COUNTED = {
@@ -41,8 +42,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         "back": {"revision": 5},
     }
 
-    def answer(_: Gateway, job: str, question: Any, version: str | None) -> dict[str, Any]:
+    def answer(
+        _: Gateway, job: str, question: Any, version: str | None, follow: Follow | None
+    ) -> dict[str, Any]:
         found.append((job, question, version))
+        assert (follow is not None) == (question["do"] in ("count", "switch", "back"))
         return answers[question["do"]]
 
     monkeypatch.setattr(Gateway, "reconcile", answer)
@@ -101,7 +105,7 @@ def test_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "why"),
     [
         (["archive", *RANGE], "no application runs a job archive that makes rows"),
-        (["nothing"], "no job nothing"),
+        (["nothing"], "no application runs a job nothing"),
         (["traffic", "--switch", "--back"], "one at a time: --switch and --back"),
         (["traffic", *RANGE, "--show"], "one at a time: --from and --to and --show"),
         (["traffic", "--without", "a"], "--without goes with --from and --to"),
