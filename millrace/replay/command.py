@@ -32,6 +32,10 @@ def replay_command(
     ] = False,
     run: Annotated[str, typer.Option(help="Under a new name, the same log is new events.")] = "",
     log_format: FormatOption = "",
+    late: Annotated[
+        bool,
+        typer.Option("--late", help="Though the jobs are done with its time: for the archive."),
+    ] = False,
 ) -> None:
     """Send a web log of Apache, nginx or Caddy into the pipeline, each line once.
 
@@ -47,6 +51,6 @@ def replay_command(
     if shift is not None and shift_to_now:
         raise OperatorError("--shift and --shift-to-now exclude each other")
     hours = None if shift is None else parse_shift(shift)
-    asked = ReplayOptions(log, parse_speed(speed), hours, shift_to_now, run, log_format)
+    asked = ReplayOptions(log, parse_speed(speed), hours, shift_to_now, run, log_format, late)
     if not replay_log(load_plan(stack_name()), asked):
         raise typer.Exit(Exit.STOPPED)

@@ -26,10 +26,10 @@ from millrace.weblog import Reader, format_of
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """What the operator options for.
+    """What the operator asks for.
 
     ``speed`` None is as fast as is safe; ``shift`` is in hours, None when none was given; without
-    a ``format`` the log's own is found out.
+    a ``format`` the log's own is found out; ``late`` events are sent as well.
     """
 
     path: str
@@ -38,6 +38,7 @@ class ReplayOptions:
     to_now: bool = False
     run: str = ""
     format: str = ""
+    late: bool = False
 
     def __post_init__(self) -> None:
         """Raises OperatorError for a format that can't be read by."""
@@ -115,7 +116,7 @@ def _begin(
         read = Reader(fit.format)
         begin = replace(begin, shift=_shift(options, pipeline, read))
     begin = replace(begin, format=read.format.name, done=begin.done and not first)
-    if (time := start.first_time(first, read)) is not None:
+    if not options.late and (time := start.first_time(first, read)) is not None:
         start.require_in_time(time, begin.shift, pipeline.traffic_watermark())
     return begin, lines, read
 

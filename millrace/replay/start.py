@@ -165,6 +165,7 @@ def require_in_time(first: int, shift: int, watermark: datetime | None) -> None:
     raise TooLate(
         f"too late: the jobs are done with everything before {watermark:%Y-%m-%d %H:%M} UTC, and "
         f"the next event is of {datetime.fromtimestamp(event_time, UTC):%Y-%m-%d %H:%M} UTC",
-        "--shift-to-now sends the log as today's traffic; "
+        "--late sends it to the archive, from which `millrace reconcile` counts it; "
+        "--shift-to-now sends it as today's traffic; "
         f"--shift {days}d is the least that is not late (for a log already begun add --run NAME)",
     )

@@ -111,7 +111,7 @@ def test_the_past_is_counted_again_and_readers_change_over_at_once(
     wait_until(lambda: all_closed(insights, end), PATIENCE, "all of its windows are closed")
     if is_in_time:
         assert_is(insights, halves.stream, halves.span)
-    finish(replay(halves.late, "--run", f"{month.run}-late", *shift))
+    finish(replay(halves.late, "--run", f"{month.run}-late", "--late", *shift))
     wait_until(lambda: late(insights, halves) >= too_late, PATIENCE, "the rest came too late")
     before = totals(insights, halves)
 

@@ -684,11 +684,17 @@ class NothingProcessed:
         return {}
 
 
-def begin(path: str, recorded: Progress | None, asked: str = "") -> tuple[Progress, Lines, Reader]:
-    pipeline = Pipeline({}, NothingProcessed(), TOPICS, DAY, LIMITS)  # type: ignore[arg-type]
-    return run._begin(
-        ReplayOptions(path, format=asked), Source(path), recorded, pipeline, Console()
-    )
+def begin(
+    path: str,
+    recorded: Progress | None,
+    asked: str = "",
+    late: bool = False,
+    insights: NothingProcessed | None = None,
+) -> tuple[Progress, Lines, Reader]:
+    api: Any = insights or NothingProcessed()
+    pipeline = Pipeline({}, api, TOPICS, DAY, LIMITS)
+    options = ReplayOptions(path, format=asked, late=late)
+    return run._begin(options, Source(path), recorded, pipeline, Console())
 
 
 def test_a_replay_goes_on_in_the_format_it_began_with(
@@ -766,6 +772,21 @@ def test_what_would_be_dropped_as_late_is_refused_with_the_least_shift_that_is_n
     with pytest.raises(OperatorError, match="everything before 2015-05-19 12:00 UTC") as refusal:
         start.require_in_time(first, 0, watermark)
     assert "--shift 3d" in (refusal.value.hint or "")
+
+
+class AllIsDone(NothingProcessed):
+    """The insight API of a cluster whose jobs are done with the time of every log."""
+
+    def progress(self, job: str) -> dict[str, Any]:
+        return {"watermark": datetime(2099, 1, 1, tzinfo=UTC)}
+
+
+def test_a_log_that_is_late_is_sent_if_that_is_meant(tmp_path: Path) -> None:
+    path = write(tmp_path, LOG)
+    with pytest.raises(start.TooLate) as refusal:
+        begin(path, None, insights=AllIsDone())
+    assert "--late sends it to the archive" in (refusal.value.hint or "")
+    assert not begin(path, None, late=True, insights=AllIsDone())[0].done
 
 
 # --- make demo ------------------------------------------------------------------------------------
