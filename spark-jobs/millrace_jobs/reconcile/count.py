@@ -3,7 +3,7 @@ gone on with by whoever asks for the same."""
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from millrace_jobs.quarantine.store import skips_of
@@ -26,7 +26,8 @@ from millrace_jobs.recount.run import skips_at
 from millrace_shared import job_progress
 from millrace_shared.progress import tell
 
-CATCH_UP_SECONDS = 120.0
+# After a lost host on full cores an archive was three minutes behind.
+CATCH_UP_SECONDS = 900.0
 LOOK_SECONDS = 1.0
 
 
@@ -71,12 +72,15 @@ def count(
     """
     context, book = counted.context, Book(counted.context.tables, counted.rows)
     progress = Progress.of(context)  # first: what the job reads later is of no closed window
-    ends = _archived(context, archives, groups, sleep)
     start, end = closed_range(asked, counted.grid, counted.closed_before(progress.watermark))
     _require_archive(context, archives, start)
     if asked.without:
         require_predicate(context, asked.without)
-    generation = _begin(book, context, asked, start, end, ends)
+    new = _asked(book, context, asked, start, end)
+    generation = _begun(book, new)
+    if generation is None:
+        generation = replace(new, ends=_archived(context, archives, groups, sleep))
+        book.add(generation)
     return _go_on(counted, book, generation, progress.version)
 
 
@@ -101,6 +105,7 @@ def _archived(
             raise Refused(
                 f"the archive is behind job {context.job}: `millrace status` says why; then again"
             )
+        tell(f"the archive is behind job {context.job}: it has {left:.0f} s to catch up")
         sleep(LOOK_SECONDS)
         left -= LOOK_SECONDS
 
@@ -116,35 +121,34 @@ def _require_archive(
         require_kept(start, now, keep, detail.createdAt, stream.name)
 
 
-def _begin(
-    book: Book,
-    context: StoredContext,
-    asked: Asked,
-    start: datetime,
-    end: datetime,
-    ends: Offsets,
+def _asked(
+    book: Book, context: StoredContext, asked: Asked, start: datetime, end: datetime
 ) -> Generation:
-    """The generation to count: a new one, or the last one, if that was the same and isn't done."""
-    known = book.all()
+    """The generation that is asked for; of which records isn't settled yet."""
     pieces = seen(book.overlay(), start, end)
-    new = Generation(
-        number=1 + max((one.number for one in known), default=0),
+    return Generation(
+        number=1 + max((one.number for one in book.all()), default=0),
         start=start,
         end=end,
         asked=asked.end,
         done=start,
-        ends=ends,
+        ends={},
         exclusions=exclusions(pieces, book.of, start, end, asked.without),
         code=context.config.version,
         version=0,
         since=naive(datetime.now(UTC)),
         who=asked.who,
     )
-    if known and not known[-1].is_done and known[-1].is_asked_by(new):
-        tell(f"generation {known[-1].number} is gone on with, from {known[-1].done} UTC")
-        return known[-1]
-    book.add(new)
-    return new
+
+
+def _begun(book: Book, new: Generation) -> Generation | None:
+    """The last generation, if that was the same and isn't done. It has its records already, so an
+    archive that is behind doesn't keep it up."""
+    *_, last = [None, *book.all()]
+    if last is None or last.is_done or not last.is_asked_by(new):
+        return None
+    tell(f"generation {last.number} is gone on with, from {last.done} UTC")
+    return last
 
 
 def _go_on(
