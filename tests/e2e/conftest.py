@@ -80,26 +80,33 @@ class Month:
 
 
 @pytest.fixture(scope="session")
-def months(insights: Insights, plan: Plan, pipeline: Pipeline, log: Path) -> Iterator[Month]:
-    """One month after the other, from the log's own on; on a used cluster, from its newest on."""
+def month_of(plan: Plan, pipeline: Pipeline, log: Path) -> Callable[[int], Month]:
+    """The log, so many months later."""
     session = uuid.uuid4().hex[:8]
     rule = PageViewRule.of(plan)
 
-    def moved(days: int) -> Recount:
-        return recount(str(log), rule, pipeline.limits.line_bytes, shift_hours=24 * days)
-
-    newest = insights.job("traffic").get("max_event_time")
-    used = used_months(moved(0).first, newest, timedelta(days=MONTH_DAYS))
-
     def month(number: int) -> Month:
         days = number * MONTH_DAYS
-        truth = moved(days)
-        if truth.last > datetime.now(UTC):
+        truth = recount(str(log), rule, pipeline.limits.line_bytes, shift_hours=24 * days)
+        return Month(f"e2e-{session}-{number}", days, truth)
+
+    return month
+
+
+@pytest.fixture(scope="session")
+def months(insights: Insights, month_of: Callable[[int], Month]) -> Iterator[Month]:
+    """One month after the other, from the log's own on; on a used cluster, from its newest on."""
+    newest = insights.job("traffic").get("max_event_time")
+    used = used_months(month_of(0).truth.first, newest, timedelta(days=MONTH_DAYS))
+
+    def month(number: int) -> Month:
+        found = month_of(number)
+        if found.truth.last > datetime.now(UTC):
             pytest.fail(
                 f"the cluster has traffic up to {newest}: no month is left before today; these "
                 "tests need a cluster that has not seen today's traffic"
             )
-        return Month(f"e2e-{session}-{number}", days, truth)
+        return found
 
     return (month(number) for number in count(used))
 
