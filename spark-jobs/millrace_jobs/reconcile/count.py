@@ -2,7 +2,7 @@
 gone on with by whoever asks for the same."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -76,8 +76,9 @@ def count(
     _require_archive(context, archives, start)
     if asked.without:
         require_predicate(context, asked.without)
-    new = _asked(book, context, asked, start, end)
-    generation = _begun(book, new)
+    known = book.all()
+    new = _asked(book, known, context, asked, start, end)
+    generation = _begun(known, new)
     if generation is None:
         generation = replace(new, ends=_archived(context, archives, groups, sleep))
         book.add(generation)
@@ -122,12 +123,17 @@ def _require_archive(
 
 
 def _asked(
-    book: Book, context: StoredContext, asked: Asked, start: datetime, end: datetime
+    book: Book,
+    known: Sequence[Generation],
+    context: StoredContext,
+    asked: Asked,
+    start: datetime,
+    end: datetime,
 ) -> Generation:
     """The generation that is asked for; of which records isn't settled yet."""
     pieces = seen(book.overlay(), start, end)
     return Generation(
-        number=1 + max((one.number for one in book.all()), default=0),
+        number=1 + max((one.number for one in known), default=0),
         start=start,
         end=end,
         asked=asked.end,
@@ -141,10 +147,10 @@ def _asked(
     )
 
 
-def _begun(book: Book, new: Generation) -> Generation | None:
+def _begun(known: Sequence[Generation], new: Generation) -> Generation | None:
     """The last generation, if that was the same and isn't done. It has its records already, so an
     archive that is behind doesn't keep it up."""
-    *_, last = [None, *book.all()]
+    *_, last = [None, *known]
     if last is None or last.is_done or not last.is_asked_by(new):
         return None
     tell(f"generation {last.number} is gone on with, from {last.done} UTC")
