@@ -38,7 +38,8 @@ class Log:
     """A query's log, and which offsets its batches have read; each step may be the last before a
     crash, after which the query begins anew."""
 
-    def __init__(self, sizes: list[int]) -> None:
+    def __init__(self, sizes: list[int], room: int = 0) -> None:
+        self.room = room
         self.offsets: dict[int, Offsets] = {}
         self.committed = -1
         self.read: Counter[tuple[str, int]] = Counter()
@@ -50,7 +51,7 @@ class Log:
     def step_aside(self, skipped: list[SkippedRange]) -> bool:
         """One step around what is skipped; False when there is none to take."""
         begun = self.offsets.get(self.committed + 1)
-        step = rewriting(self.position(), self.committed + 1, begun, skipped)
+        step = rewriting(self.position(), self.committed + 1, begun, skipped, self.room)
         if step is None:
             return False
         self.offsets[step.number] = step.ends
@@ -75,11 +76,11 @@ class Log:
         return self.position() == {TOPIC: ENDS}
 
 
-@given(ranges_of_a_log, st.lists(st.integers(1, 9), min_size=1, max_size=5))
+@given(ranges_of_a_log, st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 40))
 def test_what_is_skipped_is_never_read_and_all_else_once(
-    skipped: list[SkippedRange], sizes: list[int]
+    skipped: list[SkippedRange], sizes: list[int], room: int
 ) -> None:
-    log = Log(sizes)
+    log = Log(sizes, room)
     for _ in range(500):
         if log.is_over:
             break
@@ -95,17 +96,42 @@ def test_what_is_skipped_is_never_read_and_all_else_once(
     assert log.read == Counter(all_offsets - left_out)
 
 
-def test_a_query_is_started_anew_once_for_each_skipped_range() -> None:
-    skipped = [SkippedRange(TOPIC, 0, start, start + 1) for start in range(1, 20, 3)]
-    log, starts = Log([20]), 0
+def starts(log: Log, skipped: list[SkippedRange]) -> int:
+    """How often a query is started until it has passed all of them."""
+    number = 0
     log.plan()
     while not log.is_over:
-        starts += 1
+        number += 1
         while log.step_aside(skipped):
             pass
         while not log.is_over and not overlapping(skipped, log.plan()):
             log.run()
-    assert starts == len(skipped) + 1
+    return number
+
+
+def test_a_query_is_started_anew_once_for_each_skipped_range() -> None:
+    skipped = [SkippedRange(TOPIC, 0, start, start + 1) for start in range(1, 20, 3)]
+    assert starts(Log([20]), skipped) == len(skipped) + 1
+
+
+def test_one_start_passes_a_skipped_range_of_each_partition() -> None:
+    """Small batches would meet them one by one."""
+    skipped = [
+        SkippedRange(TOPIC, partition, start + partition, start + partition + 1)
+        for partition in (0, 1)
+        for start in range(2, 18, 3)
+    ]
+    assert starts(Log([1]), skipped) == len(skipped) + 1
+    assert starts(Log([1], room=10), skipped) == len(skipped) // 2 + 2
+
+
+def test_a_batch_is_extended_no_farther_than_there_is_room() -> None:
+    committed, begun = {TOPIC: {"0": 0, "1": 0}}, {TOPIC: {"0": 3, "1": 3}}
+    near, far = SkippedRange(TOPIC, 0, 10, 11), SkippedRange(TOPIC, 1, 11, 12)
+    step = rewriting(committed, 4, begun, [near, far], room=20)
+    assert step
+    assert step.ends == {TOPIC: {"0": 10, "1": 3}}
+    assert rewriting(committed, 4, begun, [near, far]) is None
 
 
 @given(ranges_of_a_log, st.sampled_from([0, EARLIEST, 5]), st.integers(5, 20))

@@ -200,6 +200,41 @@ def test_what_is_first_in_a_batch_is_stepped_over_at_once(world: World) -> None:
     assert step_aside(world.context, world.ready.job) is None
 
 
+def test_only_a_batch_that_was_never_run_is_extended(world: World) -> None:
+    """What a predecessor began may be published, and isn't told again."""
+    world.skips.upsert("skipped", *noted(of(20, 21), of(60, 61)))
+    assert step_aside(world.context, world.ready.job) is None
+    assert world.log.offsets[7] == at(20)  # and not a record more, were the range behind it
+    world.log.committed, world.log.offsets[8] = 7, at(22)
+    with pytest.raises(StartAnew) as due:
+        check_batch(world.context, 8)
+    assert anew(world.ready, due.value)
+    assert step_aside(world.context, world.ready.job) == 7
+    assert world.log.offsets == {6: at(10), 7: at(21), 8: at(60)}
+
+    world.context.skips_ahead = (of(60, 61),)
+    world.log.offsets[8] = at(62)
+    with pytest.raises(StartAnew) as over:
+        check_batch(world.context, 8)  # a batch that the log had when the query started
+    assert anew(world.ready, over.value)
+    world.log.offsets[8] = at(40)
+    assert step_aside(world.context, world.ready.job) is None
+    assert world.log.offsets[8] == at(40)
+
+
+def test_a_batch_is_extended_by_what_these_cores_are_good_for(world: World) -> None:
+    world.context.batch_size = BatchSize.at_start(2, 100, 1.0)
+    world.skips.upsert("skipped", *noted(of(20, 21)))
+    step_aside(world.context, world.ready.job)
+    world.log.committed, world.log.offsets[7], world.log.offsets[8] = 7, at(11), at(21)
+    with pytest.raises(StartAnew) as due:
+        check_batch(world.context, 8)
+    assert anew(world.ready, due.value)
+    world.log.offsets[8] = at(12)
+    step_aside(world.context, world.ready.job)
+    assert world.log.offsets[8] == at(12)  # 9 more would be more than four times 2
+
+
 def test_what_is_no_record_s_fault_takes_the_usual_way(world: World) -> None:
     assert anew(world.ready, RuntimeError("no host")) is None
     world.too_large.clear()

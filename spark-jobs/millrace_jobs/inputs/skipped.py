@@ -5,7 +5,8 @@ could leave it out. So the offsets log is rewritten: a batch ends before a skipp
 it is committed its end moves behind that range. State and watermark are kept, because the batches
 keep their numbers. The batch after it, if Spark has planned it by then, is kept, too, and ends
 before the next range: planned anew, it would reach into that one, and the query start once more.
-Pure: `offset_log` reads and writes.
+One that was never run ends there in every partition: each start of the query passes as many ranges
+as there are partitions. Pure: `offset_log` reads and writes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,7 +64,11 @@ def overlapping(ranges: Iterable[SkippedRange], batch: Batch) -> list[SkippedRan
 
 
 def rewriting(
-    committed: Offsets, number: int, begun: Offsets | None, ranges: Iterable[SkippedRange]
+    committed: Offsets,
+    number: int,
+    begun: Offsets | None,
+    ranges: Iterable[SkippedRange],
+    room: int = 0,
 ) -> Rewriting | None:
     """The next step of a job around what is skipped; None when its next batch may run.
 
@@ -73,6 +78,8 @@ def rewriting(
         committed: the ends of the last committed batch, which is ``number - 1``.
         begun: those of the batch ``number``, if the log has it.
         ranges: none begins before the position unless it was cut by an earlier step.
+        room: how many records of a topic the batch ``number`` may be extended to. 0 for one of
+            which something may have been written: it may lose records to a later one, never win.
     """
     skipped = joined(ranges)
     if moved := {one: one.end for one in skipped if _stands_in(one, committed)}:
@@ -84,13 +91,27 @@ def rewriting(
         return Rewriting(number - 1, _with(committed, moved))
     if begun is None:
         return None
+    batch = Batch.between(committed, begun)
+    ends = {one: one.start for one in _next_ones(skipped, batch) if _is_in_reach(one, batch, room)}
+    changed = _with(begun, ends)
+    return Rewriting(number, changed) if changed != begun else None
+
+
+def _next_ones(skipped: Iterable[SkippedRange], batch: Batch) -> list[SkippedRange]:
+    """The first range of each of the batch's partitions that the batch hasn't behind it."""
     first: dict[tuple[str, int], SkippedRange] = {}
-    for one in overlapping(skipped, Batch.between(committed, begun)):
-        first.setdefault((one.topic, one.partition), one)
-    if first:
-        cut = {one: one.start for one in first.values()}
-        return Rewriting(number, _with(begun, cut))
-    return None
+    for one in ahead(skipped, batch.start):
+        if str(one.partition) in batch.end.get(one.topic, {}):
+            first.setdefault((one.topic, one.partition), one)
+    return list(first.values())
+
+
+def _is_in_reach(one: SkippedRange, batch: Batch, room: int) -> bool:
+    """Whether the batch reads something of it, or may be extended to where it starts."""
+    if overlapping([one], batch):
+        return True
+    start = _offset(batch.start, one, EARLIEST)
+    return start != EARLIEST and one.start - start <= room // len(batch.end[one.topic])
 
 
 def around(batch: Batch, ranges: Iterable[SkippedRange]) -> list[Batch]:

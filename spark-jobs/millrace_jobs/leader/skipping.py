@@ -36,6 +36,7 @@ from millrace_jobs.inputs.skipped import SkippedRange, ahead, overlapping, rewri
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query import skips
+from millrace_jobs.query.batch_size import GROWTH
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.executor_deaths import of_memory
 from millrace_jobs.query.job import Job
@@ -65,6 +66,10 @@ LETTER = StructType(
 class StartAnew(Exception):
     """Raised instead of a batch that is to be read otherwise, or to end elsewhere."""
 
+    def __init__(self, batch: int, why: str) -> None:
+        self.batch = batch
+        super().__init__(f"batch {batch} {why}")
+
 
 class FoundByAnother(Exception):
     """Raised instead of a batch that would die by what another job has found, sooner or later."""
@@ -84,9 +89,9 @@ def check_batch(context: JobContext, batch: int) -> None:
     """Before a batch is run. Raises StartAnew for one that would read what is skipped, and for the
     first one that needn't be read record by record."""
     if context.skips_ahead and overlapping(context.skips_ahead, context.checkpoint.batch(batch)):
-        raise StartAnew(f"batch {batch} is to end before what is skipped")
+        raise StartAnew(batch, "is to end before what is skipped")
     if context.careful_batch is not None and not _is_careful(context, batch):
-        raise StartAnew(f"batch {batch} need not be read record by record")
+        raise StartAnew(batch, "need not be read record by record")
 
 
 def told(ready: ReadyJob, found: frozenset[SkippedRange]) -> FoundByAnother | None:
@@ -107,7 +112,10 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
     Raises OffsetsExpired.
     """
     context, job = ready.context, ready.job
+    context.untouched = None
     if isinstance(error, StartAnew):
+        if context.begun is not None and error.batch > context.begun:
+            context.untouched = error.batch  # one that was begun before may be published
         if not context.skips_ahead:
             context.careful_batch = None
         return replace(ready, frame=job.frame())
@@ -146,20 +154,24 @@ def step_aside(context: JobContext, job: Job) -> int | None:
     """
     skips.look_up(context)
     context.skips_ahead = ()
+    context.begun = None
     checkpoint = context.checkpoint
-    if not context.skipped or checkpoint.newest() < 0:
+    if not context.skipped or (newest := checkpoint.newest()) < 0:
         return None
+    context.begun = newest
     committed = checkpoint.last_committed()
     ranges = _kept(context)
-    if checkpoint.newest() > committed and job.has_written(committed + 1):
+    if newest > committed and job.has_written(committed + 1):
         context.skips_ahead = tuple(ahead(ranges, checkpoint.ends(committed + 1)))
         return None
     offsets, moved = OffsetLog(context.spark, checkpoint), None
+    room = _room(context) if context.untouched == committed + 1 else 0
     while step := rewriting(
         checkpoint.ends(committed),
         committed + 1,
-        checkpoint.ends(committed + 1) if checkpoint.newest() > committed else None,
+        checkpoint.ends(committed + 1) if newest > committed else None,
         ranges,
+        room,
     ):
         context.lease.verify()
         log.info("job %s: batch %d now ends at %s", context.job, step.number, step.ends)
@@ -167,6 +179,12 @@ def step_aside(context: JobContext, job: Job) -> int | None:
         moved = committed if step.number == committed else moved
     context.skips_ahead = tuple(ahead(ranges, checkpoint.ends(committed)))
     return moved
+
+
+def _room(context: JobContext) -> int:
+    """How many records a batch may be extended to: as fast as batches grow while they are quick."""
+    size = context.batch_size
+    return min(GROWTH * (size.records if size else context.least_offsets), context.max_offsets)
 
 
 def position(context: JobContext, job: Job) -> Offsets:

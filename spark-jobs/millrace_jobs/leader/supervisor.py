@@ -265,6 +265,8 @@ def _keep(job: RunningJob, coordination: Coordination, others: Others) -> AnyJob
     if job.cancelled and not job.is_over:
         return _await_cancelled(job, job.cancelled, coordination)
     if error := job.cancelled.why if job.cancelled else job.error:
+        if isinstance(error, skipping.StartAnew):
+            job = _followed(job, coordination)  # what the batch before it has told
         return _after(job, error, coordination, others)
     job = _followed(job, coordination)
     why = job.reason_to_cancel or skipping.told(job.ready, others.found)
