@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from millrace_jobs.inputs.skipped import SkippedRange
 from millrace_jobs.leader import turns
 from millrace_jobs.leader.turns import LONGEST_WAIT_SECONDS, TOLD_SECONDS, Turns
 from millrace_jobs.query import pacing
@@ -64,6 +65,7 @@ def paced(job: str, **settings: Any) -> Pacing:
         least_offsets=LEAST,
         max_offsets=MOST,
         batch_size=None,
+        skips_ahead=(),
         spark=SimpleNamespace(sparkContext=None),
     )
     query: Any = SimpleNamespace(name=job, status={"isTriggerActive": True}, isActive=True)
@@ -189,6 +191,19 @@ def test_an_archive_that_has_to_wait_again_and_again_keeps_up(clock: Clock, limi
         archive.take_in(report(records, records / rate, left=10**6))
         got += records
     assert got / (clock.now - began) == pytest.approx(rate / 2, rel=0.2)
+
+
+def test_an_archive_doesn_t_wait_while_its_batches_end_before_skips(
+    clock: Clock, limits: Limits
+) -> None:
+    """They are small, whatever it is allowed: it would pass a skip a minute."""
+    traffic, archive, order = paced("traffic"), paced("archive"), Turns()
+    archive._context.skips_ahead = (SkippedRange("events", 0, 5, 6),)
+    order.look([traffic, archive])
+    assert limits.told == {}
+    archive._context.skips_ahead = ()
+    order.look([traffic, archive])
+    assert limits.told == {"archive": [0]}
 
 
 def test_an_archive_doesn_t_wait_for_another_one(clock: Clock, limits: Limits) -> None:

@@ -235,6 +235,18 @@ def test_a_batch_is_extended_by_what_these_cores_are_good_for(world: World) -> N
     assert world.log.offsets[8] == at(12)  # 9 more would be more than four times 2
 
 
+def test_batches_follow_at_once_until_the_last_skip_is_passed(world: World) -> None:
+    """An archive begins one in 20 s otherwise, and 50 records in a row cost it as many minutes."""
+    usual = world.context.settings.trigger_seconds
+    assert world.context.trigger_seconds == usual > 0
+    world.skips.upsert("skipped", *noted(of(20, 21)))
+    step_aside(world.context, world.ready.job)
+    assert world.context.trigger_seconds == 0
+    world.log.committed = 7
+    step_aside(world.context, world.ready.job)
+    assert world.context.trigger_seconds == usual
+
+
 def test_what_is_no_record_s_fault_takes_the_usual_way(world: World) -> None:
     assert anew(world.ready, RuntimeError("no host")) is None
     world.too_large.clear()

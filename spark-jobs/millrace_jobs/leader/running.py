@@ -193,7 +193,7 @@ def start(one: ReadyJob, coordination: Coordination, attempts: Attempts = FRESH)
         .outputMode(job.output_mode)
         .option("checkpointLocation", path)
     )
-    every = f"{context.settings.trigger_seconds:g} seconds"
+    every = f"{context.trigger_seconds:g} seconds"
     query = job.start(
         writer,
         every,

@@ -26,8 +26,8 @@ class Turns:
         now = time.time()
         self._since = {name: self._since.get(name, now) for name in behind}
         for one in queries:
-            is_held = one.waits and bool(behind) and one.waited() < LONGEST_WAIT_SECONDS
-            one.apply(is_held=is_held)
+            has_patience = one.waits and one.can_make_up() and one.waited() < LONGEST_WAIT_SECONDS
+            one.apply(is_held=has_patience and bool(behind))
 
     def behind_since(self) -> dict[str, float]:
         """Jobs that are behind for more than a moment; since when, in seconds since 1970."""

@@ -116,6 +116,12 @@ class JobContext(StoredContext):
             return settings
         return replace(settings, max_poll_records=1)
 
+    @property
+    def trigger_seconds(self) -> float:
+        """How far apart a query's batches begin. While it has skips ahead, the next one begins at
+        once, as it is what has the query start behind them."""
+        return 0.0 if self.skips_ahead else self.settings.trigger_seconds
+
     def version(self, batch: int) -> int:
         """The version of all that a batch writes. Raises RuntimeError before the driver leads."""
         if self.epoch is None:

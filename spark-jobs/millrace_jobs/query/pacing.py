@@ -71,6 +71,10 @@ class Pacing:
         """Seconds since a batch with records was last reported."""
         return time.monotonic() - self._took_at
 
+    def can_make_up(self) -> bool:
+        """Whether its next batch may have more for a wait; not while each ends before a skip."""
+        return not self._context.skips_ahead
+
     def apply(self, *, is_held: bool) -> None:
         """Tell the query how many records its next batch may have; none while it is held.
 
