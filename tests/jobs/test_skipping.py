@@ -235,6 +235,15 @@ def test_a_batch_is_extended_by_what_these_cores_are_good_for(world: World) -> N
     assert world.log.offsets[8] == at(12)  # 9 more would be more than four times 2
 
 
+def test_a_driver_that_takes_over_before_a_skip_reads_record_by_record(world: World) -> None:
+    """A poll that begins before it would reach it, and end two executors once more."""
+    step_aside(world.context, world.ready.job)
+    assert world.context.careful_batch is None
+    world.skips.upsert("skipped", *noted(of(20, 21)))
+    step_aside(world.context, world.ready.job)
+    assert world.context.settings.max_poll_records == 1
+
+
 def test_batches_follow_at_once_until_the_last_skip_is_passed(world: World) -> None:
     """An archive begins one in 20 s otherwise, and 50 records in a row cost it as many minutes."""
     usual = world.context.settings.trigger_seconds

@@ -974,6 +974,7 @@ def test_a_job_s_row_is_read_once_before_its_query(
 
     context: Any = SimpleNamespace(job="traffic", streams=[], lease=None)
     context.least_offsets, context.max_offsets, context.batch_size = 1, 1, None
+    context.careful_batch, context.trigger_seconds = None, 1.0
     context.tables = SimpleNamespace(
         select_one=select_one, select=lambda *_: [], upsert=lambda *_: None
     )

@@ -181,7 +181,7 @@ def start(one: ReadyJob, coordination: Coordination, attempts: Attempts = FRESH)
         job.tell_position(moved, context.checkpoint.ends(moved))
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)
-    if job.refresh():
+    if job.refresh() or context.skips_ahead:  # with those it reads record by record
         one = replace(one, frame=job.frame())
     committed = context.checkpoint.last_committed()
     agreed = contract(context.job, context.settings, context.streams)

@@ -149,9 +149,19 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
 def step_aside(context: JobContext, job: Job) -> int | None:
     """Lead the offsets log around what is skipped, before the query starts.
 
+    A driver that takes over reads record by record from its start on while there are skips ahead: a
+    poll of what stands before one would read it, too.
+
     Returns:
         The committed batch whose end moved, to be told; None if none did.
     """
+    moved = _step_aside(context, job)
+    if context.skips_ahead and context.careful_batch is None:
+        context.careful_batch = context.checkpoint.newest()
+    return moved
+
+
+def _step_aside(context: JobContext, job: Job) -> int | None:
     skips.look_up(context)
     context.skips_ahead = ()
     context.begun = None
