@@ -222,19 +222,6 @@ def test_only_a_batch_that_was_never_run_is_extended(world: World) -> None:
     assert world.log.offsets[8] == at(40)
 
 
-def test_a_batch_is_extended_by_what_these_cores_are_good_for(world: World) -> None:
-    world.context.batch_size = BatchSize.at_start(2, 100, 1.0)
-    world.skips.upsert("skipped", *noted(of(20, 21)))
-    step_aside(world.context, world.ready.job)
-    world.log.committed, world.log.offsets[7], world.log.offsets[8] = 7, at(11), at(21)
-    with pytest.raises(StartAnew) as due:
-        check_batch(world.context, 8)
-    assert anew(world.ready, due.value)
-    world.log.offsets[8] = at(12)
-    step_aside(world.context, world.ready.job)
-    assert world.log.offsets[8] == at(12)  # 9 more would be more than four times 2
-
-
 def test_a_driver_that_takes_over_before_a_skip_reads_record_by_record(world: World) -> None:
     """A poll that begins before it would reach it, and end two executors once more."""
     step_aside(world.context, world.ready.job)
@@ -242,6 +229,8 @@ def test_a_driver_that_takes_over_before_a_skip_reads_record_by_record(world: Wo
     world.skips.upsert("skipped", *noted(of(20, 21)))
     step_aside(world.context, world.ready.job)
     assert world.context.settings.max_poll_records == 1
+    usual = world.context.config.settings["traffic"].fetch_max_bytes_per_partition
+    assert 16 * world.context.settings.fetch_max_bytes_per_partition < usual
 
 
 def test_batches_follow_at_once_until_the_last_skip_is_passed(world: World) -> None:

@@ -36,7 +36,6 @@ from millrace_jobs.inputs.skipped import SkippedRange, ahead, overlapping, rewri
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query import skips
-from millrace_jobs.query.batch_size import GROWTH
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.executor_deaths import of_memory
 from millrace_jobs.query.job import Job
@@ -175,7 +174,7 @@ def _step_aside(context: JobContext, job: Job) -> int | None:
         context.skips_ahead = tuple(ahead(ranges, checkpoint.ends(committed + 1)))
         return None
     offsets, moved = OffsetLog(context.spark, checkpoint), None
-    room = _room(context) if context.untouched == committed + 1 else 0
+    room = context.max_offsets if context.untouched == committed + 1 else 0
     while step := rewriting(
         checkpoint.ends(committed),
         committed + 1,
@@ -189,12 +188,6 @@ def _step_aside(context: JobContext, job: Job) -> int | None:
         moved = committed if step.number == committed else moved
     context.skips_ahead = tuple(ahead(ranges, checkpoint.ends(committed)))
     return moved
-
-
-def _room(context: JobContext) -> int:
-    """How many records a batch may be extended to: as fast as batches grow while they are quick."""
-    size = context.batch_size
-    return min(GROWTH * (size.records if size else context.least_offsets), context.max_offsets)
 
 
 def position(context: JobContext, job: Job) -> Offsets:
@@ -309,7 +302,7 @@ def _expired(context: JobContext) -> OffsetsExpired:
 
 def _client(context: JobContext) -> dict[str, object]:
     """As the jobs read, in the words of Java's client; by little at a time, for a small heap."""
-    settings = context.settings
+    settings = context.config.settings[context.job]  # not record by record
     options = sources.connecting(settings) | sources.turning_away(settings.kafka_read_answer_ms)
     client = {name.removeprefix("kafka."): value for name, value in options.items()}
     return client | {

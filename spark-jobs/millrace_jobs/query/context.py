@@ -16,6 +16,10 @@ from millrace_jobs.sinks.batch_commit import BatchIdentity
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.stream import Stream
 
+# After each poll Spark throws away what was fetched beyond it, and fetches anew: a megabyte for
+# each record, at the usual limit. A batch of a producer's that is larger still comes whole.
+BYTES_OF_ONE_RECORD = 16384
+
 
 @dataclass
 class AnalysisContext:
@@ -114,7 +118,9 @@ class JobContext(StoredContext):
         settings = self.config.settings[self.job]
         if self.careful_batch is None:
             return settings
-        return replace(settings, max_poll_records=1)
+        return replace(
+            settings, max_poll_records=1, fetch_max_bytes_per_partition=BYTES_OF_ONE_RECORD
+        )
 
     @property
     def trigger_seconds(self) -> float:
