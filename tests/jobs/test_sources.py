@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from millrace_jobs.inputs import sources
 from millrace_jobs.inputs.checkpoint import Batch
+from millrace_jobs.inputs.skipped import SkippedRange
 from millrace_jobs.inputs.sources import asking_anew, turning_away
 
 from millrace.config import PROFILES, load_component
@@ -49,7 +50,13 @@ class Reader:
         return self.options(**{name: value})
 
     def load(self) -> Any:
-        return SimpleNamespace(coalesce=lambda _: None)
+        return self
+
+    def coalesce(self, _: int) -> "Reader":
+        return self
+
+    def unionByName(self, _: "Reader") -> "Reader":
+        return self
 
 
 def test_what_reads_in_batches_asks_anew() -> None:
@@ -63,3 +70,24 @@ def test_what_reads_in_batches_asks_anew() -> None:
         reader.given.get("kafka.default.api.timeout.ms") for reader in (stream, batch, endless)
     ]
     assert asked == [settings.kafka_read_give_up_ms] * 2 + [None]
+
+
+@pytest.mark.parametrize(
+    ("start", "polled"),
+    [(10, 1), (5, 1), (20, 1), (2019, 1), (2020, 2000), (4, 2000)],
+    ids=["in it", "at its start", "at its end", "within a poll", "behind that", "before it"],
+)
+def test_a_batch_beside_what_is_skipped_is_read_record_by_record(
+    monkeypatch: pytest.MonkeyPatch, start: int, polled: int
+) -> None:
+    """Late events of a job are counted beside its query, and ended its executors again and again:
+    a poll that begins before a batch's end reads on behind it."""
+    monkeypatch.setattr(sources, "DataFrame", Reader)
+    read, settings = Reader(), settings_of("traffic", max_poll_records=2000)
+    skipped = [SkippedRange("events", 0, start, start + 1), SkippedRange("clicks", 0, 11, 12)]
+    batch = Batch({"events": {"0": 5}}, {"events": {"0": 20}})
+    spark: Any = SimpleNamespace(read=read)
+    sources.records(spark, "brokers", "events", settings, batch, skipped)
+    assert read.given["kafka.max.poll.records"] == polled
+    fetched = read.given["kafka.max.partition.fetch.bytes"]
+    assert (fetched < settings.fetch_max_bytes_per_partition) == (polled == 1)

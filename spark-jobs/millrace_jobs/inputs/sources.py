@@ -1,7 +1,8 @@
 """Kafka as a source, in a stream and for a given range."""
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -9,8 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millrace_jobs.inputs.bounds import partitions_of
 from millrace_jobs.inputs.checkpoint import EARLIEST, Batch
-from millrace_jobs.inputs.skipped import SkippedRange, around, joined
+from millrace_jobs.inputs.skipped import SkippedRange, around, joined, overlapping
 from millrace_jobs.settings import JobSettings
+
+# After each poll Spark throws away what was fetched beyond it, and fetches anew: a megabyte for
+# each record, at the usual limit. A batch of a producer's that is larger still comes whole.
+BYTES_OF_ONE_RECORD = 16384
+
+
+def record_by_record(settings: JobSettings) -> JobSettings:
+    """As a job reads near what no executor can hold: a poll of more decompresses that, too."""
+    return replace(settings, max_poll_records=1, fetch_max_bytes_per_partition=BYTES_OF_ONE_RECORD)
 
 
 def stream(
@@ -49,9 +59,11 @@ def records(
     topic: str,
     settings: JobSettings,
     batch: Batch,
-    skipped: Iterable[SkippedRange] = (),
+    skipped: Collection[SkippedRange] = (),
 ) -> DataFrame:
     """Exactly the records that a batch of the stream was made of, without what is skipped."""
+    if _polls_reach(skipped, batch, settings.max_poll_records):
+        settings = record_by_record(settings)
     options = _of_batches(brokers, topic, settings)
 
     def read(piece: Batch) -> DataFrame:
@@ -63,6 +75,15 @@ def records(
 
     pieces = map(read, around(batch, skipped) or [batch])
     return reduce(DataFrame.unionByName, pieces).coalesce(settings.tasks)
+
+
+def _polls_reach(skipped: Collection[SkippedRange], batch: Batch, records: int) -> bool:
+    """Whether a poll of so many records, begun within the batch, may have something of these."""
+    ends = {
+        topic: {number: end + records for number, end in partitions.items()}
+        for topic, partitions in batch.end.items()
+    }
+    return bool(overlapping(skipped, Batch(batch.start, ends)))
 
 
 def connecting(settings: JobSettings) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """What a job gets to work with."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from millrace_jobs.config import Config
 from millrace_jobs.inputs.checkpoint import Checkpoint
 from millrace_jobs.inputs.skipped import SkippedRange
+from millrace_jobs.inputs.sources import record_by_record
 from millrace_jobs.leadership.lease import Lease
 from millrace_jobs.lookup import Lookup
 from millrace_jobs.query.batch_size import BatchSize
@@ -15,10 +16,6 @@ from millrace_jobs.settings import DeclaredSettings, JobSettings
 from millrace_jobs.sinks.batch_commit import BatchIdentity
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_jobs.stream import Stream
-
-# After each poll Spark throws away what was fetched beyond it, and fetches anew: a megabyte for
-# each record, at the usual limit. A batch of a producer's that is larger still comes whole.
-BYTES_OF_ONE_RECORD = 16384
 
 
 @dataclass
@@ -118,9 +115,7 @@ class JobContext(StoredContext):
         settings = self.config.settings[self.job]
         if self.careful_batch is None:
             return settings
-        return replace(
-            settings, max_poll_records=1, fetch_max_bytes_per_partition=BYTES_OF_ONE_RECORD
-        )
+        return record_by_record(settings)
 
     @property
     def trigger_seconds(self) -> float:
