@@ -66,7 +66,7 @@ def main(brokers: str, topic: str, folder: str) -> None:
     ready = ReadyJob(context, FakeJob(frame=frame), frame())
     for _ in range(MOST_STARTS):
         step_aside(context, ready.job)
-        if not (error := run(context, ready.frame, write)):
+        if not (error := run(context, frame(), write)):
             break
         again = anew(ready, error)
         if again is None:

@@ -17,6 +17,7 @@ from millrace_jobs.inputs.skipped import (
     joined,
     overlapping,
     rewriting,
+    within_polls,
 )
 from pyspark.sql import SparkSession
 
@@ -38,8 +39,8 @@ class Log:
     """A query's log, and which offsets its batches have read; each step may be the last before a
     crash, after which the query begins anew."""
 
-    def __init__(self, sizes: list[int], room: int = 0) -> None:
-        self.room = room
+    def __init__(self, sizes: list[int], room: int = 0, poll: int = 1) -> None:
+        self.room, self.poll = room, poll
         self.offsets: dict[int, Offsets] = {}
         self.committed = -1
         self.read: Counter[tuple[str, int]] = Counter()
@@ -51,7 +52,7 @@ class Log:
     def step_aside(self, skipped: list[SkippedRange]) -> bool:
         """One step around what is skipped; False when there is none to take."""
         begun = self.offsets.get(self.committed + 1)
-        step = rewriting(self.position(), self.committed + 1, begun, skipped, self.room)
+        step = rewriting(self.position(), self.committed + 1, begun, skipped, self.room, self.poll)
         if step is None:
             return False
         self.offsets[step.number] = step.ends
@@ -76,11 +77,16 @@ class Log:
         return self.position() == {TOPIC: ENDS}
 
 
-@given(ranges_of_a_log, st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 40))
+@given(
+    ranges_of_a_log,
+    st.lists(st.integers(1, 9), min_size=1, max_size=5),
+    st.integers(0, 40),
+    st.integers(1, 5),
+)
 def test_what_is_skipped_is_never_read_and_all_else_once(
-    skipped: list[SkippedRange], sizes: list[int], room: int
+    skipped: list[SkippedRange], sizes: list[int], room: int, poll: int
 ) -> None:
-    log = Log(sizes, room)
+    log = Log(sizes, room, poll)
     for _ in range(500):
         if log.is_over:
             break
@@ -125,10 +131,26 @@ def test_one_start_passes_a_skipped_range_of_each_partition() -> None:
     assert starts(Log([1], room=10), skipped) == len(skipped) // 2 + 2
 
 
+def test_from_far_away_a_batch_ends_where_no_poll_reaches_what_is_skipped() -> None:
+    committed, begun = {TOPIC: {"0": 0, "1": 0}}, {TOPIC: {"0": 3, "1": 3}}
+    far, near = SkippedRange(TOPIC, 0, 100, 101), SkippedRange(TOPIC, 1, 5, 6)
+    step = rewriting(committed, 4, begun, [far, near], room=400, poll=10)
+    assert step
+    assert step.ends == {TOPIC: {"0": 90, "1": 0}}
+    first = Batch.between(committed, step.ends)
+    assert not within_polls([far], first, 10)
+    assert within_polls([far], first, 11)
+    assert rewriting(committed, 4, step.ends, [far, near], room=400, poll=10) is None
+
+    rest = rewriting(step.ends, 5, {TOPIC: {"0": 93, "1": 3}}, [far, near], room=400, poll=10)
+    assert rest
+    assert rest.ends == {TOPIC: {"0": 100, "1": 5}}
+
+
 def test_a_batch_is_extended_no_farther_than_there_is_room() -> None:
     committed, begun = {TOPIC: {"0": 0, "1": 0}}, {TOPIC: {"0": 3, "1": 3}}
     near, far = SkippedRange(TOPIC, 0, 10, 11), SkippedRange(TOPIC, 1, 11, 12)
-    step = rewriting(committed, 4, begun, [near, far], room=20)
+    step = rewriting(committed, 4, begun, [near, far], room=20, poll=5)
     assert step
     assert step.ends == {TOPIC: {"0": 10, "1": 3}}
     assert rewriting(committed, 4, begun, [near, far]) is None

@@ -87,7 +87,6 @@ class World:
     skips: Skips
     buried: list[SkippedRange]
     too_large: list[SkippedRange]
-    frames: list[int]
 
     @property
     def context(self) -> JobContext:
@@ -114,8 +113,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     )
     lease: Any = SimpleNamespace(verify=lambda: None)
     context = JobContext("traffic", config, None, skips, log, lease, epoch=3)  # type: ignore[arg-type]
-    frames: list[int] = []
-    job: Any = FakeJob(frame=lambda: frames.append(context.settings.max_poll_records))
+    job: Any = FakeJob()
     buried: list[SkippedRange] = []
     too_large = [of(20, 21)]
     scan = SimpleNamespace(too_large=lambda _: too_large)
@@ -126,17 +124,29 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         monkeypatch.setattr(
             module, "bounds_of", lambda _, __, asked: dict.fromkeys(asked, Bounds(0, 100))
         )
-    return World(ReadyJob(context, job, None), log, skips, buried, too_large, frames)  # type: ignore[arg-type]
+    return World(ReadyJob(context, job, None), log, skips, buried, too_large)  # type: ignore[arg-type]
+
+
+def die(world: World, error: str = OF_MEMORY[0]) -> Any:
+    """A query's start, and its end by that."""
+    step_aside(world.context, world.ready.job)
+    return anew(world.ready, RuntimeError(error))
+
+
+def polled(world: World) -> int:
+    """Records of a poll, once the query has started again."""
+    step_aside(world.context, world.ready.job)
+    return world.context.settings.max_poll_records
 
 
 @pytest.mark.parametrize("error", OF_MEMORY)
 def test_a_batch_that_dies_of_memory_is_read_record_by_record(world: World, error: str) -> None:
     usual = world.context.settings.max_poll_records
     world.context.batch_size = size = BatchSize.at_start(1, 9, 1.0)
-    assert anew(world.ready, RuntimeError(error))
+    assert die(world, error)
     assert world.context.batch_size is None
     world.context.batch_size = size
-    assert world.frames == [1]
+    assert polled(world) == 1
     assert world.skips.rows == []
     check_batch(world.context, 7)
     check_batch(world.context, 8)  # what is too large may have been fetched ahead of the next
@@ -144,12 +154,13 @@ def test_a_batch_that_dies_of_memory_is_read_record_by_record(world: World, erro
         check_batch(world.context, 9)
     assert anew(world.ready, over.value)
     assert world.context.batch_size is size  # the next query goes on as fast
-    assert world.frames == [1, usual]
+    world.log.committed, world.log.offsets[9] = 8, at(50)
+    assert polled(world) == usual
 
 
 def test_one_that_dies_again_goes_on_without_what_is_too_large(world: World) -> None:
     for _ in range(2):
-        assert anew(world.ready, RuntimeError(OF_MEMORY[0]))
+        assert die(world)
     assert world.buried == [of(20, 21)]
     [row] = world.skips.rows
     assert (row.first_offset, row.end_offset, row.who, row.lost) == (20, 21, "the driver", False)
@@ -161,7 +172,6 @@ def test_one_that_dies_again_goes_on_without_what_is_too_large(world: World) -> 
     with pytest.raises(StartAnew) as due:
         check_batch(world.context, 8)
     assert anew(world.ready, due.value)
-    assert world.frames[-1] == 1  # until it is past
     assert step_aside(world.context, world.ready.job) == 7
     assert world.log.offsets == {6: at(10), 7: at(21), 8: at(40)}
     assert world.context.skips_ahead == ()
@@ -175,7 +185,7 @@ def test_what_another_job_has_found_is_left_out_before_it_kills(world: World) ->
     assert why.ranges == (unread,)
     assert skipping.told(world.ready, found) is None  # once
     assert anew(world.ready, why)
-    assert world.frames == [1]  # a poll of its last records would read what is behind them
+    assert polled(world) == 1  # a poll of its last records would read what is behind them
     [row] = world.skips.rows
     assert (row.first_offset, row.end_offset) == (20, 21)
     assert world.buried == []  # who has found it has sent the letter
@@ -185,7 +195,7 @@ def test_what_another_job_has_found_is_left_out_before_it_kills(world: World) ->
 
 def test_what_a_job_has_found_by_itself_it_is_not_told_of(world: World) -> None:
     for _ in range(2):
-        anew(world.ready, RuntimeError(OF_MEMORY[0]))
+        die(world)
     assert world.context.too_large == {of(20, 21)}
     assert skipping.told(world.ready, world.context.too_large) is None
 
@@ -193,7 +203,7 @@ def test_what_a_job_has_found_by_itself_it_is_not_told_of(world: World) -> None:
 def test_what_is_first_in_a_batch_is_stepped_over_at_once(world: World) -> None:
     world.too_large[:] = [of(10, 12), of(15, 16)]
     for _ in range(2):
-        anew(world.ready, RuntimeError(OF_MEMORY[0]))
+        die(world)
     assert step_aside(world.context, world.ready.job) == 6
     assert world.log.offsets == {6: at(12), 7: at(15)}
     assert world.context.skips_ahead == (of(15, 16),)
@@ -233,6 +243,25 @@ def test_a_driver_that_takes_over_before_a_skip_reads_record_by_record(world: Wo
     assert 16 * world.context.settings.fetch_max_bytes_per_partition < usual
 
 
+def test_what_is_far_from_a_skip_is_read_by_the_usual_polls(world: World) -> None:
+    """Spark asks Kafka twice for each poll: by one record each, that is slower than they come."""
+    few = settings_of("traffic", max_poll_records=5)
+    world.context.config.settings["traffic"] = few
+    world.skips.upsert("skipped", *noted(of(60, 61)))
+    assert polled(world) == 5
+    check_batch(world.context, 7)
+    world.log.committed, world.log.offsets[8] = 7, at(33)
+    world.context.untouched = 8
+    assert polled(world) == 5
+    assert world.log.offsets[8] == at(55)
+    check_batch(world.context, 8)
+    world.log.committed, world.log.offsets[9] = 8, at(57)
+    with pytest.raises(StartAnew, match="is to be read record by record"):
+        check_batch(world.context, 9)
+    assert polled(world) == 1
+    check_batch(world.context, 9)
+
+
 def test_batches_follow_at_once_until_the_last_skip_is_passed(world: World) -> None:
     """An archive begins one in 20 s otherwise, and 50 records in a row cost it as many minutes."""
     usual = world.context.settings.trigger_seconds
@@ -248,16 +277,15 @@ def test_batches_follow_at_once_until_the_last_skip_is_passed(world: World) -> N
 def test_what_is_no_record_s_fault_takes_the_usual_way(world: World) -> None:
     assert anew(world.ready, RuntimeError("no host")) is None
     world.too_large.clear()
-    assert anew(world.ready, RuntimeError(OF_MEMORY[0]))
-    assert anew(world.ready, RuntimeError(OF_MEMORY[0])) is None
+    assert die(world)
+    assert die(world) is None
     assert world.skips.rows == []
 
 
 def test_what_was_left_out_already_is_no_help(world: World) -> None:
     for _ in range(2):
-        anew(world.ready, RuntimeError(OF_MEMORY[0]))
-    step_aside(world.context, world.ready.job)
-    assert anew(world.ready, RuntimeError(OF_MEMORY[0])) is None
+        die(world)
+    assert die(world) is None
 
 
 def test_a_scan_that_fails_leaves_nothing_out(
@@ -267,8 +295,8 @@ def test_a_scan_that_fails_leaves_nothing_out(
         raise ScanFailed("time was up")
 
     monkeypatch.setattr(skipping, "Scan", lambda *_: SimpleNamespace(too_large=fail))
-    anew(world.ready, RuntimeError(OF_MEMORY[0]))
-    assert anew(world.ready, RuntimeError(OF_MEMORY[0])) is None
+    die(world)
+    assert die(world) is None
     assert world.skips.rows == []
 
 

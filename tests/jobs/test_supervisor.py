@@ -122,6 +122,7 @@ def prepared(name: str, job: Any = None) -> ReadyJob:
         settings=settings_of("traffic"),
         spark=SimpleNamespace(sparkContext=Context),
         careful_batch=None,
+        reads_one_by_one=False,
         too_large=frozenset(),
         told_of=frozenset(),
     )
@@ -974,7 +975,8 @@ def test_a_job_s_row_is_read_once_before_its_query(
 
     context: Any = SimpleNamespace(job="traffic", streams=[], lease=None)
     context.least_offsets, context.max_offsets, context.batch_size = 1, 1, None
-    context.careful_batch, context.trigger_seconds = None, 1.0
+    context.careful_batch, context.reads_one_by_one = None, False
+    context.trigger_seconds = 1.0
     context.tables = SimpleNamespace(
         select_one=select_one, select=lambda *_: [], upsert=lambda *_: None
     )
@@ -1073,6 +1075,7 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
 
     steps: list[str] = []
     context: Any = SimpleNamespace(job="theirs", tables=FakeTables(), settings=None, streams=[])
+    context.careful_batch, context.reads_one_by_one = None, False
     context.checkpoint = SimpleNamespace(location="", last_committed=lambda: -1)
     context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
     context.lease = None

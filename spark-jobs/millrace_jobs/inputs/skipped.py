@@ -5,8 +5,9 @@ could leave it out. So the offsets log is rewritten: a batch ends before a skipp
 it is committed its end moves behind that range. State and watermark are kept, because the batches
 keep their numbers. The batch after it, if Spark has planned it by then, is kept, too, and ends
 before the next range: planned anew, it would reach into that one, and the query start once more.
-One that was never run ends there in every partition: each start of the query passes as many ranges
-as there are partitions. Pure: `offset_log` reads and writes.
+One that was never run ends there in every partition, so what is passed at once is a range in each.
+From far away it takes two batches: the first ends where no poll reaches a range yet, so that only
+the rest has to be read record by record. Pure: `offset_log` reads and writes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,12 +64,22 @@ def overlapping(ranges: Iterable[SkippedRange], batch: Batch) -> list[SkippedRan
     ]
 
 
+def within_polls(ranges: Iterable[SkippedRange], batch: Batch, poll: int) -> bool:
+    """Whether a poll of so many records, begun within the batch, may have something of these."""
+    ends = {
+        topic: {number: end + poll for number, end in partitions.items()}
+        for topic, partitions in batch.end.items()
+    }
+    return bool(overlapping(ranges, Batch(batch.start, ends)))
+
+
 def rewriting(
     committed: Offsets,
     number: int,
     begun: Offsets | None,
     ranges: Iterable[SkippedRange],
     room: int = 0,
+    poll: int = 1,
 ) -> Rewriting | None:
     """The next step of a job around what is skipped; None when its next batch may run.
 
@@ -79,7 +90,8 @@ def rewriting(
         begun: those of the batch ``number``, if the log has it.
         ranges: none begins before the position unless it was cut by an earlier step.
         room: how many records of a topic the batch ``number`` may be extended to. 0 for one of
-            which something may have been written: it may lose records to a later one, never win.
+            which something may have been written: it may end before what is skipped, no more.
+        poll: the records that are read at once where no poll reaches a range.
     """
     skipped = joined(ranges)
     if moved := {one: one.end for one in skipped if _stands_in(one, committed)}:
@@ -92,7 +104,10 @@ def rewriting(
     if begun is None:
         return None
     batch = Batch.between(committed, begun)
-    ends = {one: one.start for one in _next_ones(skipped, batch) if _is_in_reach(one, batch, room)}
+    next_ones = [one for one in _next_ones(skipped, batch) if _is_in_reach(one, batch, room)]
+    ends = {one: one.start for one in next_ones}
+    if room and any(_distance(one, batch) > 2 * poll for one in next_ones):
+        ends = {one: one.start - min(poll, max(_distance(one, batch), 0)) for one in next_ones}
     changed = _with(begun, ends)
     return Rewriting(number, changed) if changed != begun else None
 
@@ -110,8 +125,13 @@ def _is_in_reach(one: SkippedRange, batch: Batch, room: int) -> bool:
     """Whether the batch reads something of it, or may be extended to where it starts."""
     if overlapping([one], batch):
         return True
+    return bool(room) and 0 <= _distance(one, batch) <= room // len(batch.end[one.topic])
+
+
+def _distance(one: SkippedRange, batch: Batch) -> int:
+    """Records from where the batch begins to there; -1 where nobody knows where it begins."""
     start = _offset(batch.start, one, EARLIEST)
-    return start != EARLIEST and one.start - start <= room // len(batch.end[one.topic])
+    return -1 if start == EARLIEST else one.start - start
 
 
 def around(batch: Batch, ranges: Iterable[SkippedRange]) -> list[Batch]:

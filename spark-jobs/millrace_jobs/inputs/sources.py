@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millrace_jobs.inputs.bounds import partitions_of
 from millrace_jobs.inputs.checkpoint import EARLIEST, Batch
-from millrace_jobs.inputs.skipped import SkippedRange, around, joined, overlapping
+from millrace_jobs.inputs.skipped import SkippedRange, around, joined, within_polls
 from millrace_jobs.settings import JobSettings
 
 # After each poll Spark throws away what was fetched beyond it, and fetches anew: a megabyte for
@@ -62,7 +62,7 @@ def records(
     skipped: Collection[SkippedRange] = (),
 ) -> DataFrame:
     """Exactly the records that a batch of the stream was made of, without what is skipped."""
-    if _polls_reach(skipped, batch, settings.max_poll_records):
+    if within_polls(skipped, batch, settings.max_poll_records):
         settings = record_by_record(settings)
     options = _of_batches(brokers, topic, settings)
 
@@ -75,15 +75,6 @@ def records(
 
     pieces = map(read, around(batch, skipped) or [batch])
     return reduce(DataFrame.unionByName, pieces).coalesce(settings.tasks)
-
-
-def _polls_reach(skipped: Collection[SkippedRange], batch: Batch, records: int) -> bool:
-    """Whether a poll of so many records, begun within the batch, may have something of these."""
-    ends = {
-        topic: {number: end + records for number, end in partitions.items()}
-        for topic, partitions in batch.end.items()
-    }
-    return bool(overlapping(skipped, Batch(batch.start, ends)))
 
 
 def connecting(settings: JobSettings) -> dict[str, Any]:

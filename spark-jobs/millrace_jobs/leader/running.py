@@ -173,6 +173,7 @@ def start(one: ReadyJob, coordination: Coordination, attempts: Attempts = FRESH)
     context, job = one.context, one.job
     row = JobRow.read(context.tables, context.job)
     check_continuity(context, row.known, coordination.kept_checkpoint(context.job))
+    read_one_by_one = context.reads_one_by_one
     moved = skipping.step_aside(context, job)
     context.epoch = coordination.take_epoch(context.job, above=row.epoch)
     claim(context)
@@ -181,7 +182,7 @@ def start(one: ReadyJob, coordination: Coordination, attempts: Attempts = FRESH)
         job.tell_position(moved, context.checkpoint.ends(moved))
     path = context.checkpoint.location
     log.info("job %s: epoch %d, checkpoint %s", context.job, context.epoch, path)
-    if job.refresh() or context.skips_ahead:  # with those it reads record by record
+    if job.refresh() or read_one_by_one or context.reads_one_by_one or context.skipped:
         one = replace(one, frame=job.frame())
     committed = context.checkpoint.last_committed()
     agreed = contract(context.job, context.settings, context.streams)

@@ -32,7 +32,7 @@ from millrace_jobs.inputs.checkpoint import Offsets
 from millrace_jobs.inputs.continuity import CheckpointMismatch
 from millrace_jobs.inputs.offset_log import OffsetLog
 from millrace_jobs.inputs.scan import Scan, ScanFailed
-from millrace_jobs.inputs.skipped import SkippedRange, ahead, overlapping, rewriting
+from millrace_jobs.inputs.skipped import SkippedRange, ahead, overlapping, rewriting, within_polls
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query import skips
@@ -85,12 +85,12 @@ class OffsetsExpired(CheckpointMismatch):
 
 
 def check_batch(context: JobContext, batch: int) -> None:
-    """Before a batch is run. Raises StartAnew for one that would read what is skipped, and for the
-    first one that needn't be read record by record."""
+    """Before a batch is run. Raises StartAnew for one that would read what is skipped, or that is
+    to be read by other polls than the query's."""
     if context.skips_ahead and overlapping(context.skips_ahead, context.checkpoint.batch(batch)):
         raise StartAnew(batch, "is to end before what is skipped")
-    if context.careful_batch is not None and not _is_careful(context, batch):
-        raise StartAnew(batch, "need not be read record by record")
+    if context.reads_one_by_one != (is_careful := _is_careful(context, batch)):
+        raise StartAnew(batch, f"is{'' if is_careful else ' not'} to be read record by record")
 
 
 def told(ready: ReadyJob, found: frozenset[SkippedRange]) -> FoundByAnother | None:
@@ -110,32 +110,32 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
 
     Raises OffsetsExpired.
     """
-    context, job = ready.context, ready.job
+    context = ready.context
     context.untouched = None
     if isinstance(error, StartAnew):
         if context.begun is not None and error.batch > context.begun:
             context.untouched = error.batch  # one that was begun before may be published
-        if not context.skips_ahead:
+        if context.careful_batch is not None and error.batch > context.careful_batch + 1:
             context.careful_batch = None
-        return replace(ready, frame=job.frame())
+        return ready
     if isinstance(error, FoundByAnother):
         log.warning("job %s: %s", ready.name, error)
         context.careful_batch = context.checkpoint.newest()  # a poll might go beyond its batch
         ranges = [Skip(one, TOO_LARGE) for one in error.ranges]
         skips.note(context, ranges, context.careful_batch)
-        return replace(ready, frame=job.frame())
+        return ready
     context.batch_size = None  # its batches may have been too much
     if EXPIRED in str(error):
         raise _expired(context)
     if not of_memory(error):
         return None
     batch = context.checkpoint.newest()
-    if not _is_careful(context, batch):
+    if not context.reads_one_by_one:
         log.warning(
             "job %s: batch %d is read record by record: %s", ready.name, batch, in_a_line(error)
         )
         context.careful_batch = batch
-        return replace(ready, frame=job.frame())
+        return ready
     try:
         return ready if _leave_out(context, batch) else None
     except LeaseLost:
@@ -146,17 +146,15 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
 
 
 def step_aside(context: JobContext, job: Job) -> int | None:
-    """Lead the offsets log around what is skipped, before the query starts.
-
-    A driver that takes over reads record by record from its start on while there are skips ahead: a
-    poll of what stands before one would read it, too.
+    """Lead the offsets log around what is skipped, and know how to read, before the query starts.
 
     Returns:
         The committed batch whose end moved, to be told; None if none did.
     """
     moved = _step_aside(context, job)
-    if context.skips_ahead and context.careful_batch is None:
-        context.careful_batch = context.checkpoint.newest()
+    context.reads_one_by_one = False
+    if context.careful_batch is not None or context.skips_ahead:
+        context.reads_one_by_one = _is_careful(context, context.checkpoint.last_committed() + 1)
     return moved
 
 
@@ -181,6 +179,7 @@ def _step_aside(context: JobContext, job: Job) -> int | None:
         checkpoint.ends(committed + 1) if newest > committed else None,
         ranges,
         room,
+        _usual_poll(context),
     ):
         context.lease.verify()
         log.info("job %s: batch %d now ends at %s", context.job, step.number, step.ends)
@@ -200,9 +199,17 @@ def position(context: JobContext, job: Job) -> Offsets:
 
 def _is_careful(context: JobContext, batch: int) -> bool:
     """Whether a batch is read record by record: the one that died, and the next one, because what
-    is too large may have been fetched ahead of it; and those that end before what is skipped."""
+    is too large may have been fetched ahead of it; and those whose polls would reach a skip."""
     careful = context.careful_batch
-    return careful is not None and (batch <= careful + 1 or bool(context.skips_ahead))
+    if careful is not None and batch <= careful + 1:
+        return True
+    if not context.skips_ahead or batch > context.checkpoint.newest():
+        return False
+    return within_polls(context.skips_ahead, context.checkpoint.batch(batch), _usual_poll(context))
+
+
+def _usual_poll(context: JobContext) -> int:
+    return context.config.settings[context.job].max_poll_records
 
 
 def _leave_out(context: JobContext, batch: int) -> bool:

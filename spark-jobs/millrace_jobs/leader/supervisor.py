@@ -110,7 +110,7 @@ class Others:
     def of(cls, jobs: Iterable[AnyJob]) -> "Others":
         contexts = [one.ready.context for one in jobs if isinstance(one.ready, ReadyJob)]
         return cls(
-            any(context.careful_batch is not None for context in contexts),
+            any(one.reads_one_by_one or one.careful_batch is not None for one in contexts),
             frozenset[SkippedRange]().union(*(context.too_large for context in contexts)),
         )
 

@@ -87,8 +87,10 @@ class JobContext(StoredContext):
 
     Attributes:
         epoch: its fencing epoch, which it has from the moment on that its driver leads.
-        careful_batch: the batch whose reading killed executors; while there is one, the job reads
-            record by record.
+        careful_batch: the batch whose reading killed executors; it and the next one are read record
+            by record.
+        reads_one_by_one: whether its query does so: for those, or because a poll of more records
+            would reach what is skipped.
         skipped: what the job leaves out for good; known when its query starts.
         skips_ahead: those of them that its query has yet to pass.
         too_large: what it has found by itself that no executor can hold; other jobs are told.
@@ -102,6 +104,7 @@ class JobContext(StoredContext):
     lease: Lease
     epoch: int | None = None
     careful_batch: int | None = None
+    reads_one_by_one: bool = False
     skipped: tuple[SkippedRange, ...] = ()
     skips_ahead: tuple[SkippedRange, ...] = ()
     too_large: frozenset[SkippedRange] = frozenset()
@@ -113,9 +116,7 @@ class JobContext(StoredContext):
     @property
     def settings(self) -> JobSettings:
         settings = self.config.settings[self.job]
-        if self.careful_batch is None:
-            return settings
-        return record_by_record(settings)
+        return record_by_record(settings) if self.reads_one_by_one else settings
 
     @property
     def trigger_seconds(self) -> float:
