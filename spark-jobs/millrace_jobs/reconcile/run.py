@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from millrace_jobs import config
-from millrace_jobs.quarantine.store import in_a_line
 from millrace_jobs.query.context import StoredContext
 from millrace_jobs.reconcile.count import Archived, count
 from millrace_jobs.reconcile.plan import Asked, Refused
@@ -25,6 +24,7 @@ from millrace_jobs.reconcile.switch import Publish, back, switch
 from millrace_jobs.recount.counted import Counted, Record
 from millrace_jobs.recount.generations import Book, Outrun
 from millrace_jobs.recount.run import counted_of, use_utc
+from millrace_jobs.recount.trouble import in_words
 from millrace_jobs.sinks.results import Results
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def main() -> None:
         found = {"error": str(refusal)}
     except Exception as error:  # whoever asked is told
         log.exception("job %s can't be reconciled", arguments.job)
-        found = {"error": f"{type(error).__name__}: {in_a_line(error)}"}
+        found = {"error": in_words(error)}
     print(json.dumps(found), flush=True)
 
 

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from millrace_jobs import config
 from millrace_jobs.kinds import TRAFFIC, kind_of
 from millrace_jobs.quarantine.search import Skip
-from millrace_jobs.quarantine.store import in_a_line, skips_of
+from millrace_jobs.quarantine.store import skips_of
 from millrace_jobs.query.context import StoredContext
 from millrace_jobs.query.job import Countable
 from millrace_jobs.query.skips import ranges_of
@@ -31,6 +31,7 @@ from millrace_jobs.recount.counted import Counted
 from millrace_jobs.recount.declared_rows import DeclaredRows
 from millrace_jobs.recount.generations import Book, Terms, seen, terms_of
 from millrace_jobs.recount.traffic_rows import TrafficRows
+from millrace_jobs.recount.trouble import in_words
 from millrace_jobs.sinks import archive
 from millrace_jobs.sinks.cassandra import Tables
 from millrace_shared.generations import STREAM
@@ -54,7 +55,7 @@ def main() -> None:
         answer = asdict(recount(counted, *span, arguments.generation))
     except Exception as error:  # whoever asked is told
         log.exception("job %s can't be counted again", arguments.job)
-        answer = {"error": f"{type(error).__name__}: {in_a_line(error)}"}
+        answer = {"error": in_words(error)}
     print(json.dumps(answer), flush=True)
 
 

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 
 from millrace_jobs import config
 from millrace_jobs.declared.plan.origins import PLACE, fields_used, origins
+from millrace_jobs.declared.plan.refused import Refused
 from millrace_jobs.declared.plan.tree import optimised, tree_of
 from millrace_jobs.declared.transformation import no_events
 from millrace_jobs.inputs.place import Place
@@ -43,6 +44,7 @@ from millrace_jobs.recount.rows import (
     quiet_session,
 )
 from millrace_jobs.recount.run import context_of, countable, skips_at, use_utc
+from millrace_jobs.recount.trouble import in_words
 from millrace_jobs.settings import TrafficSettings
 from millrace_jobs.stream import Stream
 from millrace_jobs.transforms.traffic import (
@@ -239,7 +241,8 @@ def main() -> None:
         answer = asdict(explain(subject, question))
     except Exception as error:  # whoever asked is told
         log.exception("rows of job %s can't be explained", arguments.job)
-        answer = {"error": in_a_line(error), "kind": type(error).__name__}
+        text = in_a_line(error) if isinstance(error, Refused) else in_words(error)
+        answer = {"error": text, "kind": type(error).__name__}
     print(json.dumps(answer), flush=True)
 
 

@@ -138,4 +138,4 @@ def test_the_gateways_memory_has_room_for_the_upkeep():
         gateway = load_plan(name).services["job_gateway"]
         upkeep = gateway.settings["upkeep"]
         assert gateway.memory.total - upkeep["memory_mb"] >= 300
-        assert upkeep["memory_mb"] - upkeep["heap_mb"] >= 384  # spark.driver.memoryOverhead
+        assert upkeep["memory_mb"] - upkeep["heap_mb"] >= 500  # the JVM's own, and Python's
