@@ -20,4 +20,4 @@ def test_the_limit_is_called_by_its_name_and_place() -> None:
 
 
 def test_other_errors_speak_for_themselves_in_a_line() -> None:
-    assert in_words(ValueError("no\nrow")) == "ValueError: no row"
+    assert in_words(ValueError("no row\nat x")) == "ValueError: no row"
