@@ -173,6 +173,7 @@ def test_one_that_dies_again_goes_on_without_what_is_too_large(world: World) -> 
         check_batch(world.context, 8)
     assert anew(world.ready, due.value)
     assert step_aside(world.context, world.ready.job) == 7
+    assert world.context.settings.max_poll_records == 1  # until it is past
     assert world.log.offsets == {6: at(10), 7: at(21), 8: at(40)}
     assert world.context.skips_ahead == ()
 

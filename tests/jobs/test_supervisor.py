@@ -1066,16 +1066,20 @@ def test_after_a_crash_a_new_checkpoint_goes_on_wherever_it_was(
     running_job.check_continuity(context, Known(told, 9), kept)
 
 
-@pytest.mark.parametrize("changed", [True, False])
-def test_a_query_is_started_without_what_is_put_aside_by_now(
-    monkeypatch: pytest.MonkeyPatch, changed: bool
+@pytest.mark.parametrize(
+    ("changed", "read", "reads"),
+    [(True, False, False), (False, False, False), (False, False, True), (False, True, False)],
+    ids=["put aside", "as prepared", "record by record", "no longer so"],
+)
+def test_a_query_is_started_without_what_is_put_aside_by_now_and_reads_as_it_must(
+    monkeypatch: pytest.MonkeyPatch, changed: bool, read: bool, reads: bool
 ) -> None:
     class Started(Exception):
         """Far enough."""
 
     steps: list[str] = []
     context: Any = SimpleNamespace(job="theirs", tables=FakeTables(), settings=None, streams=[])
-    context.careful_batch, context.reads_one_by_one = None, False
+    context.careful_batch, context.reads_one_by_one = 7 if reads else None, read
     context.checkpoint = SimpleNamespace(location="", last_committed=lambda: -1)
     context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
     context.lease = None
@@ -1103,4 +1107,4 @@ def test_a_query_is_started_without_what_is_put_aside_by_now(
     )
     with pytest.raises(Started):
         running_job.start(ReadyJob(context, job, Frame("prepared")), driver)  # type: ignore[arg-type]
-    assert steps == ["lead", "built anew" if changed else "prepared"]
+    assert steps == ["lead", "built anew" if changed or read or reads else "prepared"]
