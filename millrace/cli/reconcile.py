@@ -21,6 +21,8 @@ from millrace.common.stage import Stage
 from millrace.common.tables import Answer, Column, JsonOption, Row, Table, tell
 from millrace.plan import Plan, load_plan
 
+ARCHIVE = "archive"  # in place of a time
+
 progress = Console(stderr=True)
 
 
@@ -32,9 +34,18 @@ def reconcile_command(
         ),
     ],
     start: Annotated[
-        str | None, typer.Option("--from", help="Windows that start then: 2026-01-01T00:00Z.")
+        str | None,
+        typer.Option(
+            "--from",
+            help="Windows that start then: 2026-01-01T00:00Z. Or archive: all that it surely has.",
+        ),
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="The first one that isn't meant.")] = None,
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--to", help="The first one that isn't meant; from the archive, by default none."
+        ),
+    ] = None,
     without: Annotated[
         str | None,
         typer.Option(
@@ -125,7 +136,7 @@ def question_of(
     """See `answer` of millrace_jobs.reconcile.run. Raises OperatorError."""
     from millrace.audit.declared import require_archives
 
-    if start is None or end is None:
+    if start is None or (end is None and start != ARCHIVE):
         raise OperatorError("say both --from and --to", "`millrace reconcile JOB` lists the counts")
     require_archives(plan, job)
     settings = plan.spark.settings
@@ -139,8 +150,8 @@ def question_of(
     }
     return {
         "do": "count",
-        "start": _naive(start),
-        "end": _naive(end),
+        "start": None if start == ARCHIVE else _naive(start),
+        "end": None if end is None else _naive(end),
         "without": without,
         "closed": closed,
         "who": f"{getpass.getuser()} on {socket.gethostname()}",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from millrace_jobs.query.write_version import write_version
 from millrace_jobs.reconcile.count import Archived, count
-from millrace_jobs.reconcile.plan import Asked, Refused
+from millrace_jobs.reconcile.plan import Asked, Everything, Refused
 from millrace_jobs.reconcile.show import show
 from millrace_jobs.reconcile.switch import back, switch
 from millrace_jobs.recount.counted import Counted
@@ -38,6 +38,8 @@ BATCH = write_version(7, 4)
 BOT = "bot-1"
 IS_BOT = f"user_agent LIKE '{BOT}%'"  # of most events it is null
 ARCHIVES = {STREAM.name: Archived("archive", 30)}
+FOR_LONG = {STREAM.name: Archived("archive", 36_500)}
+ALL_KEPT = Everything(None, "", "me")
 SETTINGS = settings_of("test", like="sessions", session_gap_seconds=0)
 TRAFFIC = settings_of("traffic")
 RULE_ASSETS = tuple(TRAFFIC.page_view_asset_extensions)
@@ -305,6 +307,51 @@ def test_a_job_that_is_younger_than_the_archive_gets_its_past_from_it(
     assert readers_see(counted) == {}
     switch(counted, None, world.publish)
     assert readers_see(counted) == expected(EVENTS, bot=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_the_archive_has_is_counted_without_saying_from_when(
+    world: World, kind: str
+) -> None:
+    make, expected, readers_see = KINDS[kind]
+    counted: Any = make(world)
+    one, _ = count(counted, ALL_KEPT, FOR_LONG, world)  # type: ignore[arg-type]
+    first = min(moment for moment, _ in truth(IN_TIME, bot=True))
+    assert (first - timedelta(hours=1) < one.start <= first, one.end) == (True, CLOSED)
+    switch(counted, None, world.publish)
+    assert readers_see(counted) == expected(IN_TIME, bot=True)
+
+    with pytest.raises(Refused, match=r"the archive has no event from .* to 2026-01-01 14:00"):
+        count(counted, ALL_KEPT, ARCHIVES, world)  # type: ignore[arg-type]
+    half = Everything(NOON + HOUR, "", "me")
+    assert count(counted, half, FOR_LONG, world)[0].end == NOON + HOUR  # type: ignore[arg-type]
+
+
+def test_a_count_of_all_that_was_killed_goes_on_though_more_windows_are_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: Any = world.traffic()
+    counts = counted.count
+
+    def killed(start: datetime, *others: Any) -> int:
+        if start > NOON:
+            raise KeyboardInterrupt
+        return int(counts(start, *others))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(counted, "count", killed)
+        with pytest.raises(KeyboardInterrupt):
+            count(counted, ALL_KEPT, FOR_LONG, world)  # type: ignore[arg-type]
+    world.watermark += HOUR
+    world.archive(LATER)
+    world.read = world.archived
+    without = Everything(None, IS_BOT, "me")
+    ends = [
+        (one.number, one.start, one.end)
+        for asked in (ALL_KEPT, ALL_KEPT, without)
+        for one, _ in [count(counted, asked, FOR_LONG, world)]  # type: ignore[arg-type]
+    ]
+    assert ends == [(1, NOON, CLOSED), (2, NOON, CLOSED + HOUR), (3, NOON, CLOSED + HOUR)]
 
 
 def test_readers_of_the_topic_have_the_rows_of_the_table(world: World) -> None:

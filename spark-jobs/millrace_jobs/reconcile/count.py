@@ -2,26 +2,32 @@
 gone on with by whoever asks for the same."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from pyspark.sql import functions as F
 
 from millrace_jobs.quarantine.store import skips_of
 from millrace_jobs.query.context import StoredContext
 from millrace_jobs.query.write_version import write_version
 from millrace_jobs.reconcile.plan import (
     Asked,
+    Everything,
     Refused,
     are_archived,
     chunks,
     closed_range,
     exclusions,
+    kept_since,
     require_kept,
 )
 from millrace_jobs.reconcile.positions import Groups
 from millrace_jobs.reconcile.predicates import require_predicate
-from millrace_jobs.recount.counted import Counted
+from millrace_jobs.recount.counted import Counted, ceiling
 from millrace_jobs.recount.generations import Book, Generation, Offsets, naive, seen
+from millrace_jobs.recount.rows import archived_events
 from millrace_jobs.recount.run import skips_at
 from millrace_shared import job_progress
 from millrace_shared.progress import tell
@@ -58,7 +64,7 @@ class Progress:
 
 def count(
     counted: Counted,
-    asked: Asked,
+    asked: Asked | Everything,
     archives: Mapping[str, Archived],
     groups: Groups,
     sleep: Callable[[float], None] = time.sleep,
@@ -72,17 +78,53 @@ def count(
     """
     context, book = counted.context, Book(counted.context.tables, counted.rows)
     progress = Progress.of(context)  # first: what the job reads later is of no closed window
-    start, end = closed_range(asked, counted.grid, counted.closed_before(progress.watermark))
-    _require_archive(context, archives, start)
+    closed_before = counted.closed_before(progress.watermark)
+    as_asked = partial(_asked, counted, book, closed_before)
+    *_, last = [None, *book.all()]
+    if isinstance(asked, Everything):
+        same = _same_range(asked, last, as_asked)
+        asked = same or asked.within(*_kept(counted, archives, asked.end or closed_before))
+    new = as_asked(asked)
+    _require_archive(context, archives, new.start)
     if asked.without:
         require_predicate(context, asked.without)
-    known = book.all()
-    new = _asked(book, known, context, asked, start, end)
-    generation = _begun(known, new)
+    generation = _begun(last, new)
     if generation is None:
         generation = replace(new, ends=_archived(context, archives, groups, sleep))
         book.add(generation)
     return _go_on(counted, book, generation, progress.version)
+
+
+def _same_range(
+    asked: Everything, last: Generation | None, as_asked: Callable[[Asked], Generation]
+) -> Asked | None:
+    """That of the last generation, if it was asked for like that and isn't done: meanwhile there is
+    another first hour, and another window is closed."""
+    if last is None or last.is_done:
+        return None
+    same = asked.within(last.start, last.asked)
+    return same if last.is_asked_by(as_asked(same)) else None
+
+
+def _kept(
+    counted: Counted, archives: Mapping[str, Archived], end: datetime
+) -> tuple[datetime, datetime]:
+    """The windows of which the archives surely have every event, from the first that has one.
+
+    Raises Refused where there is none.
+    """
+    context, now = counted.context, naive(datetime.now(UTC))
+    since = kept_since(now, min(timedelta(days=one.keep_days) for one in archives.values()))
+    columns = [F.min(stream.event_time).alias("first") for stream in context.streams]
+    found = archived_events(context, context.spark, since, end)
+    rows = [events.agg(column).collect()[0] for events, column in zip(found, columns, strict=True)]
+    firsts = [row.first for row in rows if row.first is not None]
+    if not firsts:
+        raise Refused(f"the archive has no event from {since:%Y-%m-%dT%H:%MZ} to {end}Z")
+    # A step later, as time goes on until the archive is asked again what it keeps. Windows that are
+    # closed when the first event comes have none.
+    start = ceiling(since + counted.step, counted.step)
+    return max(start, counted.closed_before(min(firsts))), end
 
 
 def _archived(
@@ -122,35 +164,28 @@ def _require_archive(
         require_kept(start, now, keep, detail.createdAt, stream.name)
 
 
-def _asked(
-    book: Book,
-    known: Sequence[Generation],
-    context: StoredContext,
-    asked: Asked,
-    start: datetime,
-    end: datetime,
-) -> Generation:
-    """The generation that is asked for; of which records isn't settled yet."""
+def _asked(counted: Counted, book: Book, closed_before: datetime, asked: Asked) -> Generation:
+    """The generation that is asked for; of which records isn't settled yet. Raises Refused."""
+    start, end = closed_range(asked, counted.grid, closed_before)
     pieces = seen(book.overlay(), start, end)
     return Generation(
-        number=1 + max((one.number for one in known), default=0),
+        number=1 + max((one.number for one in book.all()), default=0),
         start=start,
         end=end,
         asked=asked.end,
         done=start,
         ends={},
         exclusions=exclusions(pieces, book.of, start, end, asked.without),
-        code=context.config.version,
+        code=counted.context.config.version,
         version=0,
         since=naive(datetime.now(UTC)),
         who=asked.who,
     )
 
 
-def _begun(known: Sequence[Generation], new: Generation) -> Generation | None:
+def _begun(last: Generation | None, new: Generation) -> Generation | None:
     """The last generation, if that was the same and isn't done. It has its records already, so an
     archive that is behind doesn't keep it up."""
-    *_, last = [None, *known]
     if last is None or last.is_done or not last.is_asked_by(new):
         return None
     tell(f"generation {last.number} is gone on with, from {last.done} UTC")

@@ -34,6 +34,18 @@ class Asked:
     who: str
 
 
+@dataclass(frozen=True)
+class Everything:
+    """A count of all that the archives surely have; without an ``end``, of all closed windows."""
+
+    end: datetime | None
+    without: str
+    who: str
+
+    def within(self, start: datetime, end: datetime) -> Asked:
+        return Asked(start, end, self.without, closed=True, who=self.who)
+
+
 def closed_range(
     asked: Asked, grid: timedelta, closed_before: datetime
 ) -> tuple[datetime, datetime]:
@@ -54,6 +66,15 @@ def closed_range(
     return asked.start, end
 
 
+def kept_since(now: datetime, keep: timedelta) -> datetime:
+    """From when on an archive surely has every event.
+
+    Args:
+        keep: how long it keeps an event after it was received.
+    """
+    return now - keep + MARGIN
+
+
 def require_kept(
     start: datetime, now: datetime, keep: timedelta, since: datetime, stream: str
 ) -> None:
@@ -63,7 +84,7 @@ def require_kept(
         keep: how long it keeps an event after it was received.
         since: when its table was made; a younger one has forgotten nothing yet.
     """
-    oldest = now - keep + MARGIN
+    oldest = kept_since(now, keep)
     if start < oldest and since < oldest:
         raise Refused(
             f"the archive of {stream} keeps what it received for {keep.days} days: of windows"

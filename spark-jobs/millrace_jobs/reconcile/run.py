@@ -17,7 +17,7 @@ from typing import Any
 from millrace_jobs import config
 from millrace_jobs.query.context import StoredContext
 from millrace_jobs.reconcile.count import Archived, count
-from millrace_jobs.reconcile.plan import Asked, Refused
+from millrace_jobs.reconcile.plan import Asked, Everything, Refused
 from millrace_jobs.reconcile.positions import Groups
 from millrace_jobs.reconcile.show import show, told
 from millrace_jobs.reconcile.switch import Publish, back, switch
@@ -54,19 +54,15 @@ def answer(counted: Counted, question: Question) -> dict[str, Any]:
     """
     Args:
         question: ``do`` is ``count``, ``list``, ``show``, ``switch`` or ``back``. A count has the
-            fields of `Asked`, and ``archives``: stream → those of `Archived`. ``show`` and
-            ``switch`` may have a ``generation``.
+            fields of `Asked`, or of `Everything` with ``start`` null, and ``archives``: stream →
+            those of `Archived`. ``show`` and ``switch`` may have a ``generation``.
     """
     book = Book(counted.context.tables, counted.rows)
     number = question.get("generation")
     match question["do"]:
         case "count":
             groups = _groups(counted.context)
-            asked = Asked(
-                datetime.fromisoformat(question["start"]),
-                datetime.fromisoformat(question["end"]),
-                *(question[name] for name in ("without", "closed", "who")),
-            )
+            asked = _asked(question)
             archives = {name: Archived(**one) for name, one in question["archives"].items()}
             one, rows = count(counted, asked, archives, groups)
             return told(one, book.overlay()) | {"rows": rows}
@@ -80,6 +76,17 @@ def answer(counted: Counted, question: Question) -> dict[str, Any]:
         case "back":
             return {"revision": back(counted, _publisher(counted.context)).revision}
     raise Refused(f"nobody knows how to {question['do']}")
+
+
+def _asked(question: Question) -> Asked | Everything:
+    start, end = (
+        datetime.fromisoformat(question[name]) if question[name] else None
+        for name in ("start", "end")
+    )
+    if start is None:
+        return Everything(end, question["without"], question["who"])
+    assert end is not None
+    return Asked(start, end, question["without"], question["closed"], question["who"])
 
 
 def _groups(context: StoredContext) -> Groups:

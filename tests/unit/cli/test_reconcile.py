@@ -76,6 +76,17 @@ def test_a_count_says_what_it_is_of(asked: Asked) -> None:
     assert "without status = 500" in done.output
 
 
+@pytest.mark.parametrize(
+    ("to", "end"), [([], None), (["--to", "2026-01-02T00:00Z"], "2026-01-02T00:00:00")]
+)
+def test_a_count_of_all_that_the_archive_has_needs_no_time(
+    asked: Asked, to: list[str], end: str | None
+) -> None:
+    run("sessions", "--from", "archive", *to)
+    [(_, question, _)] = asked
+    assert (question["start"], question["end"]) == (None, end)
+
+
 def test_counts_are_listed_and_compared(asked: Asked) -> None:
     assert "ann on desk" in run("traffic").output
     shown = run("traffic", "--show", "--generation", "3")
