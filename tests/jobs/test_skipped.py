@@ -147,6 +147,19 @@ def test_from_far_away_a_batch_ends_where_no_poll_reaches_what_is_skipped() -> N
     assert rest.ends == {TOPIC: {"0": 100, "1": 5}}
 
 
+def test_a_batch_that_is_read_record_by_record_has_no_more_of_other_partitions() -> None:
+    """They would keep it up: a partition is one task, and a record takes a millisecond."""
+    committed, begun = {TOPIC: {"0": 50, "1": 7, "2": 9}}, {TOPIC: {"0": 900, "1": 900, "2": 10}}
+    skipped = [SkippedRange(TOPIC, 0, 70, 71)]
+    step = rewriting(committed, 4, begun, skipped, room=900, poll=10)
+    assert step
+    assert step.ends == {TOPIC: {"0": 70, "1": 27, "2": 10}}
+    assert rewriting(committed, 4, step.ends, skipped, room=900, poll=10) is None
+    begun_before = rewriting(committed, 4, begun, skipped, poll=10)
+    assert begun_before
+    assert begun_before.ends == {TOPIC: {"0": 70, "1": 900, "2": 10}}
+
+
 def test_a_batch_is_extended_no_farther_than_there_is_room() -> None:
     committed, begun = {TOPIC: {"0": 0, "1": 0}}, {TOPIC: {"0": 3, "1": 3}}
     near, far = SkippedRange(TOPIC, 0, 10, 11), SkippedRange(TOPIC, 1, 11, 12)

@@ -7,7 +7,8 @@ keep their numbers. The batch after it, if Spark has planned it by then, is kept
 before the next range: planned anew, it would reach into that one, and the query start once more.
 One that was never run ends there in every partition, so what is passed at once is a range in each.
 From far away it takes two batches: the first ends where no poll reaches a range yet, so that only
-the rest has to be read record by record. Pure: `offset_log` reads and writes.
+the rest has to be read record by record, of partitions without such a range no more than of the
+others. Pure: `offset_log` reads and writes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,10 +107,25 @@ def rewriting(
     batch = Batch.between(committed, begun)
     next_ones = [one for one in _next_ones(skipped, batch) if _is_in_reach(one, batch, room)]
     ends = {one: one.start for one in next_ones}
-    if room and any(_distance(one, batch) > 2 * poll for one in next_ones):
+    farthest = max((_distance(one, batch) for one in next_ones), default=0)
+    if room and farthest > 2 * poll:
         ends = {one: one.start - min(poll, max(_distance(one, batch), 0)) for one in next_ones}
+    elif room and farthest > 0:
+        begun = _shortened(batch, farthest)
     changed = _with(begun, ends)
-    return Rewriting(number, changed) if changed != begun else None
+    return Rewriting(number, changed) if changed != batch.end else None
+
+
+def _shortened(batch: Batch, records: int) -> Offsets:
+    """The batch's ends, with so many records of a partition at most."""
+    return {
+        topic: {
+            number: end if start == EARLIEST else min(end, start + records)
+            for number, end in ends.items()
+            for start in [batch.start.get(topic, {}).get(number, EARLIEST)]
+        }
+        for topic, ends in batch.end.items()
+    }
 
 
 def _next_ones(skipped: Iterable[SkippedRange], batch: Batch) -> list[SkippedRange]:
