@@ -87,6 +87,8 @@ class World:
     skips: Skips
     buried: list[SkippedRange]
     too_large: list[SkippedRange]
+    behind: list[SkippedRange] = field(default_factory=list)
+    looked_behind: list[SkippedRange] = field(default_factory=list)
 
     @property
     def context(self) -> JobContext:
@@ -116,7 +118,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     job: Any = FakeJob()
     buried: list[SkippedRange] = []
     too_large = [of(20, 21)]
-    scan = SimpleNamespace(too_large=lambda _: too_large)
+    behind: list[SkippedRange] = []
+    looked_behind: list[SkippedRange] = []
+
+    def look_behind(ranges: list[SkippedRange]) -> list[SkippedRange]:
+        looked_behind.extend(ranges)
+        return list(behind)
+
+    scan = SimpleNamespace(too_large=lambda _: too_large, behind=look_behind)
     monkeypatch.setattr(skipping, "Scan", lambda *_: scan)
     monkeypatch.setattr(skipping, "_bury", lambda _, found, __: buried.extend(found))
     monkeypatch.setattr(skipping, "OffsetLog", lambda *_: log)
@@ -124,7 +133,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         monkeypatch.setattr(
             module, "bounds_of", lambda _, __, asked: dict.fromkeys(asked, Bounds(0, 100))
         )
-    return World(ReadyJob(context, job, None), log, skips, buried, too_large)  # type: ignore[arg-type]
+    ready = ReadyJob(context, job, None)  # type: ignore[arg-type]
+    return World(ready, log, skips, buried, too_large, behind, looked_behind)
 
 
 def die(world: World, error: str = OF_MEMORY[0]) -> Any:
@@ -209,6 +219,59 @@ def test_what_is_first_in_a_batch_is_stepped_over_at_once(world: World) -> None:
     assert world.log.offsets == {6: at(12), 7: at(15)}
     assert world.context.skips_ahead == (of(15, 16),)
     assert step_aside(world.context, world.ready.job) is None
+
+
+def test_behind_the_last_of_them_a_job_looks_for_more_before_it_reads_on(world: World) -> None:
+    """What was sent since the first look would end two executors more."""
+    for _ in range(2):
+        die(world)
+    step_aside(world.context, world.ready.job)
+    world.log.committed, world.log.offsets[8] = 7, at(40)
+    assert world.looked_behind == []
+    world.behind.append(of(35, 36))
+    assert step_aside(world.context, world.ready.job) == 7
+    assert world.looked_behind == [of(21, 21)]
+    assert world.buried == [of(20, 21), of(35, 36)]
+    assert world.log.offsets == {6: at(10), 7: at(21), 8: at(35)}
+    assert world.context.skips_ahead == (of(35, 36),)
+    assert of(35, 36) in world.context.too_large  # other jobs are told
+
+    world.log.committed, world.log.offsets[9] = 8, at(50)
+    world.behind.clear()
+    assert step_aside(world.context, world.ready.job) == 8
+    assert world.looked_behind[1:] == [of(36, 36)]
+    assert step_aside(world.context, world.ready.job) is None
+    assert len(world.looked_behind) == 2  # a start for another reason is no occasion
+
+
+def test_nobody_looks_for_more_before_the_last_of_them_is_passed(world: World) -> None:
+    world.too_large.append(of(60, 61))
+    for _ in range(2):
+        die(world)
+    step_aside(world.context, world.ready.job)
+    world.log.committed, world.log.offsets[8] = 7, at(40)
+    assert step_aside(world.context, world.ready.job) == 7
+    assert (world.context.skips_ahead, world.looked_behind) == ((of(60, 61),), [])
+
+
+def test_behind_what_an_operator_has_skipped_nobody_looks(world: World) -> None:
+    world.skips.upsert("skipped", *noted(of(10, 12)))
+    assert step_aside(world.context, world.ready.job) == 6
+    assert world.looked_behind == []
+
+
+def test_a_look_that_fails_holds_nobody_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        die(world)
+    step_aside(world.context, world.ready.job)
+    world.log.committed = 7
+
+    def fail(_: Any) -> None:
+        raise ScanFailed("Kafka doesn't answer")
+
+    monkeypatch.setattr(skipping, "Scan", lambda *_: SimpleNamespace(behind=fail))
+    assert step_aside(world.context, world.ready.job) == 7
+    assert world.context.skips_ahead == ()
 
 
 def test_only_a_batch_that_was_never_run_is_extended(world: World) -> None:

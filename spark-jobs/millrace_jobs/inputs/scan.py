@@ -139,12 +139,25 @@ class Scan:
                 if found.trouble:
                     raise ScanFailed(f"{one}: {found.trouble}")
                 large += _ranges(one, found)
-            deadline = time.monotonic() + AHEAD_SECONDS
-            for one in ranges if large else ():
-                found = _read(KafkaPartition(gateway, self.client, one), one.end, inf, deadline)
-                large += _ranges(one, found)
+            large += self._behind(gateway, ranges) if large else []
         log.info("scanned %s: too large: %s", ranges, large)
         return joined(large)
+
+    def behind(self, ranges: Sequence[SkippedRange]) -> list[SkippedRange]:
+        """What can't be read of all that Kafka has behind these ranges, as far as it is found in
+        time. Raises ScanFailed."""
+        with self._gateway() as gateway:
+            large = joined(self._behind(gateway, ranges))
+        log.info("scanned what is behind %s: too large: %s", ranges, large)
+        return large
+
+    def _behind(
+        self, gateway: JavaGateway, ranges: Sequence[SkippedRange]
+    ) -> Iterator[SkippedRange]:
+        deadline = time.monotonic() + AHEAD_SECONDS
+        for one in ranges:
+            found = _read(KafkaPartition(gateway, self.client, one), one.end, inf, deadline)
+            yield from _ranges(one, found)
 
     @contextmanager
     def _gateway(self) -> Iterator[JavaGateway]:

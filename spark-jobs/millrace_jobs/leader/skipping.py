@@ -13,7 +13,7 @@ Each step may be the last of a driver: the table is written first, and the log s
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pyspark.sql.types import (
@@ -152,6 +152,9 @@ def step_aside(context: JobContext, job: Job) -> int | None:
         The committed batch whose end moved, to be told; None if none did.
     """
     moved = _step_aside(context, job)
+    has_met_some = context.too_large or context.told_of
+    if moved is not None and has_met_some and not context.skips_ahead and _look_ahead(context):
+        _step_aside(context, job)
     context.reads_one_by_one = False
     if context.careful_batch is not None or context.skips_ahead:
         context.reads_one_by_one = _is_careful(context, context.checkpoint.last_committed() + 1)
@@ -232,6 +235,28 @@ def _leave_out(context: JobContext, batch: int) -> bool:
     except ScanFailed as error:
         log.error("job %s: batch %d: %s", context.job, batch, error)
         return False
+    return _note(context, found, batch)
+
+
+def _look_ahead(context: JobContext) -> bool:
+    """Behind the last of what is known there may be more, sent since somebody looked for it. Each
+    that a job met by itself would end executors again. Whether there is more."""
+    committed = context.checkpoint.last_committed()
+    ranges = [
+        SkippedRange(topic, int(number), end, end)
+        for topic, ends in context.checkpoint.ends(committed).items()
+        for number, end in ends.items()
+    ]
+    try:
+        found = Scan(context.spark, _client(context)).behind(ranges)
+    except ScanFailed as error:
+        log.warning("job %s: what is too large is not looked for: %s", context.job, error)
+        return False
+    return _note(context, found, committed + 1)
+
+
+def _note(context: JobContext, found: Sequence[SkippedRange], batch: int) -> bool:
+    """Have it left out from a batch on. Returns whether anything of it is new."""
     known = {offset for one in context.skipped for offset in _offsets(one)}
     if all(offset in known for one in found for offset in _offsets(one)):
         return False
