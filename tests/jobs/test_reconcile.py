@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from millrace_jobs.query.write_version import write_version
+from millrace_jobs.reconcile import run
 from millrace_jobs.reconcile.count import Archived, count
 from millrace_jobs.reconcile.plan import Asked, Everything, Refused
 from millrace_jobs.reconcile.show import show
@@ -325,6 +326,16 @@ def test_all_that_the_archive_has_is_counted_without_saying_from_when(
         count(counted, ALL_KEPT, ARCHIVES, world)  # type: ignore[arg-type]
     half = Everything(NOON + HOUR, "", "me")
     assert count(counted, half, FOR_LONG, world)[0].end == NOON + HOUR  # type: ignore[arg-type]
+
+
+def test_a_question_without_times_is_of_all_that_the_archive_has(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_groups", lambda _: world)
+    archives = {STREAM.name: {"job": "archive", "keep_days": 36_500}}
+    question = {"do": "count", "without": "", "closed": False, "who": "me", "archives": archives}
+    told = run.answer(world.traffic(), question | {"start": None, "end": None})
+    assert (told["from"], told["to"]) == ("2026-01-01T12:00:00Z", "2026-01-01T14:00:00Z")
 
 
 def test_a_count_of_all_that_was_killed_goes_on_though_more_windows_are_closed(
