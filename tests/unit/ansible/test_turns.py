@@ -171,10 +171,13 @@ def test_a_second_run_changes_nothing_and_a_changed_file_restarts_its_host(clust
 
 
 def test_a_version_that_fails_on_the_first_host_is_on_no_other(cluster) -> None:
-    """Not even as what it would start after a crash, or a boot."""
+    """Not even as what it would start after a crash, or a boot.
+
+    Which host is the first isn't promised, and on busy cores it is either.
+    """
     assert cluster.up("2-broken") != 0
-    assert cluster.installed()[0] == "2-broken"
-    cluster.boot(HOSTS[1])
+    assert sorted(cluster.installed()) == ["1", "2-broken"]
+    cluster.boot(HOSTS[cluster.installed().index("1")])
     assert cluster.runs() == ["1", "1"]
 
 
