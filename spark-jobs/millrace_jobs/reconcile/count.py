@@ -25,7 +25,7 @@ from millrace_jobs.reconcile.plan import (
 )
 from millrace_jobs.reconcile.positions import Groups
 from millrace_jobs.reconcile.predicates import require_predicate
-from millrace_jobs.recount.counted import Counted, ceiling
+from millrace_jobs.recount.counted import Counted, floor
 from millrace_jobs.recount.generations import Book, Generation, Offsets, naive, seen
 from millrace_jobs.recount.rows import archived_events
 from millrace_jobs.recount.run import skips_at
@@ -79,11 +79,11 @@ def count(
     context, book = counted.context, Book(counted.context.tables, counted.rows)
     progress = Progress.of(context)  # first: what the job reads later is of no closed window
     closed_before = counted.closed_before(progress.watermark)
-    as_asked = partial(_asked, counted, book, closed_before)
     *_, last = [None, *book.all()]
+    as_asked = partial(_asked, counted, book, last, closed_before)
     if isinstance(asked, Everything):
-        same = _same_range(asked, last, as_asked)
-        asked = same or asked.within(*_kept(counted, archives, asked.end or closed_before))
+        same, end = _same_range(asked, last, as_asked), asked.end or closed_before
+        asked = same or asked.within(_first_kept(counted, archives, end), end)
     new = as_asked(asked)
     _require_archive(context, archives, new.start)
     if asked.without:
@@ -106,10 +106,8 @@ def _same_range(
     return same if last.is_asked_by(as_asked(same)) else None
 
 
-def _kept(
-    counted: Counted, archives: Mapping[str, Archived], end: datetime
-) -> tuple[datetime, datetime]:
-    """The windows of which the archives surely have every event, from the first that has one.
+def _first_kept(counted: Counted, archives: Mapping[str, Archived], end: datetime) -> datetime:
+    """The start of the first windows of which the archives surely have every event, and have one.
 
     Raises Refused where there is none.
     """
@@ -123,8 +121,8 @@ def _kept(
         raise Refused(f"the archive has no event from {since:%Y-%m-%dT%H:%MZ} to {end}Z")
     # A step later, as time goes on until the archive is asked again what it keeps. Windows that are
     # closed when the first event comes have none.
-    start = ceiling(since + counted.step, counted.step)
-    return max(start, counted.closed_before(min(firsts))), end
+    whole = floor(since, counted.step) + 2 * counted.step
+    return max(whole, counted.closed_before(min(firsts)))
 
 
 def _archived(
@@ -164,12 +162,14 @@ def _require_archive(
         require_kept(start, now, keep, detail.createdAt, stream.name)
 
 
-def _asked(counted: Counted, book: Book, closed_before: datetime, asked: Asked) -> Generation:
+def _asked(
+    counted: Counted, book: Book, last: Generation | None, closed_before: datetime, asked: Asked
+) -> Generation:
     """The generation that is asked for; of which records isn't settled yet. Raises Refused."""
     start, end = closed_range(asked, counted.grid, closed_before)
     pieces = seen(book.overlay(), start, end)
     return Generation(
-        number=1 + max((one.number for one in book.all()), default=0),
+        number=1 + (last.number if last else 0),
         start=start,
         end=end,
         asked=asked.end,

@@ -68,8 +68,3 @@ class Counted(Protocol):
 def floor(moment: datetime, step: timedelta) -> datetime:
     """The last multiple of ``step`` since 1970 that isn't after a moment of naive UTC time."""
     return moment - (moment - datetime(1970, 1, 1)) % step
-
-
-def ceiling(moment: datetime, step: timedelta) -> datetime:
-    """The first multiple of ``step`` since 1970 that isn't before a moment of naive UTC time."""
-    return floor(moment + step - timedelta(microseconds=1), step)
