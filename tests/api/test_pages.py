@@ -51,6 +51,7 @@ class Look:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE_SECONDS * 1e3)  # its own 5 s are too few for busy cores
     with sync_playwright() as playwright:
         # Chromium's sandbox isn't for root, as whom containers and CI run; the page is our own.
         browser = playwright.chromium.launch(

@@ -21,8 +21,12 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.job import MicroBatches
+from millrace_jobs.settings import JobSettings
 from py4j.protocol import Py4JJavaError
+
+from tests.jobs.samples import STREAM, settings_of
 
 Request = Callable[[Callable[[], Any], Exception], Any]
 
@@ -569,6 +573,30 @@ class FakeJob(MicroBatches):
     def rehearse(self, frame: Any, batch: int, scratch: str) -> None: ...
 
     def on_lead(self) -> None: ...
+
+
+def context_of(
+    job: str = "traffic", settings: JobSettings | None = None, **parts: Any
+) -> JobContext:
+    """A job's context as a driver makes it, of ``settings`` or traffic's, with the ``parts`` that
+    the test needs. It is a real one, so whatever a driver's code asks of it is there."""
+    settings = settings or settings_of("traffic")
+    config = SimpleNamespace(
+        settings={job: settings}, streams=dict.fromkeys(settings.stream_names, STREAM)
+    )
+    needed = {"config": config, "spark": FakeSpark(), "tables": FakeTables()}
+    needed |= {"checkpoint": None, "lease": None}
+    return JobContext(job, **(needed | parts))
+
+
+class FakeSpark:
+    """A session in which nothing runs."""
+
+    def __init__(self) -> None:
+        backend = SimpleNamespace(cancelJobGroupAndFutureJobs=lambda _: None)
+        self.sparkContext = SimpleNamespace(
+            setLocalProperty=lambda *_: None, _jsc=SimpleNamespace(sc=lambda: backend)
+        )
 
 
 class FakeTables:

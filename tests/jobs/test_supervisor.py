@@ -21,7 +21,6 @@ from millrace_jobs.leader.skipping import FoundByAnother, OffsetsExpired
 from millrace_jobs.leadership.lease import LeaseLost
 from millrace_jobs.quarantine.search import NotIsolatable, Quarantined
 from millrace_jobs.quarantine.store import JOB_GROUP
-from millrace_jobs.query.context import JobContext
 from millrace_jobs.query.executor_deaths import KillsExecutors
 from millrace_jobs.query.heartbeat import JobRow
 from millrace_jobs.query.write_version import write_version
@@ -29,7 +28,7 @@ from millrace_jobs.standby.executors import SparkStopped
 from millrace_jobs.standby.ready import ReadyJob, UnreadyJob
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.jobs.fakes import FakeJob, FakeTables
+from tests.jobs.fakes import FakeJob, FakeTables, context_of
 from tests.jobs.samples import settings_of
 from tests.jobs.world import InLine
 from tests.waiting import PATIENCE_SECONDS, pause, wait_until
@@ -96,8 +95,7 @@ def test_a_batch_that_hangs_in_its_spark_job_is_cancelled(
         .start()
     )
     assert began.wait(PATIENCE_SECONDS)
-    context: Any = SimpleNamespace(job="traffic", spark=spark, settings=settings_of("traffic"))
-    ready = ReadyJob(context, FakeJob(), None)  # type: ignore[arg-type]
+    ready = ReadyJob(context_of(spark=spark), FakeJob(), None)  # type: ignore[arg-type]
     progress: Any = SimpleNamespace(silent_seconds=0.0)
     job = RunningJob(ready, query, progress, threading.Event())
     cancelled = running_job.cancel(job, BatchTooLong("it hangs"))
@@ -107,26 +105,8 @@ def test_a_batch_that_hangs_in_its_spark_job_is_cancelled(
 # -- Stand-ins
 
 
-class Context:
-    """Spark's, in which nothing hangs."""
-
-    class _jsc:
-        @staticmethod
-        def sc() -> Any:
-            return SimpleNamespace(cancelJobGroupAndFutureJobs=lambda _: None)
-
-
 def prepared(name: str, job: Any = None) -> ReadyJob:
-    context: Any = SimpleNamespace(
-        job=name,
-        settings=settings_of("traffic"),
-        spark=SimpleNamespace(sparkContext=Context),
-        careful_batch=None,
-        reads_one_by_one=False,
-        too_large=frozenset(),
-        told_of=frozenset(),
-    )
-    return ReadyJob(context, job or FakeJob(), None)  # type: ignore[arg-type]
+    return ReadyJob(context_of(name), job or FakeJob(), None)  # type: ignore[arg-type]
 
 
 def running(name: str, *errors: Exception | None, batches: int = 0, **more: Any) -> Any:
@@ -933,7 +913,7 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
     monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
     tables = FakeTables(SimpleNamespace(epoch=written, checkpoint=None) if written else None)
-    context = JobContext("traffic", *[None] * 2, tables, None, None)  # type: ignore[arg-type]
+    context = context_of(tables=tables)
     asked: list[int] = []
 
     class Started(Exception):
@@ -947,8 +927,6 @@ def test_a_run_takes_an_epoch_above_what_was_written_and_claims_it_first(
         return above + 1
 
     monkeypatch.setattr(running_job, "contract", lambda *_: {})
-    monkeypatch.setattr(JobContext, "settings", settings_of("traffic"))
-    monkeypatch.setattr(JobContext, "streams", [SimpleNamespace(topic="events")])
     driver: Any = SimpleNamespace(
         take_epoch=take_epoch, put_contract=lambda *_: None, kept_checkpoint=lambda _: "traffic"
     )
@@ -973,22 +951,12 @@ def test_a_job_s_row_is_read_once_before_its_query(
         asked.append(query)
         return ROW
 
-    context: Any = SimpleNamespace(job="traffic", streams=[], lease=None)
-    context.least_offsets, context.max_offsets, context.batch_size = 1, 1, None
-    context.careful_batch, context.reads_one_by_one = None, False
-    context.trigger_seconds = 1.0
-    context.tables = SimpleNamespace(
-        select_one=select_one, select=lambda *_: [], upsert=lambda *_: None
+    context = context_of(
+        tables=SimpleNamespace(select_one=select_one, select=lambda *_: [], upsert=lambda *_: None),
+        checkpoint=SimpleNamespace(
+            location="", query_id=lambda: "query", newest=lambda: 8, last_committed=lambda: 8
+        ),
     )
-    context.version = lambda batch: batch
-    context.settings = settings_of("traffic")
-    context.checkpoint = SimpleNamespace(
-        location="",
-        query_id=lambda: "query",
-        newest=lambda: 8,
-        last_committed=lambda: 8,
-    )
-    context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
     writer = SimpleNamespace()
     writer.queryName = writer.outputMode = lambda _: writer
     writer.option = lambda *_: writer
@@ -1021,8 +989,7 @@ def test_a_checkpoint_that_vanished_is_refused_before_anything_is_fenced(
 ) -> None:
     tables = FakeTables(ROW)
     gone = SimpleNamespace(query_id=lambda: None, newest=lambda: -1, location="hdfs://x")
-    context = JobContext("traffic", *[None] * 2, tables, gone, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(JobContext, "settings", settings_of("traffic"))
+    context = context_of(tables=tables, checkpoint=gone)
     driver: Any = SimpleNamespace(kept_checkpoint=lambda _: kept)
     with pytest.raises(CheckpointMismatch, match="is gone"):
         running_job.start(ReadyJob(context, None, None), driver)  # type: ignore[arg-type]
@@ -1030,8 +997,7 @@ def test_a_checkpoint_that_vanished_is_refused_before_anything_is_fenced(
 
 
 def test_another_folder_is_a_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = JobContext("traffic", *[None] * 5)  # type: ignore[arg-type]
-    monkeypatch.setattr(JobContext, "settings", settings_of("traffic", checkpoint="traffic-2"))
+    context = context_of(settings=settings_of("traffic", checkpoint="traffic-2"))
     running_job.check_continuity(context, Known("query", 7), "traffic")
 
 
@@ -1061,8 +1027,7 @@ def test_after_a_crash_a_new_checkpoint_goes_on_wherever_it_was(
     monkeypatch: pytest.MonkeyPatch, told: str, kept: str
 ) -> None:
     begun = SimpleNamespace(query_id=lambda: "new query", newest=lambda: 9, location="")
-    context = JobContext("traffic", *[None] * 3, begun, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(JobContext, "settings", settings_of("traffic", checkpoint="traffic-2"))
+    context = context_of(settings=settings_of("traffic", checkpoint="traffic-2"), checkpoint=begun)
     running_job.check_continuity(context, Known(told, 9), kept)
 
 
@@ -1078,11 +1043,10 @@ def test_a_query_is_started_without_what_is_put_aside_by_now_and_reads_as_it_mus
         """Far enough."""
 
     steps: list[str] = []
-    context: Any = SimpleNamespace(job="theirs", tables=FakeTables(), settings=None, streams=[])
+    context = context_of(
+        "theirs", checkpoint=SimpleNamespace(location="", last_committed=lambda: -1)
+    )
     context.careful_batch, context.reads_one_by_one = 7 if reads else None, read
-    context.checkpoint = SimpleNamespace(location="", last_committed=lambda: -1)
-    context.spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
-    context.lease = None
 
     class Frame:
         def __init__(self, name: str) -> None:
