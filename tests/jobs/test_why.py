@@ -192,6 +192,13 @@ def test_the_first_are_listed_and_all_are_counted(archives: Archives) -> None:
     assert found.rows[0]["requests"] == 9
 
 
+def test_events_are_in_the_order_of_their_times(archives: Archives) -> None:
+    half = NOON + timedelta(seconds=0.5)
+    archives.append(EVENTS, [event(0, event_time=half), event(1, event_time=NOON)])
+    found = explain(archives.declared(BY_STATUS), asked(status="200"))
+    assert offsets(found.events) == [1, 0]
+
+
 def test_what_a_job_leaves_out_is_apart_with_its_reason(archives: Archives) -> None:
     archives.append(EVENTS, [event(number) for number in range(4)] + [event(61)])
     left_out = {"topic": "events", "checkpoint": "c", "batch": 1, "since": NOON}

@@ -404,8 +404,7 @@ class _Listing:
     def of(self, events: Sequence[DataFrame]) -> list[dict[str, Any]]:
         of_each = zip(events, self._streams, self._fields, strict=True)
         found = [event for one in of_each for event in self._of_stream(*one)]
-        in_order = sorted(found, key=lambda event: (event["event_time"], _place(event)))
-        return in_order[: self._limit]
+        return sorted(found, key=_moment_and_place)[: self._limit]
 
     def _of_stream(
         self, events: DataFrame, stream: Stream, fields: list[str]
@@ -419,6 +418,11 @@ class _Listing:
                 "id": plain(row[stream.id]) if stream.id else None,
                 "fields": {name: plain(row[name]) for name in fields},
             }
+
+
+def _moment_and_place(event: dict[str, Any]) -> tuple[datetime, Place]:
+    """A time's text is no order: without a fraction, it comes behind those that have one."""
+    return datetime.fromisoformat(event["event_time"]), _place(event)
 
 
 def _place(event: dict[str, Any]) -> Place:
