@@ -585,7 +585,8 @@ def context_of(
         settings={job: settings}, streams=dict.fromkeys(settings.stream_names, STREAM)
     )
     needed = {"config": config, "spark": FakeSpark(), "tables": FakeTables()}
-    needed |= {"checkpoint": None, "lease": None}
+    empty = SimpleNamespace(location="", newest=lambda: -1, last_committed=lambda: -1)
+    needed |= {"checkpoint": empty, "lease": None}
     return JobContext(job, **(needed | parts))
 
 

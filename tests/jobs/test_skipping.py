@@ -1,6 +1,6 @@
 """A job goes on behind what kills executors, in small steps, and says what it leaves out."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -169,6 +169,7 @@ def test_a_batch_that_dies_of_memory_is_read_record_by_record(world: World, erro
 
 
 def test_one_that_dies_again_goes_on_without_what_is_too_large(world: World) -> None:
+    usual = world.context.settings.max_poll_records
     for _ in range(2):
         assert die(world)
     assert world.buried == [of(20, 21)]
@@ -183,7 +184,7 @@ def test_one_that_dies_again_goes_on_without_what_is_too_large(world: World) -> 
         check_batch(world.context, 8)
     assert anew(world.ready, due.value)
     assert step_aside(world.context, world.ready.job) == 7
-    assert world.context.settings.max_poll_records == 1  # until it is past
+    assert polled(world) == usual  # nothing that is known is within their reach
     assert world.log.offsets == {6: at(10), 7: at(21), 8: at(40)}
     assert world.context.skips_ahead == ()
 
@@ -324,6 +325,35 @@ def test_what_is_far_from_a_skip_is_read_by_the_usual_polls(world: World) -> Non
         check_batch(world.context, 9)
     assert polled(world) == 1
     check_batch(world.context, 9)
+
+
+@pytest.mark.parametrize(
+    ("at_once", "is_own", "written", "end", "poll"),
+    [
+        (True, True, False, 55, 5),  # the rest, record by record, is a batch of its own
+        (False, True, False, 60, 1),  # some of it may be published, so it is cut and no more
+        (True, False, False, 60, 1),  # a predecessor may yet write it
+        (True, True, True, 70, 5),  # Delta has it, and takes nothing of it again
+    ],
+)
+def test_only_what_has_written_nothing_ends_far_before_a_skip(
+    world: World, at_once: bool, is_own: bool, written: bool, end: int, poll: int
+) -> None:
+    """An archive's batch has a minute's records: by one each, that took minutes."""
+    world.context.config.settings["traffic"] = settings_of("traffic", max_poll_records=5)
+    job: Any = FakeJob(writes_at_once=at_once, has_written=lambda _: False)
+    world.ready = replace(world.ready, job=job)
+    world.too_large[:] = [of(60, 61)]
+    del world.log.offsets[7]
+    if is_own:
+        step_aside(world.context, job)
+    world.log.offsets[7] = at(70)
+    for _ in range(2):
+        assert anew(world.ready, RuntimeError(OF_MEMORY[0]))
+        job.has_written = lambda batch: written and batch == 7
+        step_aside(world.context, job)
+    assert world.log.offsets[7] == at(end)
+    assert world.context.settings.max_poll_records == poll
 
 
 def test_batches_follow_at_once_until_the_last_skip_is_passed(world: World) -> None:

@@ -1043,9 +1043,7 @@ def test_a_query_is_started_without_what_is_put_aside_by_now_and_reads_as_it_mus
         """Far enough."""
 
     steps: list[str] = []
-    context = context_of(
-        "theirs", checkpoint=SimpleNamespace(location="", last_committed=lambda: -1)
-    )
+    context = context_of("theirs")
     context.careful_batch, context.reads_one_by_one = 7 if reads else None, read
 
     class Frame:

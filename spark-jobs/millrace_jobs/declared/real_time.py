@@ -76,6 +76,7 @@ class RealTime(Selection):
     output_mode = "update"  # Spark knows no other in real time
     late_events = None  # no event is dropped
     is_endless = True
+    writes_at_once = False
     isolating_for = ""
     stored_rows = None
     context: JobContext

@@ -120,16 +120,14 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
         return ready
     if isinstance(error, FoundByAnother):
         log.warning("job %s: %s", ready.name, error)
-        context.careful_batch = context.checkpoint.newest()  # a poll might go beyond its batch
-        ranges = [Skip(one, TOO_LARGE) for one in error.ranges]
-        skips.note(context, ranges, context.careful_batch)
+        skips.note(context, [Skip(one, TOO_LARGE) for one in error.ranges], _ended_in(context))
         return ready
     context.batch_size = None  # its batches may have been too much
     if EXPIRED in str(error):
         raise _expired(context)
     if not of_memory(error):
         return None
-    batch = context.checkpoint.newest()
+    batch = _ended_in(context)
     if not context.reads_one_by_one:
         log.warning(
             "job %s: batch %d is read record by record: %s", ready.name, batch, in_a_line(error)
@@ -137,12 +135,23 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
         context.careful_batch = batch
         return ready
     try:
-        return ready if _leave_out(context, batch) else None
+        if not _leave_out(context, batch):
+            return None
+        context.careful_batch = None  # now it is known which polls it would die by
+        return ready
     except LeaseLost:
         raise
     except Exception:  # of HDFS, Kafka, Cassandra: the batch's own error is what counts then
         log.exception("job %s: what batch %d dies by is not left out", ready.name, batch)
         return None
+
+
+def _ended_in(context: JobContext) -> int:
+    """The batch in which the query has ended."""
+    batch = context.checkpoint.newest()
+    if context.begun is not None and batch > context.begun:
+        context.own = batch
+    return batch
 
 
 def step_aside(context: JobContext, job: Job) -> int | None:
@@ -164,18 +173,19 @@ def step_aside(context: JobContext, job: Job) -> int | None:
 def _step_aside(context: JobContext, job: Job) -> int | None:
     skips.look_up(context)
     context.skips_ahead = ()
-    context.begun = None
     checkpoint = context.checkpoint
-    if not context.skipped or (newest := checkpoint.newest()) < 0:
+    context.begun = newest = checkpoint.newest()
+    if not context.skipped or newest < 0:
         return None
-    context.begun = newest
     committed = checkpoint.last_committed()
     ranges = _kept(context)
     if newest > committed and job.has_written(committed + 1):
         context.skips_ahead = tuple(ahead(ranges, checkpoint.ends(committed + 1)))
         return None
     offsets, moved = OffsetLog(context.spark, checkpoint), None
-    room = context.max_offsets if context.untouched == committed + 1 else 0
+    # One that a predecessor began it may yet write, as it was.
+    is_own = job.writes_at_once and context.own == committed + 1
+    room = context.max_offsets if is_own or context.untouched == committed + 1 else 0
     while step := rewriting(
         checkpoint.ends(committed),
         committed + 1,

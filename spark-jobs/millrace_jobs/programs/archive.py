@@ -23,6 +23,7 @@ class Archive(MicroBatches):
     """The job that archives a stream. Dead letters are upserts; Delta knows a repeated append."""
 
     output_mode = "append"
+    writes_at_once = True  # Delta's commit comes first, and dead letters are of what it has
     late_events = None  # an archive is never too late
 
     def __init__(

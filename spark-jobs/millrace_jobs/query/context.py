@@ -95,7 +95,8 @@ class JobContext(StoredContext):
         skips_ahead: those of them that its query has yet to pass.
         too_large: what it has found by itself that no executor can hold; other jobs are told.
         told_of: what others have found that the job was told of.
-        begun: the newest batch that its checkpoint had as its query started, if that was asked.
+        begun: the newest batch that its checkpoint had as its query started.
+        own: the newest batch that a query of this driver has begun, and that failed.
         untouched: a batch that was planned since, and not run.
         batch_size: what its last query here has learnt of these cores; None for one that failed.
     """
@@ -110,6 +111,7 @@ class JobContext(StoredContext):
     too_large: frozenset[SkippedRange] = frozenset()
     told_of: frozenset[SkippedRange] = frozenset()
     begun: int | None = None
+    own: int | None = None
     untouched: int | None = None
     batch_size: BatchSize | None = None
 

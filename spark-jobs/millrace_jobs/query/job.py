@@ -84,6 +84,10 @@ class Job(Protocol):
         """Whether a batch that isn't committed was written in a way that forbids to run it over
         other offsets."""
 
+    @property
+    def writes_at_once(self) -> bool:
+        """Whether a batch writes all or nothing; one not `has_written` may then end elsewhere."""
+
     def tell_position(self, batch: int, read: Offsets) -> None:
         """Commit how far the job has read by ``batch``, when it has moved without a batch. After
         `on_lead`."""
@@ -135,6 +139,7 @@ class MicroBatches:
     """What jobs have in common whose batches are written by this driver, one after the other."""
 
     is_endless = False
+    writes_at_once = False
 
     @property
     def isolating_for(self) -> str:
