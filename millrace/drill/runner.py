@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import not_
 from pathlib import Path
 
 from millrace.common.console import Console
@@ -39,6 +40,8 @@ from millrace.plan import Plan
 
 # After idling the whole service is cold for a moment, the leader, too; the standby stays so.
 SETTLE_SECONDS = 60.0
+# Busy cores answer a question late, and a job that another command has just left catches up.
+STEADY_SECONDS = 60.0
 BEFORE_SECONDS = 60.0  # what fires before the injection isn't the fault's
 
 
@@ -55,9 +58,12 @@ def require_allowed(plan: Plan, about: FrontMatter) -> None:
         raise OperatorError(f"'{about.title}' may run in {allowed}, not in {plan.environment}")
 
 
-def require_steady(cluster: Cluster) -> None:
-    """Raises UnhealthyError unless the cluster is in its steady state."""
-    if problems := cluster.problems():
+def require_steady(cluster: Cluster, show: Display) -> None:
+    """Raises UnhealthyError unless the cluster is in its steady state, or comes to it soon."""
+    if not cluster.problems():
+        return
+    show.phase(f"until the cluster is healthy, {STEADY_SECONDS:g} s at most")
+    if problems := wait_until(cluster.problems, STEADY_SECONDS, ASK_EVERY_SECONDS, done=not_):
         raise UnhealthyError(
             "\n".join(problems), "nothing was injected; `make up` heals, `millrace status` shows it"
         )
@@ -153,12 +159,12 @@ def perform(cluster: Cluster, drill: Drill, options: DrillOptions, console: Cons
     themselves. Raises OperatorError when it can't begin.
     """
     plan = cluster.plan
-    require_steady(cluster)
-    disabled = cluster.disabled()
-    started = datetime.now(UTC)
-    folder = stack_state(plan.environment) / "drills" / f"{drill.name}-{started:%Y%m%dT%H%M%SZ}"
-    folder.mkdir(parents=True)
     with Display(console, drill.name) as show:
+        require_steady(cluster, show)
+        disabled = cluster.disabled()
+        started = datetime.now(UTC)
+        folder = stack_state(plan.environment) / "drills" / f"{drill.name}-{started:%Y%m%dT%H%M%SZ}"
+        folder.mkdir(parents=True)
         quiet = options.await_alerts or (drill.alerts is not None and drill.alerts.alert is None)
         load = Loading(options.rate, folder.name, folder, drill.through, late=not quiet)
         settle_seconds = SETTLE_SECONDS if options.standby_idle_minutes else 0
