@@ -78,7 +78,7 @@ def spans_table(found: Iterable[Entry], span: timedelta, title: str) -> Table:
 
 
 def _counts(found: Sequence[Entry]) -> dict[str, Any]:
-    """Sums. Of records that Kafka has forgotten nobody knows how many there were."""
+    """Sums. Of what Kafka has forgotten, or nobody can read, the number of records isn't known."""
     known = [entry.records for entry in found if entry.records is not None]
     return {
         "records": sum(known) if len(known) == len(found) else None,

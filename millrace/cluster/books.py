@@ -13,7 +13,7 @@ from millrace_shared.books import difference
 class Entry:
     """One batch of a stream's archive.
 
-    ``records`` is how many Kafka has of what the batch owes, None where it has forgotten some;
+    ``records`` is how many Kafka has of what the batch owes, None where nobody knows any more;
     ``skipped`` are offsets beside them, which the archive was made to leave out.
     """
 

@@ -620,3 +620,26 @@ def test_kafka_that_does_not_answer_is_no_count(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Consumer, "poll", lambda *_: None)
     with pytest.raises(KafkaException):
         Witness("").count("events", [Piece(0, 8, 13)])
+
+
+@pytest.mark.parametrize(
+    ("pieces", "records"),
+    [
+        ([Piece(0, 8, 13)], 3),
+        ([Piece(0, 8, 14)], None),
+        ([Piece(0, 8, 13), Piece(0, 14, 19)], 7),  # around what the archive has skipped
+        ([Piece(0, 14, 19), Piece(0, 8, 14)], None),
+    ],
+)
+def test_a_record_that_is_too_large_ends_what_is_before_it(
+    monkeypatch: pytest.MonkeyPatch, pieces: list[Piece], records: int | None
+) -> None:
+    """Books that waited until Kafka forgets it would stand still for a month."""
+
+    class Bomb(Consumer):
+        def poll(self, timeout: float) -> Message:
+            found = super().poll(timeout)
+            return found if found.offset() != 13 else Message(13, KafkaError._BAD_COMPRESSION)
+
+    monkeypatch.setattr(witness, "Consumer", Bomb)
+    assert Witness("").count("events", pieces) == records

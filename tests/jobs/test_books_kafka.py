@@ -22,7 +22,7 @@ def kafka() -> Iterator[Broker]:
     """A topic whose partition 0 has records, then a transaction, one that was aborted, and another;
     each ends with an offset of its own. Partition 1 has nothing."""
     with broker() as one:
-        one.create(TOPIC, 2)
+        one.create(TOPIC, 3)
         plain = Producer({"bootstrap.servers": one.address})
         _produce(plain)
         plain.flush()
@@ -37,6 +37,19 @@ def kafka() -> Iterator[Broker]:
             else:
                 transactional.abort_transaction(PATIENCE_SECONDS)
         yield one
+
+
+def test_what_no_client_can_hold_ends_what_is_before_it(kafka: Broker) -> None:
+    """In a partition of its own: 120 MB between other records, as the archive has skipped it."""
+    largest = {"message.max.bytes": 1_000_000_000, "compression.type": "zstd", "linger.ms": 0}
+    producer = Producer({"bootstrap.servers": kafka.address} | largest)
+    for value in (b"{}", b"a" * 120_000_000, b"{}"):
+        producer.produce(TOPIC, value, partition=2)
+        assert producer.flush(PATIENCE_SECONDS) == 0
+    witness = Witness(kafka.address)
+    assert witness.count(TOPIC, [Piece(2, 0, 1), Piece(2, 2, 3)]) == 2
+    assert witness.count(TOPIC, [Piece(2, 0, 3)]) is None
+    assert witness.count(TOPIC, [Piece(0, FIRST, SECOND)]) == EACH  # it reads on elsewhere
 
 
 def _produce(producer: Producer) -> None:

@@ -36,7 +36,8 @@ class Entry:
     Attributes:
         committed: when the archive's table took it, in seconds since 1970.
         version: that the archive's table has since.
-        records: that Kafka has in what the batch owes; None if Kafka has forgotten some of them.
+        records: that Kafka has in what the batch owes; None if Kafka has forgotten some of them, or
+            has some that are too large for whoever counts them.
         skipped: offsets that the archive was made to leave out. They aren't in ``records``.
     """
 

@@ -1,7 +1,8 @@
 """How many committed records Kafka has in a range of offsets.
 
 Ends of transactions and what was aborted have offsets, too, and no client sees them: a range in
-which every offset isn't accounted for is read, and what a client gets of it is counted.
+which every offset isn't accounted for is read, and what a client gets of it is counted. A client
+fetches what stands behind the range, too, be it larger than any client takes: that ends the range.
 """
 
 import logging
@@ -14,6 +15,8 @@ from millrace_gateway.books.account import EARLIEST, Piece
 
 ANSWER_SECONDS = 5.0
 BUFFER_KB = 8 * 1024
+# Of a record, for good: above `receive.message.max.bytes` once decompressed, or damaged.
+UNREADABLE = (KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG)
 
 
 class Witness:
@@ -41,17 +44,21 @@ class Witness:
         )
 
     def count(self, topic: str, pieces: Iterable[Piece]) -> int | None:
-        """None if Kafka has forgotten some of them. Raises KafkaException without an answer."""
+        """None if Kafka has forgotten some of them, or has some that nobody can read here. Raises
+        KafkaException without an answer."""
         total = 0
         for piece in pieces:
             place = TopicPartition(topic, piece.partition)
             first, _ = self._consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
             if EARLIEST < piece.start < first:
                 return None
-            total += self._count(topic, piece, max(first, piece.start))
+            found = self._count(topic, piece, max(first, piece.start))
+            if found is None:
+                return None
+            total += found
         return total
 
-    def _count(self, topic: str, piece: Piece, start: int) -> int:
+    def _count(self, topic: str, piece: Piece, start: int) -> int | None:
         self._consumer.assign([TopicPartition(topic, piece.partition, start)])
         try:
             found = 0
@@ -63,7 +70,9 @@ class Witness:
                 if error := message.error():
                     if error.code() == KafkaError._PARTITION_EOF:
                         return found
-                    raise KafkaException(error)
+                    if error.code() not in UNREADABLE:
+                        raise KafkaException(error)
+                    return found if message.offset() >= piece.end else None
                 if message.offset() >= piece.end:
                     return found
                 found += 1
