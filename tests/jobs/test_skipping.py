@@ -22,11 +22,13 @@ from millrace_jobs.leader.skipping import (
 from millrace_jobs.query.batch_size import BatchSize
 from millrace_jobs.query.context import JobContext
 from millrace_jobs.standby.ready import ReadyJob
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.jobs.fakes import FakeJob
 from tests.jobs.samples import NAMES, STREAM, settings_of
 
 TOPIC = STREAM.topic
+BURY = skipping._bury
 OF_MEMORY = [
     "Task 0 in stage 3.0 failed 8 times: ExecutorLostFailure (executor 9 exited caused by one of"
     " the running tasks) Reason: Container from a bad node. Exit status: 143.",
@@ -187,6 +189,25 @@ def test_one_that_dies_again_goes_on_without_what_is_too_large(world: World) -> 
     assert polled(world) == usual  # nothing that is known is within their reach
     assert world.log.offsets == {6: at(10), 7: at(21), 8: at(40)}
     assert world.context.skips_ahead == ()
+
+
+def test_its_letters_are_counted_apart_from_the_batch_s_own(
+    world: World, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    """An archive's books take a batch's letters for records that it has read, and would have more
+    than Kafka gave it."""
+    sent: list[tuple[str, int, list[int]]] = []
+
+    def write(letters: DataFrame, checkpoint: str, batch: int, _: int) -> None:
+        sent.append((checkpoint, batch, [row.offset for row in letters.collect()]))
+
+    monkeypatch.setattr(skipping, "DeadLetters", lambda *_: SimpleNamespace(write=write))
+    world.context.spark = spark
+    BURY(world.context, [of(20, 22)], 7)
+    [(checkpoint, batch, offsets)] = sent
+    assert checkpoint != world.log.query_id()
+    assert checkpoint.startswith(world.log.query_id())
+    assert (batch, offsets) == (7, [20, 21])
 
 
 def test_what_another_job_has_found_is_left_out_before_it_kills(world: World) -> None:

@@ -294,7 +294,8 @@ def _bury(context: JobContext, found: Iterable[SkippedRange], batch: int) -> Non
     )
     names = context.config.names.kafka.topics
     sink = DeadLetters(context.config.kafka, names.dead_letters, context.tables, context.settings)
-    checkpoint = context.checkpoint.query_id() or ""
+    # Not among the batch's own letters: the books hold those to its records, and these are none.
+    checkpoint = f"{context.checkpoint.query_id() or ''} skipped"
     sink.write(letters, checkpoint, batch, context.version(batch))
 
 
