@@ -20,7 +20,7 @@ EACH = 50  # records of a transaction, or without one
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Broker]:
     """A topic whose partition 0 has records, then a transaction, one that was aborted, and another;
-    each ends with an offset of its own. Partition 1 has nothing."""
+    each ends with an offset of its own. Partitions 1 and 2 have nothing."""
     with broker() as one:
         one.create(TOPIC, 3)
         plain = Producer({"bootstrap.servers": one.address})

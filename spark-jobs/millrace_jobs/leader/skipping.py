@@ -147,7 +147,7 @@ def anew(ready: ReadyJob, error: Exception) -> ReadyJob | None:
 
 
 def _ended_in(context: JobContext) -> int:
-    """The batch in which the query has ended."""
+    """The batch in which the query has ended; noted as its own if the query has begun it."""
     batch = context.checkpoint.newest()
     if context.begun is not None and batch > context.begun:
         context.own = batch
